@@ -1,0 +1,115 @@
+"""Several processes as one: gather with its gradient, global means, a clean start and end."""
+
+import gc
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+def world_size() -> int:
+    """Number of processes of this run; 1 where there is no process group."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def rank() -> int:
+    """This process's number, from 0."""
+    return dist.get_rank() if world_size() > 1 else 0
+
+
+def gather(x: Tensor) -> Tensor:
+    """Join `x` (N, ...) of all processes into (world_size * N, ...), in the order of their ranks.
+
+    Backward adds up what all processes ask of this process's rows, so that the gradient of a loss over local anchors
+    and gathered keys is right under DistributedDataParallel's averaging. Processes must agree in N.
+    """
+    if world_size() == 1:
+        return x
+    _require_equal_shapes(x)
+    return _Gather.apply(x) if x.requires_grad and torch.is_grad_enabled() else _all_gather(x)  # pyright: ignore
+
+
+def global_mean(x: Tensor) -> Tensor:
+    """Mean over all processes of a local mean `x` (a scalar or any equal shape); the gradient is the local one's."""
+    return _GlobalMean.apply(x) if world_size() > 1 else x  # pyright: ignore
+
+
+@contextmanager
+def processes(backend: str | None = None) -> Iterator[None]:
+    """Join the process group that torchrun announces in the environment, and leave it cleanly.
+
+    Without torchrun nothing happens. What uses the group (models under DistributedDataParallel) must be local to a
+    function that is called inside, so that it is gone before the group is.
+
+    Args:
+        backend: "nccl", "gloo", ...; None takes nccl where there is CUDA, else gloo.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
+        yield
+        return
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    dist.init_process_group(backend or ("nccl" if torch.cuda.is_available() else "gloo"))
+    try:
+        yield
+        # A group that is destroyed while a peer still talks, or a model still hangs on it, aborts the process.
+        dist.barrier()
+    finally:
+        gc.collect()
+        dist.destroy_process_group()
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return _all_gather(x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        n = len(gradient) // world_size()
+        gradient = gradient.contiguous()
+        if dist.get_backend() == "nccl":
+            local = gradient.new_empty(n, *gradient.shape[1:])
+            dist.reduce_scatter_tensor(local, gradient)
+            return local
+        gradient = gradient.clone()  # autograd may hold on to the tensor that it handed over
+        dist.all_reduce(gradient)
+        return gradient[rank() * n : (rank() + 1) * n]
+
+
+class _GlobalMean(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        total = x.detach().clone()
+        dist.all_reduce(total)
+        return total / world_size()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient
+
+
+def _all_gather(x: Tensor) -> Tensor:
+    x = x.detach().contiguous()
+    joined = x.new_empty(world_size() * len(x), *x.shape[1:])
+    dist.all_gather(list(joined.chunk(world_size())), x)
+    return joined
+
+
+def _require_equal_shapes(x: Tensor) -> None:
+    """Refuse on all processes alike: a collective of unequal shapes would hang or mix up rows."""
+    mine = torch.tensor(x.shape, device=x.device)
+    shapes = [torch.empty_like(mine) for _ in range(world_size())]
+    dist.all_gather(shapes, mine)
+    seen = [tuple(shape.tolist()) for shape in shapes]
+    if len(set(seen)) > 1:
+        raise ValueError(
+            f"gather: every process must bring the same local batch, got shapes {seen} by rank; drop the last, smaller "
+            "batch (drop_last=True)"
+        )

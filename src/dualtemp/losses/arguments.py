@@ -1,0 +1,66 @@
+"""What the losses accept: checks with one clear line each."""
+
+import math
+from typing import Literal
+
+from torch import Tensor
+
+Reduction = Literal["mean", "none"]
+
+
+def require_temperatures(tau_alpha: float, tau_beta: float | None = None, name: str = "tau_alpha") -> None:
+    """Refuse temperatures that are not positive numbers; only the scalar's, tau_beta, may be inf."""
+    for label, tau, limit in ((name, tau_alpha, "finite"), ("tau_beta", tau_beta, "inf allowed")):
+        if tau is None:
+            continue
+        if isinstance(tau, Tensor) and tau.requires_grad:
+            raise ValueError(f"{label} must be a number, got a tensor that requires gradient: it would not be learned")
+        if not float(tau) > 0 or (limit == "finite" and math.isinf(tau)):
+            raise ValueError(f"{label} must be a number > 0 ({limit}), got {float(tau)}")
+
+
+def require_reduction(reduction: str) -> None:
+    """Refuse reductions other than "mean" and "none"."""
+    if reduction not in ("mean", "none"):
+        raise ValueError(f"reduction must be 'mean' or 'none', got {reduction!r}")
+
+
+def require_pairs(q: Tensor, k: Tensor, names: tuple[str, str] = ("q", "k")) -> None:
+    """Refuse what is not two equal floating (N, D) matrices on one device."""
+    for name, x in zip(names, (q, k), strict=True):
+        if x.ndim != 2 or not x.is_floating_point():
+            raise ValueError(f"{name} must be a floating-point (N, D) matrix, got {_described(x)}")
+    if q.shape != k.shape:
+        raise ValueError(f"{names[0]} and {names[1]} must have the same shape, got {_shapes(q, k)}")
+    _require_one_device(q, k)
+    if len(q) == 0:
+        raise ValueError(f"{names[0]} holds no anchors: got shape {_shapes(q)}")
+
+
+def require_keys(q: Tensor, keys: Tensor, name: str) -> None:
+    """Refuse negatives that are not at least one floating (K, D) row on the anchors' device."""
+    if keys.ndim != 2 or not keys.is_floating_point() or keys.shape[1] != q.shape[1]:
+        raise ValueError(f"{name} must be a floating-point (K, {q.shape[1]}) matrix, got {_described(keys)}")
+    _require_one_device(q, keys)
+    if len(keys) == 0:
+        raise ValueError(f"no negatives: {name} is empty, at least one key is needed")
+
+
+def require_in_batch_negatives(anchors: int) -> None:
+    """Refuse a global batch of one pair, which has no negatives."""
+    if anchors < 2:
+        raise ValueError("no negatives: the batch holds one pair, at least two are needed")
+
+
+def _require_one_device(*tensors: Tensor) -> None:
+    devices = {str(x.device) for x in tensors}
+    if len(devices) > 1:
+        raise ValueError(f"all embeddings must be on one device, got {' and '.join(sorted(devices))}")
+
+
+def _shapes(*tensors: Tensor) -> str:
+    return " and ".join(str(tuple(x.shape)) for x in tensors)
+
+
+def _described(x: Tensor) -> str:
+    return f"{x.dtype} of shape {_shapes(x)}"

@@ -1,0 +1,167 @@
+"""The losses as modules: settings when they are made, embeddings when they are called. See `functions` for both."""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from dualtemp.losses import functions
+from dualtemp.losses.arguments import Reduction, require_reduction, require_temperatures
+from dualtemp.losses.functions import TAU_ALPHA, TAU_BETA, Stats
+
+
+class _Loss(nn.Module):
+    """Holds the settings of a loss, checked once when it is made."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__()
+        require_reduction(settings["reduction"])
+        if "tau" in settings:
+            require_temperatures(settings["tau"], name="tau")
+        if "tau_alpha" in settings:
+            require_temperatures(settings["tau_alpha"], settings.get("tau_beta"))
+        self.settings = settings
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self.settings.items())
+
+
+class InfoNCELoss(_Loss):
+    """`info_nce` as a module.
+
+    Example:
+        >>> criterion = InfoNCELoss(tau=0.1)
+        >>> loss = criterion(q, k_pos, dictionary.keys)  # doctest: +SKIP
+    """
+
+    def __init__(self, tau: float = TAU_ALPHA, *, normalize: bool = True, reduction: Reduction = "mean") -> None:
+        super().__init__(tau=tau, normalize=normalize, reduction=reduction)
+
+    def forward(self, q: Tensor, k_pos: Tensor, negatives: Tensor, stats: Stats | None = None) -> Tensor:
+        """Loss of anchors and positives (N, D) against negatives (K, D)."""
+        return functions.info_nce(q, k_pos, negatives, **self.settings, stats=stats)
+
+
+class NTXentLoss(_Loss):
+    """`nt_xent` as a module.
+
+    Example:
+        >>> criterion = NTXentLoss(tau=0.1)
+        >>> loss = criterion(projector(encoder(view1)), projector(encoder(view2)))  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        tau: float = TAU_ALPHA,
+        *,
+        normalize: bool = True,
+        gather: bool = False,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(tau=tau, normalize=normalize, gather=gather, reduction=reduction)
+
+    def forward(self, q: Tensor, k: Tensor, stats: Stats | None = None) -> Tensor:
+        """Loss of pairs (N, D)."""
+        return functions.nt_xent(q, k, **self.settings, stats=stats)
+
+
+class DualTemperatureLoss(_Loss):
+    """`dual_temperature` as a module.
+
+    Example:
+        >>> criterion = DualTemperatureLoss(tau_alpha=0.1, tau_beta=1.0)
+        >>> loss = criterion(projector(encoder(view1)), projector(encoder(view2)))  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        tau_alpha: float = TAU_ALPHA,
+        tau_beta: float = TAU_BETA,
+        *,
+        both_directions: bool = True,
+        both_views: bool = False,
+        normalize: bool = True,
+        gather: bool = False,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(
+            tau_alpha=tau_alpha,
+            tau_beta=tau_beta,
+            both_directions=both_directions,
+            both_views=both_views,
+            normalize=normalize,
+            gather=gather,
+            reduction=reduction,
+        )
+
+    def forward(self, q: Tensor, k: Tensor, stats: Stats | None = None) -> Tensor:
+        """Loss of pairs (N, D)."""
+        return functions.dual_temperature(q, k, **self.settings, stats=stats)
+
+
+class DecomposedLoss(_Loss):
+    """`decomposed` as a module.
+
+    Example:
+        >>> criterion = DecomposedLoss(tau_alpha=0.1)
+        >>> loss = criterion(q, k_pos, dictionary.newest(256), dictionary.keys)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        tau_alpha: float = TAU_ALPHA,
+        tau_beta: float | None = None,
+        *,
+        normalize: bool = True,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(tau_alpha=tau_alpha, tau_beta=tau_beta, normalize=normalize, reduction=reduction)
+
+    def forward(
+        self, q: Tensor, k_pos: Tensor, vector_keys: Tensor, scalar_keys: Tensor, stats: Stats | None = None
+    ) -> Tensor:
+        """Loss of anchors and positives (N, D) against two dictionaries (K_vector, D) and (K_scalar, D)."""
+        return functions.decomposed(q, k_pos, vector_keys, scalar_keys, **self.settings, stats=stats)
+
+
+class EqualAnchorsLoss(_Loss):
+    """`equal_anchors` as a module."""
+
+    def __init__(self, tau_alpha: float = TAU_ALPHA, *, normalize: bool = True, reduction: Reduction = "mean") -> None:
+        super().__init__(tau_alpha=tau_alpha, normalize=normalize, reduction=reduction)
+
+    def forward(self, q: Tensor, k_pos: Tensor, negatives: Tensor, stats: Stats | None = None) -> Tensor:
+        """Loss of anchors and positives (N, D) against negatives (K, D)."""
+        return functions.equal_anchors(q, k_pos, negatives, **self.settings, stats=stats)
+
+
+class SimpleLoss(_Loss):
+    """`simple` as a module."""
+
+    def __init__(self, *, normalize: bool = True, reduction: Reduction = "mean") -> None:
+        super().__init__(normalize=normalize, reduction=reduction)
+
+    def forward(self, q: Tensor, k_pos: Tensor, negatives: Tensor) -> Tensor:
+        """Loss of anchors and positives (N, D) against negatives (K, D)."""
+        return functions.simple(q, k_pos, negatives, **self.settings)
+
+
+class NegativeCosineLoss(_Loss):
+    """`negative_cosine` as a module."""
+
+    def __init__(self, *, normalize: bool = True, reduction: Reduction = "mean") -> None:
+        super().__init__(normalize=normalize, reduction=reduction)
+
+    def forward(self, p: Tensor, k: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Loss of predictions and targets (N, D), with a weight (N,) per anchor or none."""
+        return functions.negative_cosine(p, k, weight, **self.settings)
+
+
+class CrossEntropyLoss(_Loss):
+    """`cross_entropy` as a module: CE as it is made, CE(DT) with `tau_beta=math.inf`."""
+
+    def __init__(self, tau_alpha: float = 1.0, tau_beta: float = 1.0, *, reduction: Reduction = "mean") -> None:
+        super().__init__(tau_alpha=tau_alpha, tau_beta=tau_beta, reduction=reduction)
+
+    def forward(self, logits: Tensor, target: Tensor, stats: Stats | None = None) -> Tensor:
+        """Loss of logits (N, C) and class numbers (N,)."""
+        return functions.cross_entropy(logits, target, **self.settings, stats=stats)
