@@ -12,7 +12,7 @@ class KeyDictionary(nn.Module):
 
     It starts with random unit vectors, as MoCo's does, so that there are `size` keys from the first step on. Keys and
     the place in the ring are in the state dict. `keys`, and a part that does not run over the ring's end, are views: no
-    step copies the dictionary. Put new keys in after backward, which reads the old ones again.
+    step copies the dictionary.
 
     Args:
         size: number of keys, at least 1.

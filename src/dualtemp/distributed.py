@@ -9,7 +9,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+
+from dualtemp.first_derivative import first_derivative_only
 
 
 def world_size() -> int:
@@ -70,7 +71,7 @@ class _Gather(torch.autograd.Function):
         return _all_gather(x)
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         n = len(gradient) // world_size()
         gradient = gradient.contiguous()

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+
+from dualtemp.first_derivative import first_derivative_only
 
 # A tile that stays in a core's cache; accelerators want fewer, larger ones.
 TILE_ELEMENTS = {"cpu": 1 << 18, "cuda": 1 << 24, "mps": 1 << 22}
@@ -94,7 +95,7 @@ class _Unit(torch.autograd.Function):
         return tuple(units)
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         n, saved = len(gradients), ctx.saved_tensors
         return tuple(
@@ -148,13 +149,15 @@ class _TiledLogSumExp(torch.autograd.Function):
         with true_precision(a.device):
             alpha, beta, own, vector, kept = _reduce(a, b, plan)
         ctx.plan = plan
-        ctx.save_for_backward(a, b, alpha, vector, kept)
+        # A dictionary is not needed again if its vector component is there: it may take in new keys before backward.
+        again = plan.own is not None or not plan.vector or ctx.needs_input_grad[1]
+        ctx.save_for_backward(a, b if again else None, alpha, vector, kept)
         ctx.mark_non_differentiable(beta, vector, *([own] if plan.symmetric else []))
         ctx.set_materialize_grads(False)
         return alpha, beta, own, vector
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only
     def backward(ctx: Any, of_lse: Tensor | None, _: None, of_own: Tensor | None, __: None) -> tuple[Any, ...]:
         a, b, lse, vector, kept = ctx.saved_tensors
         plan, (wants_a, wants_b, _) = ctx.plan, ctx.needs_input_grad

@@ -21,9 +21,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from dualtemp import distributed
+from dualtemp.first_derivative import first_derivative_only
 from dualtemp.hardness import (
     inter_anchor_weight,
     log_odds,
@@ -315,8 +315,13 @@ def cross_entropy(
             f"{tuple(target.shape)} on {target.device}"
         )
     logits = logits if logits.dtype == torch.float64 else logits.float()
-    of_target = F.one_hot(target.long(), logits.shape[1]).bool()
-    positive, negatives = logits[of_target], logits[~of_target].view(len(logits), -1)
+    of_target = target[:, None] == torch.arange(logits.shape[1], device=logits.device)
+    positive = logits[of_target]
+    if len(positive) != len(logits):
+        raise ValueError(
+            f"target must hold class numbers from 0 to {logits.shape[1] - 1}, got {target.min()} to {target.max()}"
+        )
+    negatives = logits[~of_target].view(len(logits), -1)
     d_alpha = log_odds(positive, negatives, tau_alpha)
     d_beta = log_odds(positive.detach(), negatives.detach(), tau_beta)
     _record(stats, d_alpha, d_beta)
@@ -335,7 +340,7 @@ class _ScalarTimesVector(torch.autograd.Function):
         return value.clone()
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, None]:
         (scalar,) = ctx.saved_tensors
         return None, gradient * scalar, None

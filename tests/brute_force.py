@@ -1,0 +1,97 @@
+"""The losses as the paper writes them: float64, whole matrices, masked sums over negatives, gradients by autograd.
+
+Nothing here is shared with the package. Sums over negatives are taken apart from the positive (never 1 - p), and
+exponentials are plain: float64 holds e^(1 / 0.01).
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def unit(x: Tensor) -> Tensor:
+    x = x.double()
+    return x / x.pow(2).sum(-1, keepdim=True).sqrt()
+
+
+def exponential(s: Tensor, tau: float) -> Tensor:
+    return torch.ones_like(s) if math.isinf(tau) else torch.exp(s / tau)
+
+
+def odds(positive: Tensor, negatives: Tensor, mask: Tensor, tau: float) -> Tensor:
+    """Sum over negatives divided by the positive, at tau: W = odds / (1 + odds), p_+ = 1 / (1 + odds)."""
+    return (exponential(negatives, tau) * mask).sum(-1) / exponential(positive, tau)
+
+
+def weight(positive: Tensor, negatives: Tensor, mask: Tensor, tau: float) -> Tensor:
+    r = odds(positive, negatives, mask, tau)
+    return r / (1 + r)
+
+
+def dual(positive: Tensor, negatives: Tensor, mask: Tensor, tau_alpha: float, tau_beta: float) -> Tensor:
+    """eq:alter_imple for each anchor, from similarities; the quotient of weights is a constant."""
+    w_alpha, w_beta = (weight(positive, negatives, mask, tau).detach() for tau in (tau_alpha, tau_beta))
+    return w_beta / w_alpha * torch.log1p(odds(positive, negatives, mask, tau_alpha))
+
+
+def in_batch(q: Tensor, k: Tensor, both_views: bool) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Positive (N,), similarities (N, K) and the mask of negatives, for the anchors of q and of k."""
+    q, k = unit(q), unit(k)
+    others = 1 - torch.eye(len(q), dtype=torch.float64)
+    result = []
+    for anchors, keys in ((q, k), (k, q)):
+        s, mask = anchors @ keys.T, others
+        positive = s.diagonal()
+        if both_views:
+            s, mask = torch.cat((s, anchors @ anchors.T), 1), torch.cat((others, others), 1)
+        result.append((positive, s, mask))
+    return result
+
+
+def dual_temperature(
+    q: Tensor, k: Tensor, tau_alpha: float, tau_beta: float, both_directions: bool = True, both_views: bool = False
+) -> Tensor:
+    values = [dual(*parts, tau_alpha, tau_beta) for parts in in_batch(q, k, both_views)]
+    return (values[0] + values[1]) / 2 if both_directions else values[0]
+
+
+def nt_xent(q: Tensor, k: Tensor, tau: float) -> Tensor:
+    first, second = (torch.log1p(odds(*parts, tau)) for parts in in_batch(q, k, both_views=True))
+    return (first + second) / 2
+
+
+def with_dictionary(q: Tensor, k_pos: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    q, s = unit(q), unit(q) @ unit(negatives).T
+    return (q * unit(k_pos)).sum(-1), s, torch.ones_like(s)
+
+
+def info_nce(q: Tensor, k_pos: Tensor, negatives: Tensor, tau: float) -> Tensor:
+    return torch.log1p(odds(*with_dictionary(q, k_pos, negatives), tau))
+
+
+def decomposed(
+    q: Tensor, k_pos: Tensor, vector_keys: Tensor, scalar_keys: Tensor, tau_alpha: float, tau_beta: float
+) -> Tensor:
+    """eq:infonce_nss_equiva with the sign that descends, for each anchor; gradient on similarities."""
+    positive, s, _ = with_dictionary(q, k_pos, vector_keys)
+    p_hat = (exponential(s, tau_alpha) / exponential(s, tau_alpha).sum(-1, keepdim=True)).detach()
+    w = weight(*with_dictionary(q, k_pos, scalar_keys), tau_beta).detach()
+    return -w * (positive - (p_hat * s).sum(-1)) / tau_alpha
+
+
+def equal_anchors(q: Tensor, k_pos: Tensor, negatives: Tensor, tau_alpha: float) -> Tensor:
+    positive, s, _ = with_dictionary(q, k_pos, negatives)
+    p_hat = (exponential(s, tau_alpha) / exponential(s, tau_alpha).sum(-1, keepdim=True)).detach()
+    return -(positive - (p_hat * s).sum(-1)) / tau_alpha
+
+
+def simple(q: Tensor, k_pos: Tensor, negatives: Tensor) -> Tensor:
+    positive, s, _ = with_dictionary(q, k_pos, negatives)
+    return -positive + s.mean(-1)
+
+
+def cross_entropy(logits: Tensor, target: Tensor, tau_alpha: float, tau_beta: float) -> Tensor:
+    logits = logits.double()
+    mask = 1 - torch.nn.functional.one_hot(target, logits.shape[1]).double()
+    return dual(logits.gather(1, target[:, None])[:, 0], logits, mask, tau_alpha, tau_beta)

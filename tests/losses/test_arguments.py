@@ -1,0 +1,134 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dualtemp import losses
+
+X, KEYS = torch.eye(4), torch.eye(4).flip(0)
+TWO_VIEWS = [losses.dual_temperature, losses.nt_xent, losses.in_batch_weight]
+DICTIONARY = [losses.info_nce, losses.equal_anchors, losses.simple]
+
+
+@pytest.mark.parametrize("tau", [0.0, -0.1, math.nan, -math.inf])
+def test_temperatures_that_are_not_positive_are_refused(tau: float) -> None:
+    for call in (
+        lambda: losses.dual_temperature(X, X, tau, 1.0),
+        lambda: losses.dual_temperature(X, X, 0.1, tau),
+        lambda: losses.nt_xent(X, X, tau),
+        lambda: losses.info_nce(X, X, KEYS, tau),
+        lambda: losses.decomposed(X, X, KEYS, KEYS, tau),
+        lambda: losses.decomposed(X, X, KEYS, KEYS, 0.1, tau),
+        lambda: losses.equal_anchors(X, X, KEYS, tau),
+        lambda: losses.in_batch_weight(X, X, tau),
+        lambda: losses.cross_entropy(X, torch.arange(4), tau),
+        lambda: losses.DualTemperatureLoss(0.1, tau),
+        lambda: losses.InfoNCELoss(tau),
+        lambda: losses.NTXentLoss(tau),
+        lambda: losses.CrossEntropyLoss(tau_beta=tau),
+    ):
+        with pytest.raises(ValueError, match=r"tau(_alpha|_beta)? must be a number > 0"):
+            call()
+
+
+def test_the_vectors_temperature_must_be_finite_and_the_scalars_need_not() -> None:
+    with pytest.raises(ValueError, match="tau_alpha must be a number > 0 \\(finite\\), got inf"):
+        losses.dual_temperature(X, X, math.inf)
+    assert losses.dual_temperature(X, X, 0.1, math.inf).isfinite()
+
+
+def test_a_temperature_that_wants_to_be_learned_is_refused() -> None:
+    with pytest.raises(ValueError, match="would not be learned"):
+        losses.dual_temperature(X, X, torch.tensor(0.1, requires_grad=True))  # pyright: ignore
+
+
+@pytest.mark.parametrize("loss", TWO_VIEWS)
+def test_a_batch_of_one_pair_has_no_negatives(loss) -> None:
+    with pytest.raises(ValueError, match="no negatives: the batch holds one pair"):
+        loss(X[:1], X[:1])
+
+
+@pytest.mark.parametrize("loss", DICTIONARY)
+def test_an_empty_dictionary_has_no_negatives(loss) -> None:
+    with pytest.raises(ValueError, match="no negatives: negatives is empty"):
+        loss(X, X, KEYS[:0])
+    with pytest.raises(ValueError, match="no negatives: scalar_keys is empty"):
+        losses.decomposed(X, X, KEYS, KEYS[:0])
+
+
+@given(
+    shapes=st.tuples(*[st.lists(st.integers(0, 4), max_size=3)] * 3),
+    loss=st.sampled_from(TWO_VIEWS + DICTIONARY + [losses.negative_cosine]),
+)
+def test_any_shapes_give_a_loss_or_one_clear_line(shapes: tuple[list[int], ...], loss) -> None:
+    arguments = [torch.ones(shape) for shape in shapes][: 3 if loss in DICTIONARY else 2]
+    try:
+        said = None if loss(*arguments).isfinite().all() else "not finite"
+    except ValueError as error:
+        said = str(error)
+    assert said is None or ("\n" not in said and said.split()[0] in ("q", "k", "p", "k_pos", "negatives", "no"))
+
+
+def test_embeddings_must_be_floating_and_on_one_device() -> None:
+    with pytest.raises(ValueError, match=r"q must be a floating-point \(N, D\) matrix, got torch.int64"):
+        losses.dual_temperature(X.long(), X.long())
+    with pytest.raises(ValueError, match="one device, got cpu and meta"):
+        losses.dual_temperature(X, X.to("meta"))
+    with pytest.raises(ValueError, match="one device, got cpu and meta"):
+        losses.info_nce(X, X, KEYS.to("meta"))
+
+
+@pytest.mark.parametrize(
+    ("target", "wrong"),
+    [(torch.arange(3), "4 class numbers"), (torch.ones(4), "4 class numbers"), (torch.ones(4, 1).long(), "4 class")],
+)
+def test_targets_must_be_a_class_number_per_anchor(target, wrong) -> None:
+    with pytest.raises(ValueError, match=wrong):
+        losses.cross_entropy(X, target)
+
+
+def test_class_numbers_out_of_range_are_refused() -> None:
+    for target in (torch.tensor([0, 1, 2, 4]), torch.tensor([0, 1, 2, -1])):
+        with pytest.raises(ValueError, match="class numbers from 0 to 3"):
+            losses.cross_entropy(X, target)
+
+
+def test_an_unknown_reduction_is_refused() -> None:
+    for call in (
+        lambda: losses.dual_temperature(X, X, reduction="sum"),  # pyright: ignore
+        lambda: losses.NTXentLoss(reduction="sum"),  # pyright: ignore
+    ):
+        with pytest.raises(ValueError, match="reduction must be 'mean' or 'none', got 'sum'"):
+            call()
+
+
+def test_a_weight_must_fit_the_anchors() -> None:
+    with pytest.raises(ValueError, match=r"weight must be of shape \(4,\)"):
+        losses.negative_cosine(X, X, torch.ones(4, 1))
+
+
+def test_modules_are_the_functions_with_their_settings() -> None:
+    g = torch.Generator().manual_seed(0)
+    q, k, keys = (torch.randn(n, 5, generator=g) for n in (6, 6, 9))
+    w, target = torch.rand(6, generator=g), torch.arange(6) % 5
+    pairs = [
+        (losses.InfoNCELoss(0.2)(q, k, keys), losses.info_nce(q, k, keys, 0.2)),
+        (losses.NTXentLoss(0.2)(q, k), losses.nt_xent(q, k, 0.2)),
+        (
+            losses.DualTemperatureLoss(0.2, 2.0, both_directions=False, both_views=True)(q, k),
+            losses.dual_temperature(q, k, 0.2, 2.0, both_directions=False, both_views=True),
+        ),
+        (losses.DecomposedLoss(0.2, 3.0)(q, k, keys, keys[:3]), losses.decomposed(q, k, keys, keys[:3], 0.2, 3.0)),
+        (losses.EqualAnchorsLoss(0.2)(q, k, keys), losses.equal_anchors(q, k, keys, 0.2)),
+        (losses.SimpleLoss()(q, k, keys), losses.simple(q, k, keys)),
+        (losses.NegativeCosineLoss()(q, k, w), losses.negative_cosine(q, k, w)),
+        (losses.CrossEntropyLoss(1.0, math.inf)(q, target), losses.cross_entropy(q, target, 1.0, math.inf)),
+    ]
+    for module, function in pairs:
+        assert torch.equal(module, function)
+    assert repr(losses.DualTemperatureLoss()).startswith("DualTemperatureLoss(tau_alpha=0.1, tau_beta=1.0")
+    stats = {}
+    losses.DualTemperatureLoss()(q, k, stats=stats)
+    assert stats["W"].shape == (2, 6)

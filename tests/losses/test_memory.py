@@ -1,0 +1,38 @@
+"""Memory that grows with N, not with N squared: the most that a process ever held, read from the kernel."""
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import sys, threading, time
+import torch
+from dualtemp import losses
+
+torch.set_num_threads(1)
+N, name = int(sys.argv[1]), sys.argv[2]
+def status(key):
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(key)) // 1024
+def step(n):
+    q, k = (torch.randn(n, 32, requires_grad=True) for _ in range(2))
+    if name == "info_nce":
+        loss = losses.info_nce(q, k.detach(), k.detach())
+    else:
+        loss = getattr(losses, name)(q, k)
+    loss.backward()
+    assert q.grad.isfinite().all()
+step(64)
+before = status("VmRSS")
+step(N)
+print(status("VmHWM") - before)
+"""
+
+
+@pytest.mark.parametrize("name", ["dual_temperature", "nt_xent", "info_nce"])
+def test_a_batch_whose_matrix_would_not_fit_takes_little_memory(name: str) -> None:
+    N, matrix = 12288, 12288**2 * 4 >> 20  # 576 MiB in float32
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(N), name], capture_output=True, text=True, check=True, timeout=300
+    )
+    assert int(run.stdout) < matrix / 20
