@@ -13,8 +13,8 @@ from torch import Tensor
 
 from dualtemp import losses, similarity
 
-TAU_ALPHA = st.floats(0.01, 10)
-TAU_BETA = st.one_of(st.floats(0.01, 10), st.just(math.inf))
+TAU_ALPHA = st.one_of(st.just(0.01), st.floats(0.01, 0.05), st.floats(0.05, 10))
+TAU_BETA = st.one_of(TAU_ALPHA, st.just(math.inf))
 DTYPE = st.sampled_from([torch.float64, torch.float32])
 # How the product is walked over: whole and kept, small tiles kept, small tiles made again.
 TILING = st.sampled_from([(1 << 18, 1 << 24), (24, 1 << 24), (24, 0)])

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dualtemp import losses, similarity
+from dualtemp import hardness, losses, similarity
 
 CALLS = {
     "info_nce": lambda q, k, n, tau: losses.info_nce(q, k, n, tau),
@@ -62,6 +62,16 @@ def test_autocast_changes_nothing_forward_or_backward(name) -> None:
     assert torch.equal(loss, expected)
     for a, b in zip(gradients, again, strict=True):
         assert (a is None and b is None) or torch.equal(a, b)
+
+
+def test_autocast_does_not_round_similarities() -> None:
+    leaves = [x.detach() for x in embeddings(torch.float32)]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rounded, ours = leaves[0] @ leaves[2].T, hardness.similarities(*leaves).negatives
+        weight = losses.in_batch_weight(leaves[0], leaves[1])
+    assert rounded.dtype == torch.bfloat16
+    assert torch.equal(ours, hardness.similarities(*leaves).negatives)
+    assert torch.equal(weight, losses.in_batch_weight(leaves[0], leaves[1]))
 
 
 def test_products_are_in_true_float32_whatever_the_switches_say_and_the_switches_are_put_back() -> None:
