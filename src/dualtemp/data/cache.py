@@ -1,0 +1,96 @@
+"""Where downloaded sets live, and how a set gets there: whole, or not at all."""
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from dualtemp.errors import UserError
+
+try:
+    import fcntl
+except ImportError:
+    fcntl = None
+
+
+def cache_folder() -> Path:
+    """Return the folder of the cache: DUALTEMP_DATA, else `dualtemp` in the user's cache folder."""
+    if told := os.environ.get("DUALTEMP_DATA"):
+        return Path(told).expanduser()
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
+    elif sys.platform == "darwin":
+        base = os.environ.get("XDG_CACHE_HOME") or "~/Library/Caches"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "dualtemp"
+
+
+def cached_set(name: str) -> Path | None:
+    """Return the folder of a set (train.npz, test.npz) if it is in the cache, else None."""
+    folder = cache_folder() / name
+    return folder if (folder / "train.npz").is_file() else None
+
+
+def fill(name: str, make: Callable[[Path], None]) -> Path:
+    """Return the cached set's folder; if it is not there, let `make` fill a folder beside it, then rename that.
+
+    A process that is killed leaves at most a hidden temporary folder, never a set that looks whole. Of several
+    processes that want the same set, one makes it and the others wait (on systems with file locks).
+    """
+    cache = cache_folder()
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"the cache folder {cache} cannot be made ({error.strerror}): set DUALTEMP_DATA to a writable folder"
+        ) from error
+    with _locked(cache / f".{name}.lock"):
+        if ready := cached_set(name):
+            return ready
+        for left in cache.glob(f".{name}-*") if fcntl else ():  # by a process that was killed: the lock is ours now
+            shutil.rmtree(left, ignore_errors=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=cache))
+        try:
+            (work / "set").mkdir()
+            make(work / "set")
+            for file in (work / "set").iterdir():
+                _sync(file)
+            _take_over(work / "set", cache / name)
+        except OSError as error:
+            if error.errno is None or isinstance(error, ConnectionError):
+                raise
+            raise UserError(
+                f"{name} cannot be kept in {cache} ({error.strerror}): free some space, or set DUALTEMP_DATA to "
+                "another folder"
+            ) from error
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+    return cache / name
+
+
+def _take_over(made: Path, target: Path) -> None:
+    """Put the made files in place: as a whole folder, or, where the user has one already, train.npz last."""
+    if not target.exists():
+        made.rename(target)
+        return
+    for file in sorted(made.iterdir(), key=lambda file: file.name == "train.npz"):
+        file.replace(target / file.name)
+
+
+def _sync(file: Path) -> None:
+    with open(file, "rb+") as handle:
+        os.fsync(handle.fileno())
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    if fcntl is None:  # Windows: two processes may both download; the rename still keeps the set whole
+        yield
+        return
+    with open(path, "w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,59 @@
+"""The named sets: what they hold and where they come from. Nothing is opened here, and torch is not needed."""
+
+import difflib
+from dataclasses import dataclass
+
+from dualtemp.errors import UserError
+
+
+@dataclass(frozen=True)
+class NamedSet:
+    """One named set, in figures.
+
+    train, test, unlabelled: numbers of images; size: height = width in pixels, None for photographs of all sizes;
+    download: megabytes to fetch, 0 if nothing is fetched; origin: who made it.
+    """
+
+    name: str
+    classes: int
+    train: int
+    test: int
+    size: int | None
+    channels: int
+    download: int
+    origin: str
+    unlabelled: int = 0
+
+
+CATALOGUE: dict[str, NamedSet] = {
+    entry.name: entry
+    for entry in (
+        NamedSet("digits", 10, 1438, 359, 8, 1, 0, "Alpaydin and Kaynak 1998, UCI"),
+        NamedSet("cifar10", 10, 50_000, 10_000, 32, 3, 170, "Krizhevsky 2009"),
+        NamedSet("cifar100", 100, 50_000, 10_000, 32, 3, 169, "Krizhevsky 2009"),
+        NamedSet("svhn", 10, 73_257, 26_032, 32, 3, 246, "Netzer et al. 2011"),
+        NamedSet("stl10", 10, 5_000, 8_000, 96, 3, 2640, "Coates et al. 2011", unlabelled=100_000),
+        NamedSet("fashion-mnist", 10, 60_000, 10_000, 28, 1, 31, "Xiao et al. 2017"),
+        NamedSet("imagenet100", 100, 126_689, 5_000, None, 3, 0, "Russakovsky et al. 2015; Tian et al. 2020"),
+    )
+}
+
+
+def named_set(text: str) -> NamedSet | None:
+    """Find a set by name, whatever its case and hyphens ("CIFAR-10" is "cifar10"); None if there is none."""
+    return {_plain(name): entry for name, entry in CATALOGUE.items()}.get(_plain(text))
+
+
+def unknown_set(text: str) -> UserError:
+    """Say that neither a set nor a path has this name, with the nearest set."""
+    near = difflib.get_close_matches(_plain(text), [_plain(name) for name in CATALOGUE], n=1, cutoff=0.5)
+    entry = named_set(near[0]) if near else None
+    hint = f"did you mean '{entry.name}'? " if entry else ""
+    return UserError(
+        f"no set, folder or file is called '{text}': {hint}Sets: {', '.join(CATALOGUE)}; "
+        "or give the path of a folder of images or of an .npz file"
+    )
+
+
+def _plain(text: str) -> str:
+    return "".join(letter for letter in text.lower() if letter.isalnum())

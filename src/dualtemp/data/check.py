@@ -1,0 +1,96 @@
+"""What is in a source: counts, classes, sizes, modes, unreadable files by name, the split, fingerprints."""
+
+import os
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from dualtemp.data.decode import UnreadableImage
+from dualtemp.data.files_in_memory import read_header
+from dualtemp.data.folder import folder_files
+from dualtemp.data.images import FileImages, ImageSet
+from dualtemp.data.npz import is_npz_folder
+from dualtemp.data.sources import named_path, open_source
+
+
+@dataclass(frozen=True)
+class PartFacts:
+    """One part. classes: images by class name; sizes: images by "width x height"; modes: images by PIL mode."""
+
+    images: int
+    classes: dict[str, int]
+    sizes: dict[str, int]
+    modes: dict[str, int]
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class SourceFacts:
+    """A whole source. kept: "one tensor" or "files"; unreadable: reason by file name."""
+
+    source: str
+    split: str
+    kept: str
+    channels: int
+    parts: dict[str, PartFacts]
+    unreadable: dict[str, str] = field(default_factory=dict)
+
+
+def check_source(source: str, labels: bool = True, download: bool = True) -> SourceFacts:
+    """Open a source and look at every image; files are decoded one by one."""
+    splits = open_source(source, labels=labels, download=download)
+    sets = {"train": splits.train, "test": splits.test, "unlabelled": splits.unlabelled}
+    unreadable = {each.name: each.reason for each in splits.unreadable}
+    path = named_path(source)
+    files = folder_files(path, labels) if path is not None and path.is_dir() and not is_npz_folder(path) else {}
+    parts = {}
+    for name, images in sets.items():
+        if images is None:
+            continue
+        on_disk = images.pixels if isinstance(images.pixels, FileImages) else files.get(name)
+        if on_disk is None:
+            sizes, modes = _tensor_facts(images)
+        else:
+            sizes, modes, broken = _file_facts(on_disk)
+            unreadable |= broken
+        parts[name] = PartFacts(len(images), _class_counts(images), sizes, modes, images.fingerprint)
+    kept = "one tensor" if splits.train.in_memory else "files"
+    return SourceFacts(source, splits.split, kept, splits.train.channels, parts, unreadable)
+
+
+def _class_counts(images: ImageSet) -> dict[str, int]:
+    if images.labels is None:
+        return {}
+    counts = images.labels[images.labels >= 0].bincount(minlength=len(images.classes)).tolist()
+    return dict(zip(images.classes, counts, strict=True))
+
+
+def _tensor_facts(images: ImageSet) -> tuple[dict[str, int], dict[str, int]]:
+    assert isinstance(images.pixels, Tensor)
+    count, channels, height, width = images.pixels.shape
+    mode = {1: "L", 3: "RGB", 4: "RGBA"}.get(channels, f"{channels} channels")
+    return {f"{width} x {height}": count}, {mode: count}
+
+
+def _file_facts(files: FileImages) -> tuple[dict[str, int], dict[str, int], dict[str, str]]:
+    sizes, modes, broken = Counter[str](), Counter[str](), {}
+
+    def look(i: int) -> tuple[str, str] | UnreadableImage:
+        try:
+            (height, width), mode = read_header(files, i)
+            files.open(i)
+        except UnreadableImage as error:
+            return error
+        return f"{width} x {height}", mode
+
+    # Threads are enough: Pillow decodes without holding the interpreter's lock.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for found in pool.map(look, range(len(files))):
+            if isinstance(found, UnreadableImage):
+                broken[found.name] = found.reason
+            else:
+                sizes[found[0]] += 1
+                modes[found[1]] += 1
+    return dict(sizes.most_common()), dict(modes.most_common()), broken

@@ -1,0 +1,130 @@
+"""A contact sheet: a handful of images beside the two views of them that the network would see."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageDraw, ImageFont
+from torch import Tensor
+
+from dualtemp.data.images import FileImages, ImageSet
+from dualtemp.data.reading import Reader, Request
+from dualtemp.data.subset import subset_index
+from dualtemp.data.views import Views
+from dualtemp.errors import UserError
+from dualtemp.whole_file import whole_file
+
+PHOTOGRAPH = 224  # px, the size of a view of photographs
+CELL = 128  # px on the sheet, at most: a whole multiple of 8, 32 and 64
+GAP, TEXT, HEAD = 6, 18, 26
+Row = tuple[str, list[Image.Image]]  # the label; the image, view 1, view 2
+INK, FAINT, PAPER = (30, 30, 30), (110, 110, 110), (255, 255, 255)
+
+
+def write_contact_sheet(
+    images: ImageSet,
+    out: Path,
+    *,
+    recipe: str = "paper",
+    count: int = 12,
+    size: int | None = None,
+    seed: int = 0,
+    epoch: int = 0,
+) -> None:
+    """Write a PNG: each of `count` images (balanced over the classes) with views 1 and 2 of one epoch, and its label.
+
+    size: of the views in pixels; by default the images' own (the larger side), 224 for files.
+    The views are exactly those of training with the same recipe, seed, epoch and size.
+    """
+    sheet = contact_sheet(images, recipe=recipe, count=count, size=size, seed=seed, epoch=epoch)
+    try:
+        with whole_file(out) as file:
+            sheet.save(file, format="PNG")
+    except OSError as error:
+        raise UserError(f"{out}: cannot be written ({error.strerror}); give a writable place with --out") from error
+
+
+def contact_sheet(
+    images: ImageSet, *, recipe: str, count: int = 12, size: int | None = None, seed: int = 0, epoch: int = 0
+) -> Image.Image:
+    """Draw the sheet; see write_contact_sheet."""
+    side = size or (PHOTOGRAPH if images.size is None else max(images.size))
+    # Mean 0 and deviation 1: the views come out as pixels.
+    views = Views(recipe, side, seed, (0.0,) * images.channels, (1.0,) * images.channels)
+    chosen = subset_index(images.labels, len(images), min(count, len(images)), seed)
+    if images.labels is not None:  # class by class, for the eye
+        chosen = chosen[np.argsort(images.labels.cpu().numpy()[chosen], kind="stable")]
+    rows = list((_rows_of_files if isinstance(images.pixels, FileImages) else _rows)(images, chosen, views, epoch))
+    if not rows:
+        raise UserError(f"{images.name}: none of {len(chosen)} images can be read; see `dualtemp data` on this source")
+    title = f"{images.name}: {len(images):,} images, recipe {recipe}, {side} px, seed {seed}, epoch {epoch}"
+    return _drawn(rows, title)
+
+
+def _rows(images: ImageSet, chosen: np.ndarray, views: Views, epoch: int) -> Iterator[Row]:
+    assert isinstance(images.pixels, Tensor)
+    index = torch.from_numpy(chosen)
+    pixels = images.pixels[index.to(images.pixels.device)]
+    both = [views(pixels, index, epoch, view) for view in (0, 1)]
+    for row, i in enumerate(chosen.tolist()):
+        yield _label(images, i), [_picture(pixels[row]), *(_picture(_bytes(view[row])) for view in both)]
+
+
+def _rows_of_files(images: ImageSet, chosen: np.ndarray, views: Views, epoch: int) -> Iterator[Row]:
+    """Read as the loader reads; a file that cannot be read has no row."""
+    assert isinstance(images.pixels, FileImages)
+    reader = Reader(images.pixels, views, batch=1, workers=0)
+    for photographs in reader.read(Request((i,), epoch) for i in chosen.tolist()):
+        if photographs.shown != photographs.request.index:  # another one in its place
+            continue
+        (i,) = photographs.request.index
+        crops, index = photographs.pixels, torch.tensor([i])
+        both = [views.after_crop(crops[view], index, epoch, view)[0] for view in (0, 1)]
+        yield _label(images, i), [images.pixels.open(i), *(_picture(_bytes(view)) for view in both)]
+
+
+def _label(images: ImageSet, i: int) -> str:
+    label = -1 if images.labels is None else int(images.labels[i])
+    return images.classes[label] if label >= 0 else f"image {i}"
+
+
+def _bytes(view: Tensor) -> Tensor:
+    return (view.clamp(0, 1) * 255).round().to(torch.uint8)
+
+
+def _picture(pixels: Tensor) -> Image.Image:
+    """From uint8 (C, H, W): one channel grey, two the first of them, more the first three as RGB."""
+    array = pixels.cpu().numpy()
+    picture = Image.fromarray(array[0]) if len(array) < 3 else Image.fromarray(array[:3].transpose(1, 2, 0).copy())
+    return picture.convert("RGB")
+
+
+def _drawn(rows: list[Row], title: str) -> Image.Image:
+    across = 2 if len(rows) > 4 else 1
+    down = -(-len(rows) // across)
+    wide, high = 3 * CELL + 4 * GAP, CELL + TEXT + GAP
+    sheet = Image.new("RGB", (across * (wide + GAP) + GAP, HEAD + TEXT + down * high + GAP), PAPER)
+    draw = ImageDraw.Draw(sheet)
+    font, small = ImageFont.load_default(14), ImageFont.load_default(12)
+    draw.text((2 * GAP, GAP), title, INK, font)
+    for column in range(across):
+        for place, word in enumerate(("image", "view 1", "view 2")):
+            draw.text((GAP * 2 + column * (wide + GAP) + place * (CELL + GAP), HEAD), word, FAINT, small)
+    for number, (label, pictures) in enumerate(rows):
+        left = GAP * 2 + (number // down) * (wide + GAP)
+        top = HEAD + TEXT + (number % down) * high
+        draw.text((left, top), label[:48].encode("utf-8", "replace").decode(), INK, small)
+        for place, picture in enumerate(pictures):
+            sheet.paste(_fitted(picture), (left + place * (CELL + GAP), top + TEXT))
+    return sheet
+
+
+def _fitted(picture: Image.Image) -> Image.Image:
+    """To the size of a cell: small ones in whole pixels, so that each pixel stays visible, large ones reduced."""
+    longest = max(picture.size)
+    if longest > CELL:
+        size = (max(1, picture.width * CELL // longest), max(1, picture.height * CELL // longest))
+        return picture.resize(size, Image.Resampling.LANCZOS)
+    times = CELL // longest
+    return picture.resize((picture.width * times, picture.height * times), Image.Resampling.NEAREST)
