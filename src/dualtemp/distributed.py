@@ -114,3 +114,32 @@ def _require_equal_shapes(x: Tensor) -> None:
             f"gather: every process must bring the same local batch, got shapes {seen} by rank; drop the last, smaller "
             "batch (drop_last=True)"
         )
+
+
+@torch.no_grad()
+def average_gradients(parameters: list[Tensor]) -> None:
+    """Replace each parameter's gradient by its mean over all processes; those without one on this process count as 0."""
+    if world_size() == 1:
+        return
+    gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+    flat = torch.cat([g.reshape(-1) for g in gradients])
+    dist.all_reduce(flat)
+    flat /= world_size()
+    for p, mean in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
+        p.grad = mean.view_as(p).to(p.dtype)
+
+
+def agree(*mine: bool) -> list[bool]:
+    """For each question, whether any process says yes."""
+    if world_size() == 1:
+        return list(mine)
+    device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+    said = torch.tensor(mine, dtype=torch.int32, device=device)
+    dist.all_reduce(said, op=dist.ReduceOp.MAX)
+    return [bool(x) for x in said.tolist()]
+
+
+def wait() -> None:
+    """Wait until all processes are here."""
+    if world_size() > 1:
+        dist.barrier()

@@ -162,6 +162,32 @@ def test_an_epoch_left_in_the_middle_does_not_disturb_the_next(photographs):
         assert torch.equal(joined(loader.batches(5))[1], expected[1])
 
 
+class SlowAtFirst(FileImages):
+    """Files that take long to open as long as a file `slow` lies beside them."""
+
+    def open(self, i: int) -> Image.Image:
+        if (self.root / "slow").exists():
+            time.sleep(0.1)
+        return super().open(i)
+
+
+def test_what_an_abandoned_epoch_still_reads_never_reaches_the_next(photographs):
+    expected = joined(Loader(photographs, views(), 4, workers=0).batches(5))
+    files = SlowAtFirst(photographs.pixels.root, photographs.pixels.names)
+    (files.root / "slow").touch()
+    with Loader(ImageSet("slow", files), views(), 4, workers=2) as loader:
+        abandoned = loader.batches(4)
+        next(abandoned)
+        time.sleep(0.05)  # the workers are inside the next batches now
+        (files.root / "slow").unlink()
+        del abandoned
+        seen = []
+        for batch in loader.batches(5):
+            seen.append(batch)
+            time.sleep(0.05)  # prepared batches wait, where a late writer would find them
+    assert torch.equal(joined(seen)[1], expected[1])
+
+
 def test_two_epochs_at_once_are_refused(photographs):
     with Loader(photographs, views(), 4, workers=0) as loader:
         first = loader.batches(0)

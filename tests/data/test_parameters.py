@@ -134,6 +134,22 @@ def test_probabilities_are_the_recipes():
     assert ((drawn.order == NOTHING).all(1) == ~drawn.jittered).all()
 
 
+def test_what_happens_to_an_image_says_nothing_about_what_else_happens_to_it():
+    recipe = Augmentation(flip=0.5, jitter=Jitter(probability=0.5), greyscale=0.5, blur=Blur(0.5), solarise=0.5)
+    random = words(0, 0, torch.arange(20_000), 0)
+    drawn = drawn_parameters(random, recipe)
+    sides = torch.full((20_000,), 32)
+    boxes = random_crops(random, sides, sides, recipe.scale, recipe.ratio)
+    happened = (drawn.flipped, drawn.jittered, drawn.grey, drawn.blurred, drawn.solarised)
+    amounts = (drawn.sigma, *drawn.factors.T, boxes[:, 2] * boxes[:, 3])
+    together = np.corrcoef(torch.stack([x.double() for x in (*happened, *amounts)]).numpy())
+    assert np.abs(together - np.eye(len(together))).max() < 0.04
+    jittered = drawn.jittered  # only those have an order: is brightness first, contrast second, ...?
+    in_place = (drawn.order[jittered] == torch.arange(4)).double().T
+    others = torch.stack([x[jittered].double() for x in (drawn.flipped, drawn.grey, drawn.sigma, *drawn.factors.T)])
+    assert np.abs(np.corrcoef(others.numpy(), in_place.numpy())[: len(others), len(others) :]).max() < 0.05
+
+
 def test_what_a_recipe_leaves_out_never_happens_and_certainties_always_do():
     nothing = Augmentation(flip=0.0, jitter=None, greyscale=0.0, blur=None, solarise=0.0)
     drawn = drawn_parameters(words(0, 0, torch.arange(5000), 0), nothing)

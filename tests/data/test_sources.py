@@ -361,8 +361,18 @@ def test_a_failure_while_making_leaves_nothing(cache: Path) -> None:
 def test_a_cache_that_cannot_be_made_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("DUALTEMP_DATA", str(tmp_path / "file"))
-    with pytest.raises(UserError, match="set DUALTEMP_DATA to a writable folder"):
+    with pytest.raises(UserError, match=r"cannot be kept in .*set DUALTEMP_DATA to another folder"):
         open_source("cifar10", download=False)
+
+
+def test_a_disk_without_space_is_one_line_and_leaves_nothing(cache: Path) -> None:
+    def make(folder: Path) -> None:
+        (folder / "train.npz").touch()
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(UserError, match=r"made cannot be kept in .* \(No space left on device\)"):
+        fill("made", make)
+    assert [path.name for path in cache.iterdir()] == [".made.lock"]
 
 
 def test_the_cache_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,6 +165,11 @@ def test_cropping_first_and_the_rest_afterwards_is_the_whole_view():
     assert off.flatten(1).median(1).values.max() < 2 / 255
 
 
+def test_no_images_become_no_views():
+    made = Views("byol", 32, 0, MEAN, STD)(pixels_of(4)[:0], torch.arange(0), 0, 0)
+    assert made.shape == (0, 3, 32, 32)
+
+
 def test_autocast_does_not_reach_the_pixels():
     views, pixels, index = Views(EVERYTHING, 32, 0, MEAN, STD), pixels_of(16), torch.arange(16)
     expected = views(pixels, index, 0, 0)

@@ -44,31 +44,27 @@ def fill(name: str, make: Callable[[Path], None]) -> Path:
     cache = cache_folder()
     try:
         cache.mkdir(parents=True, exist_ok=True)
+        with _locked(cache / f".{name}.lock"):
+            return cached_set(name) or _made(name, cache, make)
     except OSError as error:
         raise UserError(
-            f"the cache folder {cache} cannot be made ({error.strerror}): set DUALTEMP_DATA to a writable folder"
+            f"{name} cannot be kept in {cache} ({error.strerror or error}): make that folder writable and free some "
+            "space, or set DUALTEMP_DATA to another folder"
         ) from error
-    with _locked(cache / f".{name}.lock"):
-        if ready := cached_set(name):
-            return ready
-        for left in cache.glob(f".{name}-*") if fcntl else ():  # by a process that was killed: the lock is ours now
-            shutil.rmtree(left, ignore_errors=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=cache))
-        try:
-            (work / "set").mkdir()
-            make(work / "set")
-            for file in (work / "set").iterdir():
-                _sync(file)
-            _take_over(work / "set", cache / name)
-        except OSError as error:
-            if error.errno is None or isinstance(error, ConnectionError):
-                raise
-            raise UserError(
-                f"{name} cannot be kept in {cache} ({error.strerror}): free some space, or set DUALTEMP_DATA to "
-                "another folder"
-            ) from error
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
+
+
+def _made(name: str, cache: Path, make: Callable[[Path], None]) -> Path:
+    for left in cache.glob(f".{name}-*") if fcntl else ():  # by a process that was killed: the lock is ours now
+        shutil.rmtree(left, ignore_errors=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=cache))
+    try:
+        (work / "set").mkdir()
+        make(work / "set")
+        for file in (work / "set").iterdir():
+            _sync(file)
+        _take_over(work / "set", cache / name)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
     return cache / name
 
 

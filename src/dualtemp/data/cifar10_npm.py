@@ -43,7 +43,8 @@ def fetch_package(folder: Path) -> Path:
     npm = shutil.which("npm")
     if npm is None:
         raise NpmFailed("the npm client is not installed")
-    command = [npm, "pack", PACKAGE, "--pack-destination", str(folder), "--silent", "--fetch-retries=1"]
+    command = [npm, "pack", PACKAGE, "--pack-destination", str(folder), "--loglevel=error"]
+    command += ["--fetch-retries=1", "--fetch-retry-mintimeout=1000"]  # by default it waits minutes for no network
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=3600, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

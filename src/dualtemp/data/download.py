@@ -60,7 +60,8 @@ def _from_torchvision(name: str, root: Path, folder: Path, download: bool) -> st
     except (OSError, RuntimeError, EOFError, ValueError) as error:
         for file in folder.iterdir():
             file.unlink() if file.is_file() else shutil.rmtree(file)
-        return " ".join(str(error).split())[:160] or type(error).__name__
+        reason = getattr(error, "reason", error)  # urllib wraps the error that counts
+        return " ".join(str(reason).split())[:160] or type(error).__name__
     return None
 
 

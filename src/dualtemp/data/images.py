@@ -129,9 +129,9 @@ class Splits:
     unreadable: tuple[UnreadableImage, ...] = field(default=())
     split: str = ""
 
-    @property
+    @cached_property
     def pretraining(self) -> ImageSet:
-        """Return what self-supervised training sees: train, followed by unlabelled (label -1) if there is any."""
+        """What self-supervised training sees: train, followed by unlabelled (label -1) if there is any; joined once."""
         if self.unlabelled is None:
             return self.train
         return _joined(self.train, self.unlabelled)
@@ -147,5 +147,5 @@ def _joined(first: ImageSet, second: ImageSet) -> ImageSet:
         raise TypeError("a tensor and files cannot be joined")
     labels = None
     if first.labels is not None:
-        labels = torch.cat([first.labels, torch.full((len(second),), -1, dtype=torch.int64)])
+        labels = torch.cat([first.labels, first.labels.new_full((len(second),), -1)])
     return replace(first, pixels=pixels, labels=labels)

@@ -17,6 +17,7 @@ from dualtemp.data.parameters import Parameters, drawn_parameters
 from dualtemp.data.recipes import Augmentation, Recipe, recipe_named
 from dualtemp.data.resample import CropTable, bicubic_weights, gaussian_blur, separable
 from dualtemp.errors import UserError
+from dualtemp.similarity import true_precision
 
 _LARGEST_PART = 1 << 21  # floats of a batch worked on at once on a CPU: 8 MB, 682 images of 32 px, 13 of 224 px
 
@@ -59,7 +60,7 @@ class Views:
         top, left, crop_height, crop_width = boxes.unbind(1)
         rows = self._table(height, pixels.device).weights(top, crop_height).div_(255.0)
         columns = self._table(width, pixels.device).weights(left, crop_width, parameters.flipped)
-        with torch.autocast(pixels.device.type, enabled=False):  # half precision would round pixels to 8 bits or fewer
+        with true_precision(pixels.device):  # half precision would round pixels to 8 bits or fewer
             images = separable(rows, pixels.to(torch.float32), columns).clamp_(0.0, 1.0)
             return self._recoloured(images, parameters, augmentation)
 
@@ -76,7 +77,7 @@ class Views:
             return torch.cat([self.after_crop(cropped[part], index[part], epoch, view) for part in parts])
         augmentation = self.recipe.of_view(view)
         parameters = drawn_parameters(words(self.seed, epoch, index.cpu(), view), augmentation)
-        with torch.autocast(cropped.device.type, enabled=False):
+        with true_precision(cropped.device):
             images = cropped.to(torch.float32).div_(255.0)
             flipped = _where(parameters.flipped, images.device)
             images.index_copy_(0, flipped, images.index_select(0, flipped).flip(3))
@@ -134,7 +135,7 @@ def evaluation_view(pixels: Tensor, size: int, mean: Sequence[float], std: Seque
     """
     height, width = pixels.shape[2:]
     images = pixels.to(torch.float32)
-    with torch.autocast(pixels.device.type, enabled=False):
+    with true_precision(pixels.device):
         if (height, width) != (size, size) or evaluation_side(size) != size:
             new_height, new_width, top, left = evaluation_geometry(height, width, size)
             rows, columns = (
@@ -196,9 +197,8 @@ def _keep_freed_memory() -> None:
     torch.empty(31 << 20, dtype=torch.uint8)
 
 
-def _where(drawn: Tensor, device: torch.device | None = None) -> Tensor:
-    where = drawn.nonzero().squeeze(1)
-    return where if device is None else where.to(device, non_blocking=True)
+def _where(drawn: Tensor, device: torch.device) -> Tensor:
+    return drawn.nonzero().squeeze(1).to(device, non_blocking=True)
 
 
 def _check(pixels: Tensor, index: Tensor, mean: Sequence[float]) -> None:

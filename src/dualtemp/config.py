@@ -1,0 +1,186 @@
+"""The settings of a run: typed, checked once, the same words on the command line, in Python and in config.yaml.
+
+Needs no torch. A setting that is None takes its value from the framework or from the data when a run is made; the
+config.yaml of a run has them all.
+"""
+
+import difflib
+import math
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dualtemp.errors import UserError
+
+Method = Literal["moco", "simmoco", "simco", "simclr", "byol", "simsiam", "supervised"]
+Sampling = Literal["newest", "random", "earliest"]
+Temperature = float | Literal["tied"]
+
+# What each framework takes, with its defaults. "tied": tau_beta follows tau_alpha.
+OF_METHOD: dict[str, dict[str, Any]] = {
+    "moco": {
+        "tau_alpha": 0.1,
+        "tau_beta": "tied",
+        "key_momentum": 0.99,
+        "symmetric": False,
+        "keys": "dictionary",
+        "dictionary_size": 65536,
+        "vector_size": None,
+        "vector_sampling": "newest",
+        "scalar_size": None,
+        "scalar_sampling": "newest",
+    },
+    "simmoco": {"tau_alpha": 0.1, "tau_beta": 1.0, "key_momentum": 0.99, "symmetric": False, "both_views": False},
+    "simco": {"tau_alpha": 0.1, "tau_beta": 1.0, "both_views": False},
+    "simclr": {"tau_alpha": 0.1},
+    "byol": {"key_momentum": 0.99, "hardness_aware": False, "tau_weight": 0.1},
+    "simsiam": {"hardness_aware": False, "tau_weight": 0.1},
+    "supervised": {"tau_alpha": 1.0, "tau_beta": 1.0, "label_noise": 0.0, "noise": "symmetric"},
+}
+# May stay None in a complete config: no limit, nothing to start from, all images.
+OPTIONAL = {"vector_size", "scalar_size", "clip_gradient", "chunk", "init", "subset"}
+
+
+class Settings(BaseModel):
+    """Everything that decides what a run computes, and a few things that decide only how."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=True)
+
+    data: str = Field(description="A set (cifar10, ...), a folder of images, or an .npz file.")
+    subset: int | float | None = Field(None, description="Train on so many images, or on this fraction of them.")
+    method: Method = Field("simco", description="The framework.")
+
+    tau_alpha: float | None = Field(None, gt=0, description="Temperature of the vector (intra-anchor).")
+    tau_beta: Temperature | None = Field(None, description="Temperature of the scalar (inter-anchor); inf, or tied.")
+    symmetric: bool | None = Field(None, description="The + variant: each view is query once and key once.")
+    both_views: bool | None = Field(None, description="Negatives from the anchor's own view too.")
+    hardness_aware: bool | None = Field(None, description="Weigh BYOL's or SimSiam's anchors by their hardness.")
+    tau_weight: float | None = Field(None, gt=0, description="Temperature of that weight.")
+    key_momentum: float | None = Field(None, ge=0, le=1, description="Of the key encoder.")
+    keys: Literal["dictionary", "last", "current"] | None = Field(
+        None, description="MoCo's negatives: the dictionary, the last step's keys alone, or the current step's."
+    )
+    dictionary_size: int | None = Field(None, ge=1, description="Keys in MoCo's dictionary.")
+    vector_size: int | None = Field(None, ge=1, description="Keys of it that the vector sees; all by default.")
+    vector_sampling: Sampling | None = Field(None, description="Which keys these are.")
+    scalar_size: int | None = Field(None, ge=1, description="Keys of it that the scalar sees; all by default.")
+    scalar_sampling: Sampling | None = Field(None, description="Which keys these are.")
+    label_noise: float | None = Field(None, ge=0, le=1, description="Share of training labels made wrong.")
+    noise: Literal["symmetric", "asymmetric"] | None = Field(None, description="How they are made wrong.")
+
+    backbone: str = Field("resnet18", description="resnet18, resnet50, vit_tiny, swin_tiny, resnet_mini or a timm name.")
+    image_size: int | None = Field(None, ge=1, description="Side of a view in pixels; that of the data by default.")
+    init: str | None = Field(None, description="Start from the backbone of a run, or from a weights file.")
+    recipe: str = Field("paper", description="Augmentation: paper, mocov2, simclr, byol or weak.")
+
+    epochs: int = Field(200, ge=1, description="Passes over the images.")
+    batch: int = Field(256, ge=1, description="Images in a step, over all processes.")
+    optimizer: Literal["sgd", "adamw", "lars"] = Field("sgd", description="The optimiser.")
+    lr: float = Field(0.03, gt=0, description="Highest learning rate, at batch 256; scaled with the batch.")
+    warmup_epochs: float = Field(10, ge=0, description="Epochs of linear warm-up; then the rate falls as a cosine.")
+    momentum: float = Field(0.9, ge=0, lt=1, description="Of SGD and LARS.")
+    weight_decay: float = Field(5e-4, ge=0, description="Weight decay.")
+    clip_gradient: float | None = Field(None, gt=0, description="Largest norm of the gradient.")
+    probe_lr: float = Field(0.3, gt=0, description="Highest learning rate of the online probe; not scaled.")
+    knn: int = Field(200, ge=1, description="Neighbours that vote.")
+    knn_images: int = Field(10_000, ge=1, description="Training images among which they are sought, at most.")
+    evaluate_every: int = Field(1, ge=1, description="Epochs between evaluations; the last is always evaluated.")
+    seed: int = Field(0, ge=0, description="Decides all that is random.")
+
+    amp: Literal["none", "bf16", "fp16"] = Field("none", description="Mixed precision.")
+    chunk: int | None = Field(None, ge=1, description="Images at once through the encoder, if a batch does not fit.")
+    channels_last: bool = Field(False, description="Memory format of the images.")
+    compile: bool = Field(False, description="Compile the encoder with torch.compile.")
+
+
+def settings(values: dict[str, Any]) -> Settings:
+    """Check settings given by name; a mistake is one line with the nearest valid choice."""
+    for name in values:
+        if name not in Settings.model_fields:
+            raise UserError(f"no setting is called {name!r}{_nearest(name, Settings.model_fields)}")
+    try:
+        chosen = Settings(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0]) if first["loc"] else "settings"
+        raise UserError(_sentence(name, first, values)) from None
+    _check_method(chosen)
+    return chosen
+
+
+def complete(chosen: Settings, image_size: int) -> Settings:
+    """Fill in what the framework and the data decide."""
+    values = {name: value for name, value in OF_METHOD[chosen.method].items() if getattr(chosen, name) is None}
+    if chosen.image_size is None:
+        values["image_size"] = image_size
+    return chosen.model_copy(update=values)
+
+
+def to_yaml(chosen: Settings) -> str:
+    """All that applies, in the order of the class."""
+    inapplicable = _of_other_methods(chosen.method)
+    return yaml.safe_dump(
+        {name: value for name, value in chosen.model_dump().items() if name not in inapplicable}, sort_keys=False
+    )
+
+
+def from_yaml(path: Path) -> dict[str, Any]:
+    """Settings by name, not yet checked, from a config.yaml."""
+    try:
+        values = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); give the config.yaml of a run") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not YAML ({str(error).splitlines()[0]}); give the config.yaml of a run") from None
+    if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
+        raise UserError(f"{path}: settings by name expected, such as `method: simco`")
+    return values
+
+
+def tau_beta(chosen: Settings) -> float:
+    """tau_beta as a number."""
+    assert chosen.tau_alpha is not None and chosen.tau_beta is not None
+    return chosen.tau_alpha if chosen.tau_beta == "tied" else float(chosen.tau_beta)
+
+
+def _of_other_methods(method: str) -> set[str]:
+    return {name for names in OF_METHOD.values() for name in names} - set(OF_METHOD[method])
+
+
+def _check_method(chosen: Settings) -> None:
+    for name in sorted(_of_other_methods(chosen.method)):
+        if getattr(chosen, name) is not None:
+            owners = [method for method, names in OF_METHOD.items() if name in names]
+            raise UserError(
+                f"{name} does not apply to {chosen.method}: it is a setting of {', '.join(owners)}; leave it out"
+            )
+    beta = chosen.tau_beta
+    if isinstance(beta, float | int) and not beta > 0:
+        raise UserError(f"tau_beta must be a number > 0, inf, or 'tied', got {beta}")
+    if chosen.tau_alpha is not None and not math.isfinite(chosen.tau_alpha):
+        raise UserError(f"tau_alpha must be finite, got {chosen.tau_alpha}")
+    if isinstance(chosen.subset, float) and not 0 < chosen.subset <= 1:
+        raise UserError(f"subset must be a count or a fraction in (0, 1], got {chosen.subset}")
+    if isinstance(chosen.subset, int) and chosen.subset < 1:
+        raise UserError(f"subset must be a count or a fraction in (0, 1], got {chosen.subset}")
+    if chosen.keys in ("last", "current"):
+        for name in ("dictionary_size", "vector_size", "scalar_size", "vector_sampling", "scalar_sampling"):
+            if getattr(chosen, name) not in (None, OF_METHOD["moco"][name]):
+                raise UserError(f"{name} does not apply to keys {chosen.keys!r}: it needs keys 'dictionary'")
+
+
+def _nearest(word: str, choices: Any) -> str:
+    near = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.5)
+    return f": did you mean {near[0]!r}?" if near else f": choose among {', '.join(choices)}"
+
+
+def _sentence(name: str, error: Any, values: dict[str, Any]) -> str:
+    given = values.get(name)
+    if error["type"] == "missing":
+        return f"{name} is needed: give --{name.replace('_', '-')}"
+    if error["type"] == "literal_error":
+        choices = [part.strip().strip("'") for part in error["ctx"]["expected"].replace(" or ", ", ").split(",")]
+        return f"no {name} is called {given!r}{_nearest(str(given), choices)}"
+    return f"{name}: {error['msg'][0].lower()}{error['msg'][1:]}, got {given!r}"

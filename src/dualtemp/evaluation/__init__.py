@@ -1,0 +1,60 @@
+"""How good features are: kNN, linear probes, spread. Everything takes tensors; nothing knows of data sets or training.
+
+Importing the package is cheap: torch is loaded with the first name that needs it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dualtemp.evaluation.accuracy import Accuracy, accuracy
+    from dualtemp.evaluation.features import features, features_and_labels
+    from dualtemp.evaluation.knn import knn_accuracy, knn_votes
+    from dualtemp.evaluation.probe import LinearProbe, OnlineProbe, linear_probe, logistic_regression
+    from dualtemp.evaluation.spread import alignment, effective_rank, feature_spread, uniformity
+
+_HOME = {
+    "Accuracy": "accuracy",
+    "LinearProbe": "probe",
+    "OnlineProbe": "probe",
+    "accuracy": "accuracy",
+    "alignment": "spread",
+    "effective_rank": "spread",
+    "feature_spread": "spread",
+    "features": "features",
+    "features_and_labels": "features",
+    "knn_accuracy": "knn",
+    "knn_votes": "knn",
+    "linear_probe": "probe",
+    "logistic_regression": "probe",
+    "uniformity": "spread",
+}
+
+__all__ = [
+    "Accuracy",
+    "LinearProbe",
+    "OnlineProbe",
+    "accuracy",
+    "alignment",
+    "effective_rank",
+    "feature_spread",
+    "features",
+    "features_and_labels",
+    "knn_accuracy",
+    "knn_votes",
+    "linear_probe",
+    "logistic_regression",
+    "uniformity",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its module when it is first asked for."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'dualtemp.evaluation' has no attribute {name!r}")
+    return getattr(import_module(f"dualtemp.evaluation.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return sorted(__all__)

@@ -1,0 +1,95 @@
+"""Weighted nearest neighbours (Wu et al. 2018): how well features do without any learning."""
+
+import torch
+from torch import Tensor
+
+from dualtemp.evaluation.accuracy import Accuracy, accuracy
+from dualtemp.similarity import true_precision, unit
+
+# Of the similarity matrix one tile exists at a time: 16 MiB on a CPU, 64 on an accelerator.
+TEST_ROWS = {"cpu": 256, "cuda": 1024}
+TRAIN_ROWS = 16384
+
+
+def knn_accuracy(
+    train_features: Tensor,
+    train_labels: Tensor,
+    test_features: Tensor,
+    test_labels: Tensor,
+    *,
+    k: int = 200,
+    temperature: float = 0.1,
+) -> Accuracy:
+    """Top-1 and top-5 accuracy of the votes of `knn_votes`; of classes with equal votes the lower number ranks first.
+
+    Args:
+        train_features: the bank, (M, F), of any length.
+        train_labels: (M,), from 0.
+        test_features: (N, F).
+        test_labels: (N,), from 0.
+        k: number of neighbours that vote; all of the bank if it is smaller.
+        temperature: a neighbour of cosine similarity s votes with weight exp(s / temperature); inf: all alike.
+    """
+    if len(test_labels) != len(test_features) or len(test_labels) == 0:
+        raise ValueError(f"knn: {len(test_features)} test features and {len(test_labels)} labels; give one per feature")
+    test_labels = test_labels.to(test_features.device)
+    classes = 1 + max(int(train_labels.max()), int(test_labels.max()))
+    votes = knn_votes(train_features, train_labels, test_features, classes, k=k, temperature=temperature)
+    return accuracy(votes, test_labels)
+
+
+@torch.no_grad()
+def knn_votes(
+    train_features: Tensor,
+    train_labels: Tensor,
+    test_features: Tensor,
+    classes: int,
+    *,
+    k: int = 200,
+    temperature: float = 0.1,
+) -> Tensor:
+    """Votes (N, classes) of the k nearest of the bank, each row relative to its nearest neighbour's vote of 1.
+
+    Of equally similar neighbours the one that stands earlier in the bank is the nearer. Arguments as in `knn_accuracy`.
+    """
+    if len(train_labels) != len(train_features) or len(train_labels) == 0:
+        raise ValueError(f"knn: {len(train_features)} features in the bank and {len(train_labels)} labels")
+    if k < 1 or not temperature > 0:
+        raise ValueError(f"knn: k must be at least 1 and temperature above 0, got k={k}, temperature={temperature}")
+    bank, queries = unit(train_features, test_features)
+    bank, labels = bank.to(queries.device), train_labels.to(queries.device)
+    k = min(k, len(bank))
+    votes = queries.new_zeros(len(queries), classes)
+    height = TEST_ROWS.get(queries.device.type, TEST_ROWS["cuda"])
+    with true_precision(queries.device):
+        for part, rows in zip(votes.split(height), queries.split(height), strict=True):
+            similarity, index = _nearest(rows, bank, k)
+            # Relative to the nearest: the same ranking, and no overflow at small temperatures.
+            weight = ((similarity - similarity[:, :1]) / temperature).exp()
+            part.scatter_add_(1, labels[index], weight)
+    return votes
+
+
+def _nearest(rows: Tensor, bank: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Similarities (B, k), falling, and places in the bank (B, k) of the k nearest of unit rows (B, F)."""
+    similarity = rows.new_empty(len(rows), 0)
+    index = torch.empty(len(rows), 0, dtype=torch.int64, device=rows.device)
+    for start in range(0, len(bank), TRAIN_ROWS):
+        tile = rows @ bank[start : start + TRAIN_ROWS].T  # (B, <= TRAIN_ROWS)
+        best = _earliest_largest(tile, min(k, tile.shape[1]))
+        # Candidates stand in the order of the bank among equals, and a stable sort leaves them so.
+        candidates = torch.cat([similarity, tile.gather(1, best)], 1)
+        places = torch.cat([index, best + start], 1)
+        similarity, order = candidates.sort(dim=1, descending=True, stable=True)
+        similarity, index = similarity[:, :k], places.gather(1, order[:, :k])
+    return similarity, index
+
+
+def _earliest_largest(tile: Tensor, k: int) -> Tensor:
+    """Columns (B, k), rising, of the k largest values of each row; of equal values the earlier column is taken."""
+    values, columns = tile.topk(k, dim=1)
+    # topk picks among values equal to the last one as it likes: such rows, and they are rare, are sorted.
+    tied = ((tile >= values[:, -1:]).sum(1) > k).nonzero()[:, 0]
+    if len(tied):
+        columns[tied] = tile[tied].sort(dim=1, descending=True, stable=True).indices[:, :k]
+    return columns.sort(dim=1).values

@@ -1,0 +1,187 @@
+"""Linear classifiers on frozen features: one that learns along with the training, and one fitted afterwards."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dualtemp import distributed
+from dualtemp.evaluation.accuracy import Accuracy, accuracy
+
+# Candidates for the L2 penalty of the offline probe.
+PENALTIES = (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5)
+
+
+class OnlineProbe(nn.Module):
+    """A linear classifier that learns from detached features of each training step: its accuracy is the paper's.
+
+    It holds its own SGD (momentum .9, no weight decay): velocities are buffers, so that the state dict is all that a
+    continued run needs. It starts at zero, where all classes are equally likely. With several processes every one
+    learns from the features of all.
+
+    Args:
+        num_features: F.
+        classes: C.
+        momentum: of SGD, default .9.
+    """
+
+    weight: Tensor  # (C, F)
+    bias: Tensor  # (C,)
+    weight_velocity: Tensor
+    bias_velocity: Tensor
+
+    def __init__(self, num_features: int, classes: int, *, momentum: float = 0.9) -> None:
+        super().__init__()
+        self.momentum = momentum
+        # Buffers, not parameters: an optimiser, gradient clipping or DDP around the framework must not find them.
+        for name in ("weight", "weight_velocity"):
+            self.register_buffer(name, torch.zeros(classes, num_features))
+        for name in ("bias", "bias_velocity"):
+            self.register_buffer(name, torch.zeros(classes))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Logits (N, C) of features (N, F), in float32 whatever autocast says."""
+        with torch.autocast(features.device.type, enabled=False):
+            return F.linear(features.detach().float(), self.weight, self.bias)
+
+    @torch.no_grad()
+    def learn(self, features: Tensor, labels: Tensor, lr: float = 0.3) -> Tensor:
+        """Take one step on features (N, F) with labels (N,); gives the mean cross entropy before it, a scalar.
+
+        The loss is that of this process's features.
+        """
+        logits = self(features)
+        loss = F.cross_entropy(logits, labels)
+        error = logits.softmax(1)  # d loss / d logits = (softmax - one-hot) / N
+        error[torch.arange(len(labels), device=labels.device), labels] -= 1
+        error /= len(labels)
+        with torch.autocast(features.device.type, enabled=False):
+            gradient = torch.cat([error.T @ features.detach().float(), error.sum(0)[:, None]], 1)  # (C, F + 1)
+        gradient = distributed.global_mean(gradient)
+        self.weight_velocity.mul_(self.momentum).add_(gradient[:, :-1])
+        self.bias_velocity.mul_(self.momentum).add_(gradient[:, -1])
+        self.weight.sub_(self.weight_velocity, alpha=lr)
+        self.bias.sub_(self.bias_velocity, alpha=lr)
+        return loss
+
+    @torch.no_grad()
+    def accuracy(self, features: Tensor, labels: Tensor) -> Accuracy:
+        """Top-1 and top-5 accuracy on features (N, F) with labels (N,)."""
+        return accuracy(self(features), labels)
+
+    def extra_repr(self) -> str:
+        """Sizes and momentum."""
+        return f"num_features={self.weight.shape[1]}, classes={self.weight.shape[0]}, momentum={self.momentum}"
+
+
+class LinearProbe(NamedTuple):
+    """Result of the offline probe: accuracies on the test features, and the L2 penalty that was chosen."""
+
+    top1: float
+    top5: float
+    penalty: float
+
+
+def linear_probe(
+    train_features: Tensor,
+    train_labels: Tensor,
+    test_features: Tensor,
+    test_labels: Tensor,
+    *,
+    penalties: Sequence[float] = PENALTIES,
+    seed: int = 0,
+) -> LinearProbe:
+    """Fit a multinomial logistic regression to frozen features and read it on others.
+
+    Features are standardised by the training part's mean and deviation. The penalty is the one with the best top-1
+    accuracy (then the lower loss) on a balanced tenth of the training features held out by `seed`; the final fit is on
+    all of them.
+
+    Args:
+        train_features: (N, F).
+        train_labels: (N,), from 0.
+        test_features: (M, F).
+        test_labels: (M,), from 0.
+        penalties: candidates, as in `logistic_regression`.
+        seed: of the held-out part.
+    """
+    if len(train_features) != len(train_labels) or len(test_features) != len(test_labels) or len(train_labels) < 2:
+        raise ValueError("linear_probe: give one label per feature, and at least two training features")
+    mean, deviation = train_features.float().mean(0), train_features.float().std(0, correction=0)
+    scale = deviation.clamp_min(1e-6 * float(deviation.max()) + 1e-12)  # a constant feature stays at zero
+    train, test = (train_features.float() - mean) / scale, (test_features.float() - mean) / scale
+    train_labels, test_labels = train_labels.to(train.device), test_labels.to(train.device)
+    test = test.to(train.device)
+    classes = 1 + max(int(train_labels.max()), int(test_labels.max()))
+    held = _held_out(train_labels, seed)
+    penalty, start = _best_fit(train[~held], train_labels[~held], train[held], train_labels[held], classes, penalties)
+    weight, bias = logistic_regression(train, train_labels, classes, penalty, start=start)
+    top1, top5 = accuracy(F.linear(test, weight, bias), test_labels)
+    return LinearProbe(top1, top5, penalty)
+
+
+def logistic_regression(
+    features: Tensor,
+    labels: Tensor,
+    classes: int,
+    penalty: float,
+    *,
+    start: tuple[Tensor, Tensor] | None = None,
+    iterations: int = 300,
+) -> tuple[Tensor, Tensor]:
+    """Weight (C, F) and bias (C,) that minimise mean cross entropy + penalty / 2 * |weight|^2, by full-batch L-BFGS.
+
+    Args:
+        features: (N, F), float32 or float64, about standardised.
+        labels: (N,), from 0.
+        classes: C.
+        penalty: on the weight, not on the bias; scikit-learn's C is 1 / (N * penalty).
+        start: weight and bias to start from; None starts at zero.
+        iterations: at most.
+    """
+    if start is None:
+        start = features.new_zeros(classes, features.shape[1]), features.new_zeros(classes)
+    weight, bias = (part.detach().clone().requires_grad_() for part in start)
+    optimiser = torch.optim.LBFGS(
+        [weight, bias],
+        max_iter=iterations,
+        tolerance_grad=1e-6,
+        tolerance_change=1e-9,
+        history_size=20,
+        line_search_fn="strong_wolfe",
+    )
+
+    def objective() -> Tensor:
+        optimiser.zero_grad()
+        loss = F.cross_entropy(F.linear(features, weight, bias), labels) + penalty / 2 * weight.square().sum()
+        loss.backward()
+        return loss
+
+    with torch.enable_grad(), torch.autocast(features.device.type, enabled=False):
+        optimiser.step(objective)  # pyright: ignore[reportArgumentType]: L-BFGS asks for the tensor, not for a float
+    return weight.detach(), bias.detach()
+
+
+def _best_fit(
+    features: Tensor, labels: Tensor, held: Tensor, held_labels: Tensor, classes: int, penalties: Sequence[float]
+) -> tuple[float, tuple[Tensor, Tensor] | None]:
+    """The penalty whose fit does best on the held-out part, and that fit."""
+    fit: tuple[Tensor, Tensor] | None = None
+    found: list[tuple[float, float, float, tuple[Tensor, Tensor]]] = []
+    for penalty in sorted(penalties, reverse=True):  # each fit starts where the one with more penalty ended
+        fit = logistic_regression(features, labels, classes, penalty, start=fit)
+        logits = F.linear(held, *fit)
+        found.append((accuracy(logits, held_labels).top1, -float(F.cross_entropy(logits, held_labels)), penalty, fit))
+    _, _, penalty, fit = max(found, key=lambda one: one[:3])
+    return penalty, fit
+
+
+def _held_out(labels: Tensor, seed: int) -> Tensor:
+    """Mask (N,) of a tenth of the labels, at least one, spread evenly over the classes."""
+    shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed)).to(labels.device)
+    by_class = shuffled[labels[shuffled].argsort(stable=True)]
+    held = torch.zeros_like(labels, dtype=torch.bool)
+    held[by_class[::10]] = True
+    return held

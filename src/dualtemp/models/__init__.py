@@ -1,0 +1,70 @@
+"""Encoders and what hangs on them: backbones, heads, momentum copies, weights files.
+
+Importing the package is cheap: torch is loaded with the first name that needs it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dualtemp.models.backbones import build_backbone, describe_backbone, seeded_initialisation
+    from dualtemp.models.heads import (
+        byol_predictor,
+        byol_projector,
+        contrastive_projector,
+        mlp,
+        simclr_projector,
+        simsiam_predictor,
+        simsiam_projector,
+    )
+    from dualtemp.models.momentum import MomentumCopy
+    from dualtemp.models.resnet_mini import ResNetMini
+    from dualtemp.models.weights import initialise, load_weights, save_backbone
+
+_HOME = {
+    "MomentumCopy": "momentum",
+    "ResNetMini": "resnet_mini",
+    "build_backbone": "backbones",
+    "byol_predictor": "heads",
+    "byol_projector": "heads",
+    "contrastive_projector": "heads",
+    "describe_backbone": "backbones",
+    "initialise": "weights",
+    "load_weights": "weights",
+    "mlp": "heads",
+    "save_backbone": "weights",
+    "seeded_initialisation": "backbones",
+    "simclr_projector": "heads",
+    "simsiam_predictor": "heads",
+    "simsiam_projector": "heads",
+}
+
+__all__ = [
+    "MomentumCopy",
+    "ResNetMini",
+    "build_backbone",
+    "byol_predictor",
+    "byol_projector",
+    "contrastive_projector",
+    "describe_backbone",
+    "initialise",
+    "load_weights",
+    "mlp",
+    "save_backbone",
+    "seeded_initialisation",
+    "simclr_projector",
+    "simsiam_predictor",
+    "simsiam_projector",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its module when it is first asked for."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'dualtemp.models' has no attribute {name!r}")
+    return getattr(import_module(f"dualtemp.models.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return sorted(__all__)

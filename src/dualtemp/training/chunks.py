@@ -1,0 +1,72 @@
+"""Batches larger than memory: the encoder sees them in chunks, the loss sees them whole.
+
+Plain gradient accumulation would change the loss, whose negatives are the batch. Instead all chunks are embedded
+without a graph, the loss gives the gradient of every embedding, and each chunk is embedded once more to pass its part
+of the gradient on. The loss is the same; batch norm sees chunks.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from dualtemp.methods.network import Embedding, Network
+
+
+class ChunkedNetwork(nn.Module):
+    """Stands in for a network: same parameters, same result, one chunk in memory at a time."""
+
+    def __init__(self, network: Network, chunk: int) -> None:
+        super().__init__()
+        self.network, self.chunk = network, chunk
+        self.passes: list[tuple[Tensor, Embedding, int]] = []
+
+    def key_part(self) -> Network:
+        """What a momentum copy follows."""
+        return self.network.key_part()
+
+    def forward(self, view: Tensor) -> Embedding:
+        """Embed (N, C, H, W) chunk by chunk; the result collects gradients for `backward`."""
+        seed = int(torch.randint(2**62, ()))  # of what the network draws, such as dropout: the same in both passes
+        with torch.no_grad(), _statistics_at_rest(self.network), _drawn_from(seed, view.device):
+            parts = [self.network(x) for x in view.split(self.chunk)]
+        features, projection, prediction = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
+        leaves = Embedding(features, projection.requires_grad_(), prediction.requires_grad_())
+        if self.network.predictor is None:
+            leaves = leaves._replace(prediction=leaves.projection)
+        self.passes.append((view, leaves, seed))
+        return leaves
+
+    def backward(self) -> None:
+        """After the loss's backward: pass the gradients of all embeddings on to the parameters."""
+        outputs = slice(1, 2 if self.network.predictor is None else 3)
+        for view, leaves, seed in self.passes:
+            with _drawn_from(seed, view.device):
+                for start in range(0, len(view), self.chunk):
+                    part = slice(start, start + self.chunk)
+                    made = zip(self.network(view[part])[outputs], leaves[outputs], strict=True)
+                    pairs = [(output, leaf.grad[part]) for output, leaf in made if leaf.grad is not None]
+                    torch.autograd.backward([output for output, _ in pairs], [gradient for _, gradient in pairs])
+        self.passes = []
+
+
+@contextmanager
+def _drawn_from(seed: int, device: torch.device) -> Iterator[None]:
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
+
+
+@contextmanager
+def _statistics_at_rest(network: nn.Module) -> Iterator[None]:
+    """Batch norm normalises as in training, and leaves its running statistics for the second pass."""
+    layers = [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    before = [layer.momentum for layer in layers]
+    try:
+        for layer in layers:
+            layer.momentum = 0.0
+        yield
+    finally:
+        for layer, momentum in zip(layers, before, strict=True):
+            layer.momentum = momentum

@@ -1,0 +1,253 @@
+"""The training loop: read it from top to bottom.
+
+The loop knows no page and no terminal. Whoever starts it passes a `Watch` that is told of steps, epochs and notes.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from dualtemp import distributed
+from dualtemp.config import Settings
+from dualtemp.data.images import ImageSet
+from dualtemp.data.loader import Batch, Loader
+from dualtemp.data.views import Views
+from dualtemp.errors import UserError
+from dualtemp.evaluation.probe import OnlineProbe
+from dualtemp.methods import build_method, views_needed
+from dualtemp.models.weights import save_backbone
+from dualtemp.training import checkpoint
+from dualtemp.training.chunks import ChunkedNetwork
+from dualtemp.training.meter import EpochMeter
+from dualtemp.training.online import evaluate
+from dualtemp.training.optimizers import build_optimizer, set_lr
+from dualtemp.training.run_folder import RunFolder
+from dualtemp.training.schedule import highest_lr, lr_factor
+
+COLLAPSED = 0.02  # feature spread below which all images look the same to the encoder; isotropic features have 1
+
+
+class Watch(Protocol):
+    """What a run tells while it goes on; rank 0 alone does."""
+
+    def step(self, epoch: int, step: int, steps: int, loss: float) -> None:
+        """A step of an epoch has been made."""
+        ...
+
+    def epoch(self, metrics: dict[str, Any]) -> None:
+        """An epoch is over."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Something a person should know."""
+        ...
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What a run sees: images to learn from; labelled images for kNN and the probe, if there are any; a test set."""
+
+    images: ImageSet
+    bank: ImageSet | None
+    test: ImageSet | None
+    views: Views
+    classes: int
+
+
+class Interrupted(Exception):
+    """The run was asked to stop, and is saved."""
+
+
+def fit(
+    chosen: Settings,
+    data: TrainingData,
+    run: RunFolder,
+    device: torch.device,
+    watch: Watch,
+    *,
+    workers: int | None = None,
+    checkpoint_minutes: float = 5.0,
+    stop_requested: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:
+    """Train from the run's newest checkpoint, or from the beginning, to the end; returns the last epoch's metrics."""
+    method: Any = build_method(chosen, data.images.channels, data.classes).to(device)
+    network: Any = method.network
+    if device.type == "cuda" and distributed.world_size() > 1:
+        method = nn.SyncBatchNorm.convert_sync_batchnorm(method)
+        network = method.network
+    if chosen.channels_last:
+        method.to(memory_format=torch.channels_last)
+    if chosen.compile:
+        network.compile()
+    if chosen.chunk is not None and chosen.chunk < chosen.batch // distributed.world_size():
+        method.network = ChunkedNetwork(network, chosen.chunk)
+    parameters = [p for p in method.parameters() if p.requires_grad]
+    optimizer = build_optimizer(chosen.optimizer, method, chosen.momentum, chosen.weight_decay)
+    scaler = torch.amp.GradScaler(device.type, enabled=chosen.amp == "fp16")  # pyright: ignore
+    probe = None
+    if data.bank is not None and chosen.method != "supervised":
+        probe = OnlineProbe(network.backbone.num_features, data.classes).to(device)
+
+    loader = Loader(
+        data.images,
+        data.views,
+        chosen.batch,
+        device=device,
+        rank=distributed.rank(),
+        world=distributed.world_size(),
+        workers=workers,
+        count=views_needed(chosen.method),
+    )
+    steps, warmup = chosen.epochs * loader.steps, round(chosen.warmup_epochs * loader.steps)
+    autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
+    if chosen.amp != "none":
+        half = torch.bfloat16 if chosen.amp == "bf16" else torch.float16
+        autocast = lambda: torch.autocast(device.type, dtype=half)  # noqa: E731
+
+    meter, done, seconds = EpochMeter(), 0, 0.0  # done: steps of the whole run
+
+    def state() -> dict[str, Any]:
+        return {
+            "done": done,
+            "seconds": seconds + time.monotonic() - started,
+            "totals": meter.totals,
+            "metrics_length": run.length(),
+            "method": method.state_dict(),
+            "optimizer": optimizer.state_dict(),
+            "scaler": scaler.state_dict(),
+            "probe": None if probe is None else probe.state_dict(),
+        }
+
+    saved, damaged = checkpoint.load_latest(run.checkpoints)
+    if saved is not None:
+        done, seconds, meter.totals = saved["done"], saved["seconds"], saved["totals"]
+        method.load_state_dict(saved["method"])
+        optimizer.load_state_dict(saved["optimizer"])
+        scaler.load_state_dict(saved["scaler"])
+        if probe is not None:
+            probe.load_state_dict(saved["probe"])
+    if distributed.rank() == 0:
+        run.cut_back(0 if saved is None else saved["metrics_length"])
+        for text in damaged:
+            watch.note(f"{text}; going on from the checkpoint before it")
+    del saved
+
+    def save() -> None:
+        nonlocal last_saved
+        check(meter.settle())
+        if distributed.rank() == 0:
+            write_checkpoint(run, done, state())
+        last_saved = time.monotonic()
+
+    def check(losses: torch.Tensor) -> None:
+        bad = (~losses.isfinite()).nonzero()
+        if len(bad):
+            raise not_finite(done - len(losses) + int(bad[0]), loader.steps, run, chosen)
+
+    started = last_saved = time.monotonic()
+    metrics: dict[str, Any] = {}
+    method.train()
+    with loader:
+        for epoch in range(done // loader.steps, chosen.epochs):
+            for batch in loader.batches(epoch, start_step=done % loader.steps):
+                torch.manual_seed((chosen.seed << 40) + (done << 8) + distributed.rank())  # of dropout, if there is any
+                factor = lr_factor(done, steps, warmup)
+                set_lr(optimizer, highest_lr(chosen.lr, chosen.batch) * factor)
+                batch = memory_format(batch, chosen.channels_last)
+
+                with autocast():
+                    made = method(batch.views, batch.labels, done)
+                optimizer.zero_grad(set_to_none=True)
+                scaler.scale(made.loss).backward()
+                if isinstance(method.network, ChunkedNetwork):
+                    with autocast():
+                        method.network.backward()
+                distributed.average_gradients(parameters)
+                if chosen.clip_gradient is not None:
+                    scaler.unscale_(optimizer)
+                    nn.utils.clip_grad_norm_(parameters, chosen.clip_gradient)
+                scaler.step(optimizer)
+                scaler.update()
+                method.after_step()
+                if probe is not None and batch.labels is not None:
+                    known = slice(None) if data.images is data.bank else batch.labels >= 0  # not those without a label
+                    probe.learn(made.features[known], batch.labels[known], chosen.probe_lr * factor)
+
+                done += 1
+                meter.add(made.loss, made.stats.get("W"))
+                # A look at the loss waits for the device: on an accelerator, once in a while.
+                if device.type == "cpu" or done % 16 == 0:
+                    losses = meter.settle()
+                    check(losses)
+                    if distributed.rank() == 0:
+                        watch.step(epoch, (done - 1) % loader.steps + 1, loader.steps, losses.mean().item())
+                    due = time.monotonic() - last_saved > 60 * checkpoint_minutes
+                    stop, due = distributed.agree(stop_requested(), due)
+                    if (due or stop) and done % loader.steps:
+                        save()
+                    if stop and done % loader.steps:
+                        raise Interrupted
+
+            check(meter.settle())
+            metrics = {
+                "epoch": epoch + 1,
+                "step": done,
+                **meter.means(),
+                "lr": highest_lr(chosen.lr, chosen.batch) * lr_factor(done - 1, steps, warmup),
+            }
+            meter = EpochMeter()
+            if (epoch + 1) % chosen.evaluate_every == 0 or epoch + 1 == chosen.epochs:
+                if distributed.rank() == 0:
+                    metrics |= evaluate(network, probe, data, chosen, device, workers)
+                    metrics["collapsed"] = metrics["spread"] < COLLAPSED
+                distributed.wait()
+            if distributed.rank() == 0:
+                metrics["seconds"] = round(seconds + time.monotonic() - started, 2)
+                metrics["images_per_second"] = round(done * chosen.batch / metrics["seconds"], 1)
+                run.append(metrics)
+                save_backbone(run.backbone, network.backbone, {"backbone": chosen.backbone})
+                watch.epoch(metrics)
+            save()
+            (stop,) = distributed.agree(stop_requested())
+            if stop and epoch + 1 < chosen.epochs:
+                raise Interrupted
+        for name, reason in loader.problems.items():
+            watch.note(f"{name} could not be read ({reason}); another image took its place")
+    return metrics or (run.history() or [{}])[-1]
+
+
+def memory_format(batch: Batch, channels_last: bool) -> Batch:
+    """The batch with its views as they lie best in memory."""
+    if not channels_last:
+        return batch
+    views = tuple(view.contiguous(memory_format=torch.channels_last) for view in batch.views)
+    return Batch(batch.index, batch.labels, views)  # pyright: ignore
+
+
+def write_checkpoint(run: RunFolder, done: int, state: dict[str, Any]) -> None:
+    """Save; a full disk is one clear line, and the older checkpoint is still there."""
+    try:
+        checkpoint.save(run.checkpoints, done, state)
+    except OSError as error:
+        kept = checkpoint.checkpoints(run.checkpoints)
+        there = f"{kept[-1].name} is intact" if kept else "there is none yet"
+        raise UserError(
+            f"the checkpoint of step {done} cannot be written ({error.strerror}); the last one: {there}. "
+            f"Make room, then `dualtemp resume {run.path}`"
+        ) from None
+
+
+def not_finite(step: int, steps: int, run: RunFolder, chosen: Settings) -> UserError:
+    """What to say of a loss that is not a number."""
+    kept = checkpoint.checkpoints(run.checkpoints)
+    last = f"the last good checkpoint is {kept[-1].name}" if kept else "there is no checkpoint yet"
+    remedy = "a lower --lr, --clip-gradient 1" + (", --amp none or bf16" if chosen.amp == "fp16" else "")
+    return UserError(
+        f"the loss is not finite at step {step + 1} (epoch {math.floor(step / steps) + 1}); {last}. Try {remedy}"
+    )

@@ -1,0 +1,67 @@
+"""SGD, AdamW and LARS, with weight decay on weights alone for the latter two."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+
+def build_optimizer(name: str, module: nn.Module, momentum: float, weight_decay: float) -> Optimizer:
+    """The optimiser of a framework's trainable parameters; its learning rate is set before every step."""
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    if name == "sgd":  # as the paper's: weight decay on everything
+        return torch.optim.SGD(parameters, lr=0.0, momentum=momentum, weight_decay=weight_decay)
+    matrices = [p for p in parameters if p.ndim > 1]
+    vectors = [p for p in parameters if p.ndim <= 1]  # biases and scales of normalisation
+    groups: list[dict[str, Any]] = [
+        {"params": matrices, "weight_decay": weight_decay},
+        {"params": vectors, "weight_decay": 0.0},
+    ]
+    groups = [group for group in groups if group["params"]]
+    if name == "adamw":
+        return torch.optim.AdamW(groups, lr=0.0)
+    return LARS(groups, momentum=momentum)
+
+
+def set_lr(optimizer: Optimizer, lr: float) -> None:
+    """Give all parameters this learning rate."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+
+
+class LARS(Optimizer):
+    """SGD whose rate for each weight matrix is scaled by |w| / |gradient| (You et al. 2017).
+
+    Groups with a weight decay of 0 (biases, scales) are stepped as in SGD.
+
+    Args:
+        params: parameters or groups.
+        lr: learning rate.
+        momentum: default 0.9.
+        trust: the layer's rate relative to |w| / |g|, default 0.001.
+    """
+
+    def __init__(self, params: Any, lr: float = 0.0, momentum: float = 0.9, trust: float = 0.001) -> None:
+        super().__init__(params, {"lr": lr, "momentum": momentum, "trust": trust, "weight_decay": 0.0})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> None:  # pyright: ignore
+        """Move the parameters once."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    self._move(p, p.grad, group)
+
+    def _move(self, p: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+        if group["weight_decay"] > 0:
+            gradient = gradient.add(p, alpha=group["weight_decay"])
+            weight_norm, gradient_norm = p.norm(), gradient.norm()
+            scale = group["trust"] * weight_norm / gradient_norm
+            gradient = gradient * torch.where((weight_norm > 0) & (gradient_norm > 0), scale, 1.0)
+        state = self.state[p]
+        if "momentum" not in state:
+            state["momentum"] = torch.zeros_like(p)
+        state["momentum"].mul_(group["momentum"]).add_(gradient)
+        p.add_(state["momentum"], alpha=-group["lr"])

@@ -1,0 +1,19 @@
+"""The learning rate, step by step."""
+
+import math
+
+
+def lr_factor(step: int, steps: int, warmup: int) -> float:
+    """Share of the highest learning rate at a step: linear warm-up, then a cosine to 0 at the end.
+
+    step: from 0; steps: of the whole run; warmup: steps of warm-up. The first step has 1 / warmup of the rate, the
+    step after warm-up all of it.
+    """
+    if step < warmup:
+        return (step + 1) / warmup
+    return 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(steps - warmup, 1)))
+
+
+def highest_lr(lr: float, batch: int) -> float:
+    """The linear scaling rule: `lr` is quoted at batch 256."""
+    return lr * batch / 256
