@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         NTXentLoss,
         SimpleLoss,
     )
+    from dualtemp.training.run import resume, train
 
 _HOME = {
     "KeyDictionary": "dictionary",
@@ -32,6 +33,8 @@ _HOME = {
     "NegativeCosineLoss": "losses",
     "NTXentLoss": "losses",
     "SimpleLoss": "losses",
+    "resume": "training.run",
+    "train": "training.run",
 }
 
 __all__ = [
@@ -45,6 +48,8 @@ __all__ = [
     "NegativeCosineLoss",
     "SimpleLoss",
     "__version__",
+    "resume",
+    "train",
 ]
 
 

@@ -1,13 +1,12 @@
-"""The command line. Each command is a few lines that load their room when they run: `--help` never imports torch."""
+"""The command line. Each command loads its room when it runs: `--help` never imports torch."""
 
+import argparse
 import difflib
 import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
-
-import tyro
+from typing import Any, NoReturn
 
 from dualtemp import __version__
 from dualtemp.errors import UserError
@@ -15,41 +14,127 @@ from dualtemp.errors import UserError
 ABOUT = "Contrastive learning with two temperatures, without many negative samples."
 
 
-def data(
-    source: Annotated[
-        tyro.conf.Positional[str], tyro.conf.arg(metavar="[SET | FOLDER | FILE.npz]", help_behavior_hint="")
-    ] = "",
-    /,
-    show: bool = False,
-    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE.png", help_behavior_hint="")] = None,
-    recipe: Annotated[str, tyro.conf.arg(metavar="NAME")] = "paper",
-    no_labels: bool = False,
-    json: bool = False,
-) -> int:
-    """List the sets and what is cached; check one source; or show what the network will see of it.
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose complaints are one line, with the nearest valid flag."""
 
-    Args:
-        source: What to check: a set, a folder of images, or an .npz file. Without it, the sets are listed.
-        show: Write a contact sheet of some images and their two views.
-        out: Where the contact sheet goes; by default NAME-views.png, here.
-        recipe: The augmentation of the views: paper, mocov2, simclr or byol.
-        no_labels: Leave labels and class folders aside.
-        json: Print JSON.
-    """
+    def __init__(self, command: str, description: str) -> None:
+        super().__init__(
+            f"dualtemp {command}",
+            description=description,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what the parser has to say."""
+        raise UserError(f"{message}; see {self.prog} --help")
+
+    def parse(self, words: Sequence[str]) -> dict[str, Any]:
+        """Parse all words."""
+        known, unknown = self.parse_known_args(words)
+        if unknown:
+            raise UserError(self._unknown(unknown[0]))
+        return vars(known)
+
+    def _unknown(self, word: str) -> str:
+        if not word.startswith("-"):
+            return f"{word!r} is not expected here; see {self.prog} --help"
+        flag = word.partition("=")[0]
+        near = difflib.get_close_matches(flag, self._option_string_actions, n=1, cutoff=0.5)
+        hint = f": did you mean {near[0]}?" if near else f"; see {self.prog} --help"
+        return f"no setting is called {flag}{hint}"
+
+
+def data(words: Sequence[str]) -> int:
+    """List the sets and what is cached; check one source; or show what the network will see of it."""
+    parser = Parser("data", data.__doc__ or "")
+    parser.add_argument("source", nargs="?", default="", metavar="SET | FOLDER | FILE.npz", help="what to check")
+    parser.add_argument("--show", action="store_true", help="write a contact sheet of some images and their two views")
+    parser.add_argument("--out", type=Path, metavar="FILE.png", help="where it goes; by default NAME-views.png, here")
+    parser.add_argument("--recipe", default="paper", help="the augmentation of the views (default: paper)")
+    parser.add_argument("--no-labels", action="store_true", help="leave labels and class folders aside")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    given = parser.parse(words)
     from dualtemp.data import command
 
-    if not source:
-        if show:
+    if not given["source"]:
+        if given["show"]:
             raise UserError("--show needs a set, a folder or a file: dualtemp data cifar10 --show")
-        command.list_sets(json)
+        command.list_sets(given["json"])
         return 0
-    if show:
-        command.show(source, out, recipe, labels=not no_labels)
+    if given["show"]:
+        command.show(given["source"], given["out"], given["recipe"], labels=not given["no_labels"])
         return 0
-    return command.print_check(source, json, labels=not no_labels)
+    return command.print_check(given["source"], given["json"], labels=not given["no_labels"])
 
 
-COMMANDS: dict[str, Callable[..., Any]] = {"data": data}
+def train(words: Sequence[str]) -> int:
+    """Train an encoder: dualtemp train --data cifar100 --method simco --out runs/simco."""
+    from dualtemp.config import Settings, from_yaml, settings
+
+    parser = Parser("train", train.__doc__ or "")
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="the run's folder; must be new")
+    parser.add_argument("--config", type=Path, metavar="FILE.yaml", help="settings; flags come before them")
+    _add_how(parser)
+    for name, field in Settings.model_fields.items():
+        flag, text = f"--{name.replace('_', '-')}", _help(name, field)
+        if "bool" in str(field.annotation):
+            parser.add_argument(flag, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
+        else:
+            metavar = {str: "NAME", int: "N", float: "X"}.get(field.annotation, "X")  # pyright: ignore
+            parser.add_argument(flag, default=argparse.SUPPRESS, metavar=metavar, help=text)
+    given = parser.parse(words)
+    out, config = given.pop("out"), given.pop("config")
+    how = _how(given)
+    chosen = settings({**(from_yaml(config) if config else {}), **given})
+    from dualtemp.training.run import start
+
+    start(chosen, out, how())
+    return 0
+
+
+def resume(words: Sequence[str]) -> int:
+    """Go on with a run from its newest checkpoint: dualtemp resume runs/simco."""
+    parser = Parser("resume", resume.__doc__ or "")
+    parser.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
+    parser.add_argument("--epochs", type=int, metavar="N", help="go on to so many epochs, also of a finished run")
+    _add_how(parser)
+    given = parser.parse(words)
+    from dualtemp.training.run import go_on
+
+    path, epochs = given.pop("run"), given.pop("epochs")
+    go_on(path, epochs, _how(given)())
+    return 0
+
+
+def demo(words: Sequence[str]) -> int:
+    """Train SimCo on 10,000 CIFAR-10 images in minutes, and see what it has learned."""
+    parser = Parser("demo", demo.__doc__ or "")
+    parser.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="FOLDER", help="default: runs/demo")
+    parser.add_argument("--data", default="cifar10", help="a labelled set (default: cifar10; digits if there is none)")
+    parser.add_argument("--epochs", type=int, default=None, metavar="N", help="passes over the images")
+    given = parser.parse(words)
+    from dualtemp.demo import demo as run
+
+    run(given["out"], given["data"], given["epochs"])
+    return 0
+
+
+def doctor(words: Sequence[str]) -> int:
+    """Tell versions, devices, threads and the data cache, and whether a small step runs."""
+    Parser("doctor", doctor.__doc__ or "").parse(words)
+    from dualtemp.doctor import doctor as examine
+
+    return examine()
+
+
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "train": train,
+    "resume": resume,
+    "data": data,
+    "demo": demo,
+    "doctor": doctor,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,30 +147,73 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if words == ["--version"]:
             print(__version__)
             return 0
-        _check_command(words)
-        code = tyro.extras.subcommand_cli_from_dict(
-            COMMANDS,
-            prog="dualtemp",
-            description=ABOUT,
-            args=words or ["--help"],
-            config=(tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes),
-        )
+        if not words or words[0] in ("-h", "--help", "help"):
+            print(_overview())
+            return 0
+        code = _command(words[0])(words[1:])
         sys.stdout.flush()
     except UserError as error:
-        print(f"dualtemp: {' '.join(str(error).split())}", file=sys.stderr)
+        if os.environ.get("RANK", "0") == "0":  # of several processes, one speaks
+            print(f"dualtemp: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it ends
         return 0
-    except KeyboardInterrupt:
-        print("dualtemp: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        print(f"dualtemp: {error or 'interrupted'}", file=sys.stderr)
         return 130
-    return code or 0
+    except SystemExit as error:  # --help of a command
+        return int(error.code or 0)
+    return code
 
 
-def _check_command(words: list[str]) -> None:
-    if not words or words[0].startswith("-") or words[0] in COMMANDS:
-        return
-    near = difflib.get_close_matches(words[0], COMMANDS, n=1)
+def _command(word: str) -> Callable[[Sequence[str]], int]:
+    if word in COMMANDS:
+        return COMMANDS[word]
+    near = difflib.get_close_matches(word, COMMANDS, n=1)
     hint = f"did you mean '{near[0]}'? " if near else ""
-    raise UserError(f"no command '{words[0]}': {hint}Commands: {', '.join(COMMANDS)}; see dualtemp --help")
+    raise UserError(f"no command '{word}': {hint}Commands: {', '.join(COMMANDS)}; see dualtemp --help")
+
+
+def _overview() -> str:
+    rows = [f"  {name:<8} {(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
+    return "\n".join(
+        [f"usage: dualtemp COMMAND ...\n\n{ABOUT}\n", *rows, "\n`dualtemp COMMAND --help` tells a command's settings."]
+    )
+
+
+def _add_how(parser: Parser) -> None:
+    how = parser.add_argument_group("how it is computed")
+    how.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, mps (default: the best there is)")
+    how.add_argument("--workers", type=int, metavar="N", help="processes that read photographs")
+    how.add_argument("--threads", type=int, metavar="N", help="of the CPU, for one process")
+    how.add_argument("--checkpoint-minutes", type=float, default=5.0, metavar="X", help="default: 5, and every epoch")
+    how.add_argument("--quiet", action="store_true", help="say nothing but what is wrong")
+
+
+def _how(given: dict[str, Any]) -> Callable[[], Any]:
+    values = {name: given.pop(name) for name in ("device", "workers", "threads", "checkpoint_minutes", "quiet")}
+    for name in ("workers", "threads"):
+        if values[name] is not None and values[name] < 1:
+            raise UserError(f"--{name} must be at least 1, got {values[name]}")
+
+    def made() -> Any:
+        from dualtemp.training.run import How
+
+        return How(**values)
+
+    return made
+
+
+def _help(name: str, field: Any) -> str:
+    from dualtemp.config import OF_METHOD
+
+    text = field.description[0].lower() + field.description[1:].rstrip(".")
+    owners = {method: values[name] for method, values in OF_METHOD.items() if name in values}
+    if owners:
+        defaults = {str(value): [m for m in owners if str(owners[m]) == str(value)] for value in owners.values()}
+        default = ", ".join(f"{value} for {' '.join(methods)}" for value, methods in defaults.items())
+        return f"{text} ({default})".replace("%", "%%").replace("None", "none")
+    if field.is_required() or field.default is None:
+        return text.replace("%", "%%")
+    return f"{text} (default: {field.default})".replace("%", "%%")

@@ -70,7 +70,9 @@ class Settings(BaseModel):
     label_noise: float | None = Field(None, ge=0, le=1, description="Share of training labels made wrong.")
     noise: Literal["symmetric", "asymmetric"] | None = Field(None, description="How they are made wrong.")
 
-    backbone: str = Field("resnet18", description="resnet18, resnet50, vit_tiny, swin_tiny, resnet_mini or a timm name.")
+    backbone: str = Field(
+        "resnet18", description="resnet18, resnet50, vit_tiny, swin_tiny, resnet_mini or a timm name."
+    )
     image_size: int | None = Field(None, ge=1, description="Side of a view in pixels; that of the data by default.")
     init: str | None = Field(None, description="Start from the backbone of a run, or from a weights file.")
     recipe: str = Field("paper", description="Augmentation: paper, mocov2, simclr, byol or weak.")
@@ -141,7 +143,8 @@ def from_yaml(path: Path) -> dict[str, Any]:
 
 def tau_beta(chosen: Settings) -> float:
     """tau_beta as a number."""
-    assert chosen.tau_alpha is not None and chosen.tau_beta is not None
+    assert chosen.tau_alpha is not None
+    assert chosen.tau_beta is not None
     return chosen.tau_alpha if chosen.tau_beta == "tied" else float(chosen.tau_beta)
 
 

@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -117,8 +117,8 @@ def _require_equal_shapes(x: Tensor) -> None:
 
 
 @torch.no_grad()
-def average_gradients(parameters: list[Tensor]) -> None:
-    """Replace each parameter's gradient by its mean over all processes; those without one on this process count as 0."""
+def average_gradients(parameters: Sequence[Tensor]) -> None:
+    """Replace each parameter's gradient by its mean over all processes; where there is none, it counts as 0."""
     if world_size() == 1:
         return
     gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]

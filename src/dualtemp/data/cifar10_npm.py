@@ -29,7 +29,7 @@ ORIGINALS = {
 }
 
 
-class NpmFailed(Exception):  # noqa: N818 - reported as one of the ways that failed
+class NpmFailed(Exception):
     """The package could not be had, or is not what it should be."""
 
 

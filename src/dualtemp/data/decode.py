@@ -26,7 +26,7 @@ def image_extensions() -> frozenset[str]:
     return frozenset(ext for ext, form in known.items() if form in Image.OPEN and form not in NOT_DECODED)
 
 
-class UnreadableImage(Exception):  # noqa: N818 - it is a fact about a file, named so wherever it is reported
+class UnreadableImage(Exception):
     """An image file that cannot be read: `name` (relative, posix) and `reason`, one line each."""
 
     def __init__(self, name: str, reason: str) -> None:

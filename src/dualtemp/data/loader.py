@@ -21,12 +21,12 @@ from dualtemp.errors import UserError
 @dataclass(frozen=True)
 class Batch:
     """Images of a step: index int64 (n,) on the CPU, which images of the set are shown; labels int64 (n,) or None, and
-    views, two float32 (n, C, size, size), both on the device.
+    views, each float32 (n, C, size, size), all on the device.
     """
 
     index: Tensor
     labels: Tensor | None
-    views: tuple[Tensor, Tensor]
+    views: tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Loader:
     """Training batches of an image set.
 
     batch: images of a step over all ranks, divisible by world; workers: processes that read photographs, default one
-    for each core but one, at most 8 (sets in memory need none). `problems` collects unreadable files, name -> reason,
-    as they are met: each was replaced by another image of the set.
+    for each core but one, at most 8 (sets in memory need none); count: views of each image, 1 or 2. `problems` collects
+    unreadable files, name -> reason, as they are met: each was replaced by another image of the set.
 
         with Loader(images, Views("paper", 32, 0, mean, std), batch=256) as loader:
             for batch in loader.batches(epoch=3, start_step=17):
@@ -62,6 +62,7 @@ class Loader:
         rank: int = 0,
         world: int = 1,
         workers: int | None = None,
+        count: int = 2,
     ) -> None:
         """Move a set in memory to the device; files are opened when they are needed."""
         if batch < 1 or batch > len(images):
@@ -72,7 +73,7 @@ class Loader:
             raise ValueError(f"rank {rank} of {world}")
         self.device = torch.device(device)
         self.images = images.to(self.device)
-        self.views, self.batch, self.rank, self.world = views, batch, rank, world
+        self.views, self.batch, self.rank, self.world, self.count = views, batch, rank, world, count
         self.steps = len(images) // batch
         self.problems: dict[str, str] = {}
         self._reader: Reader | None = None
@@ -109,7 +110,7 @@ class Loader:
         for index in indices:
             there = index.to(self.device, non_blocking=True)
             pixels = self.images.pixels.index_select(0, there)
-            views = (self.views(pixels, index, epoch, 0), self.views(pixels, index, epoch, 1))
+            views = tuple(self.views(pixels, index, epoch, view) for view in range(self.count))
             yield Batch(index, _labels(self.images, index), views)
 
     def _from_files(self, indices: Iterator[Tensor], epoch: int) -> Iterator[Batch]:
@@ -119,8 +120,8 @@ class Loader:
             self.problems.update(photographs.problems)
             index, shown = torch.tensor(photographs.request.index), _all_shown(photographs, self.images)
             pixels = photographs.pixels.to(self.device)
-            views = tuple(self.views.after_crop(pixels[view], index, epoch, view) for view in (0, 1))
-            yield Batch(shown, _labels(self.images, shown), (views[0], views[1]))
+            views = tuple(self.views.after_crop(pixels[view], index, epoch, view) for view in range(self.count))
+            yield Batch(shown, _labels(self.images, shown), views)
 
 
 def evaluation_batches(

@@ -7,8 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dualtemp.evaluation.accuracy import Accuracy, accuracy
-    from dualtemp.evaluation.features import features, features_and_labels
+    from dualtemp.evaluation.accuracy import Accuracy, top_accuracy
+    from dualtemp.evaluation.features import image_features, image_features_and_labels
     from dualtemp.evaluation.knn import knn_accuracy, knn_votes
     from dualtemp.evaluation.probe import LinearProbe, OnlineProbe, linear_probe, logistic_regression
     from dualtemp.evaluation.spread import alignment, effective_rank, feature_spread, uniformity
@@ -17,12 +17,12 @@ _HOME = {
     "Accuracy": "accuracy",
     "LinearProbe": "probe",
     "OnlineProbe": "probe",
-    "accuracy": "accuracy",
+    "top_accuracy": "accuracy",
     "alignment": "spread",
     "effective_rank": "spread",
     "feature_spread": "spread",
-    "features": "features",
-    "features_and_labels": "features",
+    "image_features": "features",
+    "image_features_and_labels": "features",
     "knn_accuracy": "knn",
     "knn_votes": "knn",
     "linear_probe": "probe",
@@ -34,16 +34,16 @@ __all__ = [
     "Accuracy",
     "LinearProbe",
     "OnlineProbe",
-    "accuracy",
     "alignment",
     "effective_rank",
     "feature_spread",
-    "features",
-    "features_and_labels",
+    "image_features",
+    "image_features_and_labels",
     "knn_accuracy",
     "knn_votes",
     "linear_probe",
     "logistic_regression",
+    "top_accuracy",
     "uniformity",
 ]
 

@@ -13,7 +13,7 @@ class Accuracy(NamedTuple):
     top5: float  # top-C where there are C < 5 classes
 
 
-def accuracy(scores: Tensor, labels: Tensor) -> Accuracy:
+def top_accuracy(scores: Tensor, labels: Tensor) -> Accuracy:
     """Accuracy of scores (N, C) for labels (N,).
 
     Of equal scores the lower class number ranks first. A score that is not a number ranks last: it is never right

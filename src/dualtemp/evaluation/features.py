@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 
-def features(
+def image_features(
     encoder: nn.Module, batches: Iterable[Tensor | Sequence[Tensor]], *, device: torch.device | str | None = None
 ) -> Tensor:
     """Features (N, F), float32, of all images, in order.
@@ -22,13 +22,13 @@ def features(
     return _stream(encoder, batches, device)[0]
 
 
-def features_and_labels(
+def image_features_and_labels(
     encoder: nn.Module, batches: Iterable[Sequence[Tensor]], *, device: torch.device | str | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Features (N, F) as `features` gives them, and labels (N,), of batches of (images, labels)."""
+    """Features (N, F) as `image_features` gives them, and labels (N,), of batches of (images, labels)."""
     rows, labels = _stream(encoder, batches, device)
     if len(labels) != len(rows):
-        raise ValueError("features_and_labels: batches must be tuples (images, labels)")
+        raise ValueError("image_features_and_labels: batches must be tuples (images, labels)")
     return rows, labels
 
 
@@ -46,7 +46,7 @@ def _stream(
             if rest and rest[0] is not None:
                 labels.append(rest[0].to(rows[-1].device))
     if not rows:
-        raise ValueError("features: there is not one batch")
+        raise ValueError("image_features: there is not one batch")
     # Joined outside of inference mode, so that a probe may learn from them.
     return torch.cat(rows), torch.cat(labels) if labels else torch.empty(0, dtype=torch.int64)
 

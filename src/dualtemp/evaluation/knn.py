@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from dualtemp.evaluation.accuracy import Accuracy, accuracy
+from dualtemp.evaluation.accuracy import Accuracy, top_accuracy
 from dualtemp.similarity import true_precision, unit
 
 # Of the similarity matrix one tile exists at a time: 16 MiB on a CPU, 64 on an accelerator.
@@ -35,7 +35,7 @@ def knn_accuracy(
     test_labels = test_labels.to(test_features.device)
     classes = 1 + max(int(train_labels.max()), int(test_labels.max()))
     votes = knn_votes(train_features, train_labels, test_features, classes, k=k, temperature=temperature)
-    return accuracy(votes, test_labels)
+    return top_accuracy(votes, test_labels)
 
 
 @torch.no_grad()

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dualtemp import distributed
-from dualtemp.evaluation.accuracy import Accuracy, accuracy
+from dualtemp.evaluation.accuracy import Accuracy, top_accuracy
 
 # Candidates for the L2 penalty of the offline probe.
 PENALTIES = (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5)
@@ -69,7 +69,7 @@ class OnlineProbe(nn.Module):
     @torch.no_grad()
     def accuracy(self, features: Tensor, labels: Tensor) -> Accuracy:
         """Top-1 and top-5 accuracy on features (N, F) with labels (N,)."""
-        return accuracy(self(features), labels)
+        return top_accuracy(self(features), labels)
 
     def extra_repr(self) -> str:
         """Sizes and momentum."""
@@ -118,7 +118,7 @@ def linear_probe(
     held = _held_out(train_labels, seed)
     penalty, start = _best_fit(train[~held], train_labels[~held], train[held], train_labels[held], classes, penalties)
     weight, bias = logistic_regression(train, train_labels, classes, penalty, start=start)
-    top1, top5 = accuracy(F.linear(test, weight, bias), test_labels)
+    top1, top5 = top_accuracy(F.linear(test, weight, bias), test_labels)
     return LinearProbe(top1, top5, penalty)
 
 
@@ -173,7 +173,9 @@ def _best_fit(
     for penalty in sorted(penalties, reverse=True):  # each fit starts where the one with more penalty ended
         fit = logistic_regression(features, labels, classes, penalty, start=fit)
         logits = F.linear(held, *fit)
-        found.append((accuracy(logits, held_labels).top1, -float(F.cross_entropy(logits, held_labels)), penalty, fit))
+        found.append(
+            (top_accuracy(logits, held_labels).top1, -float(F.cross_entropy(logits, held_labels)), penalty, fit)
+        )
     _, _, penalty, fit = max(found, key=lambda one: one[:3])
     return penalty, fit
 

@@ -1,4 +1,4 @@
-"""MoCo v2: keys from a momentum encoder, negatives from a dictionary, or two: one for the vector, one for the scalar."""
+"""MoCo v2: keys from a momentum encoder, negatives from a dictionary, which vector and scalar may see differently."""
 
 from dataclasses import dataclass
 
@@ -51,7 +51,9 @@ class MoCo(nn.Module):
     ) -> None:
         super().__init__()
         self.network, self.key_network = network, MomentumCopy(network.key_part())
-        self.dictionaries = nn.ModuleList(KeyDictionary(dictionary_size, dim, seed=seed + i) for i in range(1 + symmetric))
+        self.dictionaries = nn.ModuleList(
+            KeyDictionary(dictionary_size, dim, seed=seed + i) for i in range(1 + symmetric)
+        )
         self.tau_alpha, self.tau_beta, self.key_momentum = tau_alpha, tau_beta, key_momentum
         self.vector, self.scalar, self.seed = vector, scalar, seed
         self.new_keys: list[Tensor] = []
@@ -84,6 +86,4 @@ class MoCo(nn.Module):
         if self.scalar == self.vector and self.tau_beta == self.tau_alpha:
             return info_nce(q, k, vector_keys, self.tau_alpha, normalize=False, stats=stats)
         scalar_keys = vector_keys if self.scalar == self.vector else self.scalar.of(dictionary, seed + 1)
-        return decomposed(
-            q, k, vector_keys, scalar_keys, self.tau_alpha, self.tau_beta, normalize=False, stats=stats
-        )
+        return decomposed(q, k, vector_keys, scalar_keys, self.tau_alpha, self.tau_beta, normalize=False, stats=stats)

@@ -25,10 +25,9 @@ class Display:
         """Move the live line."""
         if self.quiet or not self.live:
             return
-        if self.progress is None:
-            self._start()
+        progress = self.progress or self._start()
         now = epoch + step / steps
-        self.progress.update(self.task, completed=now, loss=f"loss {loss:.3f}", left=self._left(now))
+        progress.update(self.task, completed=now, loss=f"loss {loss:.3f}", left=self._left(now))
 
     def epoch(self, metrics: dict[str, Any]) -> None:
         """Print a line."""
@@ -52,7 +51,7 @@ class Display:
             self.progress.stop()
             self.progress = None
 
-    def _start(self) -> None:
+    def _start(self) -> Any:
         from rich.progress import BarColumn, Progress, TextColumn
 
         self.progress = Progress(
@@ -63,6 +62,7 @@ class Display:
         )
         self.task = self.progress.add_task("train", total=self.epochs, loss="", left="")
         self.progress.start()
+        return self.progress
 
     def _left(self, now: float) -> str:
         if self.begun is None:

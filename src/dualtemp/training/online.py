@@ -9,8 +9,8 @@ from dualtemp.config import Settings
 from dualtemp.data.images import ImageSet
 from dualtemp.data.loader import evaluation_batches
 from dualtemp.data.views import Views
-from dualtemp.evaluation.accuracy import accuracy
-from dualtemp.evaluation.features import features, features_and_labels
+from dualtemp.evaluation.accuracy import top_accuracy
+from dualtemp.evaluation.features import image_features, image_features_and_labels
 from dualtemp.evaluation.knn import knn_accuracy
 from dualtemp.evaluation.probe import OnlineProbe
 from dualtemp.evaluation.spread import feature_spread
@@ -34,12 +34,14 @@ def evaluate(
     """Accuracies in %, top-1 and top-5 of the probe and top-1 of kNN, and the spread of the features."""
     if data.bank is None or data.test is None:
         images = few(data.images, SPREAD_IMAGES)
-        batches = (batch.pixels for batch in evaluation_batches(images, data.views, BATCH, device=device, workers=workers))
-        return {"spread": float(feature_spread(features(network.backbone, batches)))}
+        batches = (
+            batch.pixels for batch in evaluation_batches(images, data.views, BATCH, device=device, workers=workers)
+        )
+        return {"spread": float(feature_spread(image_features(network.backbone, batches)))}
     found, labels = clean_features(network.backbone, data.test, data.views, device, workers)
     if probe is None:  # supervised: the classifier itself
         with torch.inference_mode():
-            top1, top5 = accuracy(network.projector(found), labels)
+            top1, top5 = top_accuracy(network.projector(found), labels)
     else:
         top1, top5 = probe.accuracy(found, labels)
     bank = clean_features(network.backbone, few(data.bank, chosen.knn_images), data.views, device, workers)
@@ -62,4 +64,4 @@ def clean_features(
 ) -> tuple[Tensor, Tensor]:
     """Features (N, F) and labels (N,) of the images, without augmentation, on the device."""
     batches = evaluation_batches(images, views, BATCH, device=device, workers=workers)
-    return features_and_labels(backbone, ((batch.pixels, batch.labels) for batch in batches))  # pyright: ignore
+    return image_features_and_labels(backbone, ((batch.pixels, batch.labels) for batch in batches))  # pyright: ignore

@@ -7,13 +7,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from dualtemp import __version__, distributed
-from dualtemp.config import Settings, complete, settings
+from dualtemp.config import Settings, complete, from_yaml, settings
 from dualtemp.data import open_source
 from dualtemp.data.images import ImageSet, Splits
 from dualtemp.data.label_noise import with_label_noise
@@ -37,6 +38,43 @@ class How:
     threads: int | None = None
     checkpoint_minutes: float = 5.0
     quiet: bool = False
+
+
+def train(
+    *,
+    out: Path | str,
+    config: Path | str | None = None,
+    device: str = "auto",
+    workers: int | None = None,
+    threads: int | None = None,
+    checkpoint_minutes: float = 5.0,
+    quiet: bool = False,
+    watch: Watch | None = None,
+    **values: Any,
+) -> dict[str, Any]:
+    """Train an encoder: what `dualtemp train` does, with the same words; returns the last epoch's metrics.
+
+    Args:
+        out: the run's folder; must be new.
+        config: settings in a YAML file; those given by name come before them.
+        device: "auto" takes the best there is.
+        workers: processes that read photographs.
+        threads: of the CPU.
+        checkpoint_minutes: at the latest so often, and every epoch.
+        quiet: say nothing but what is wrong.
+        watch: is told of steps and epochs instead of the terminal.
+        values: settings by name, see `dualtemp.config.Settings`: data="cifar10", method="simco", tau_beta=1.0 ...
+
+    Example:
+        >>> dualtemp.train(data="digits", method="simco", epochs=10, batch=64, out="runs/digits")  # doctest: +SKIP
+    """
+    chosen = settings({**(from_yaml(Path(config)) if config is not None else {}), **values})
+    return start(chosen, Path(out), How(device, workers, threads, checkpoint_minutes, quiet), watch)
+
+
+def resume(run: Path | str, epochs: int | None = None, *, watch: Watch | None = None, **how: Any) -> dict[str, Any]:
+    """Go on with a run: what `dualtemp resume` does; `how` as in `train`. Returns the last epoch's metrics."""
+    return go_on(Path(run), epochs, How(**how), watch)
 
 
 def start(chosen: Settings, out: Path, how: How = How(), watch: Watch | None = None) -> dict[str, Any]:  # noqa: B008
@@ -79,9 +117,10 @@ def go_on(path: Path, epochs: int | None = None, how: How = How(), watch: Watch 
 
 def opened(chosen: Settings) -> Splits:
     """The data of a run; on several processes, rank 0 first, which may have to fetch it."""
-    for turn in (0, 1):
-        if turn == min(distributed.rank(), 1):
-            splits = open_source(chosen.data)
+    if distributed.rank() > 0:
+        distributed.wait()
+    splits = open_source(chosen.data)
+    if distributed.rank() == 0:
         distributed.wait()
     if chosen.subset is not None:
         splits = Splits(splits.train.subset(chosen.subset, chosen.seed), splits.test, None, splits.unreadable)
@@ -90,7 +129,7 @@ def opened(chosen: Settings) -> Splits:
             raise UserError(f"supervised learning needs labels, and {chosen.data} has none: choose another --method")
         if chosen.label_noise:
             splits = with_label_noise(splits, chosen.noise or "symmetric", chosen.label_noise, chosen.seed)
-    return splits  # pyright: ignore[reportPossiblyUnboundVariable]
+    return splits
 
 
 def training_data(chosen: Settings, splits: Splits) -> TrainingData:
@@ -151,9 +190,6 @@ def chosen_device(how: How) -> torch.device:
 
 def environment(device: torch.device, splits: Splits) -> dict[str, Any]:
     """Where and with what a run was made, and of what data."""
-    import timm
-    import torchvision
-
     def described(part: ImageSet | None) -> dict[str, Any] | None:
         if part is None:
             return None
@@ -163,8 +199,8 @@ def environment(device: torch.device, splits: Splits) -> dict[str, Any]:
         "dualtemp": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "torchvision": torchvision.__version__,
-        "timm": timm.__version__,
+        "torchvision": version("torchvision"),
+        "timm": version("timm"),
         "platform": platform.platform(),
         "device": str(device) if device.type != "cuda" else torch.cuda.get_device_name(device),
         "threads": torch.get_num_threads(),

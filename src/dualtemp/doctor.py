@@ -1,0 +1,53 @@
+"""What `dualtemp doctor` prints: versions, devices, threads, data cache, and whether a small step runs."""
+
+import os
+import platform
+import time
+from importlib.metadata import PackageNotFoundError, version
+
+import torch
+
+from dualtemp import __version__
+from dualtemp.data.cache import cache_folder, cached_set
+from dualtemp.data.catalogue import CATALOGUE
+from dualtemp.losses import dual_temperature
+from dualtemp.models.backbones import build_backbone
+
+PACKAGES = ("torch", "torchvision", "timm", "numpy", "pillow", "pydantic", "safetensors")
+
+
+def doctor() -> int:
+    """Print the report; 0 if a step runs on every device, else 1."""
+    print(f"dualtemp      {__version__}, Python {platform.python_version()}, {platform.platform()}")
+    print(f"packages      {', '.join(f'{name} {_version(name)}' for name in PACKAGES)}")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    print(f"CPU           {cores} cores, torch uses {torch.get_num_threads()} threads")
+    cached = [name for name in CATALOGUE if cached_set(name)]
+    print(f"data cache    {cache_folder()}: {', '.join(cached) or 'nothing yet'} (digits are always there)")
+    devices = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
+    if torch.backends.mps.is_available():
+        devices.append("mps")
+    return max(_step(name) for name in devices)
+
+
+def _step(name: str) -> int:
+    try:
+        torch.manual_seed(0)
+        encoder = build_backbone("resnet_mini", 32).to(name)
+        views = torch.randn(2, 64, 3, 32, 32, device=name)
+        start = time.perf_counter()
+        loss = dual_temperature(encoder(views[0]), encoder(views[1]))
+        loss.backward()
+        value, seconds = loss.item(), time.perf_counter() - start
+    except RuntimeError as error:
+        print(f"step on {name:<6}FAILED: {str(error).splitlines()[0]}")
+        return 1
+    print(f"step on {name:<6}works: SimCo on 64 images, loss {value:.3f}, {seconds * 1e3:.0f} ms")
+    return 0
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "is not installed"
