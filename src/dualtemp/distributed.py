@@ -23,15 +23,17 @@ def rank() -> int:
     return dist.get_rank() if world_size() > 1 else 0
 
 
-def gather(x: Tensor) -> Tensor:
+def gather(x: Tensor, *, equal: bool = False) -> Tensor:
     """Join `x` (N, ...) of all processes into (world_size * N, ...), in the order of their ranks.
 
     Backward adds up what all processes ask of this process's rows, so that the gradient of a loss over local anchors
-    and gathered keys is right under DistributedDataParallel's averaging. Processes must agree in N.
+    and gathered keys is right under DistributedDataParallel's averaging. Processes must agree in N, which is checked
+    unless `equal` says that it is known.
     """
     if world_size() == 1:
         return x
-    _require_equal_shapes(x)
+    if not equal:
+        _require_equal_shapes(x)
     return _Gather.apply(x) if x.requires_grad and torch.is_grad_enabled() else _all_gather(x)  # pyright: ignore
 
 

@@ -1,5 +1,8 @@
 """Mean and standard deviation of the channels, for pixels in [0, 1]."""
 
+from collections.abc import Iterator
+from contextlib import suppress
+
 import torch
 from torch import Tensor
 
@@ -19,14 +22,15 @@ OF_SETS: dict[str, Normalisation] = {
     "imagenet100": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
     "fashion-mnist": ((0.2860,), (0.3530,)),
 }
-_MOST_PIXELS = 1 << 22
+_VALUES_AT_ONCE = 1 << 22
 _MOST_FILES = 256
 
 
 def normalisation(name: str, pixels: Tensor | FileImages) -> Normalisation:
     """Mean and std for a set: the listed ones, CIFAR-10's for other RGB images, else computed from the images.
 
-    name: of the set; pixels: its training images, uint8 (N, C, H, W) or files.
+    name: the source as it was asked for ("cifar10"), never a name taken from a path, so that results do not depend on
+    paths; pixels: its training images, uint8 (N, C, H, W) or files.
     """
     channels = pixels.channels if isinstance(pixels, FileImages) else pixels.shape[1]
     if name in OF_SETS and len(OF_SETS[name][0]) == channels:
@@ -35,37 +39,32 @@ def normalisation(name: str, pixels: Tensor | FileImages) -> Normalisation:
 
 
 def measured(pixels: Tensor | FileImages) -> Normalisation:
-    """Mean and std of up to 2^22 pixels a channel (files: 256 of them), evenly spread over the set; 4 digits.
+    """Mean and std of all pixels of each channel (files: of up to 256, evenly spread over the set), to 4 digits.
 
     A channel that never changes gets a std of 1. The sums are integers, so that every machine finds the same.
     """
-    if isinstance(pixels, FileImages):
-        squares, sums, count = _sums_of_files(pixels)
-    else:
-        stride = max(1, -(-pixels[:, 0].numel() // _MOST_PIXELS))
-        values = pixels[::stride].to(torch.int64)
-        count = values[:, 0].numel()
-        squares, sums = values.square().sum((0, 2, 3)).cpu(), values.sum((0, 2, 3)).cpu()
-    mean = sums.to(torch.float64) / count
-    std = (squares.to(torch.float64) / count - mean.square()).clamp(min=0.0).sqrt()
-    std = torch.where(std == 0, 255.0, std)
-    return tuple(round(v, 4) for v in (mean / 255).tolist()), tuple(round(v, 4) or 1e-4 for v in (std / 255).tolist())
-
-
-def _sums_of_files(files: FileImages) -> tuple[Tensor, Tensor, int]:
-    squares, sums, count = (
-        torch.zeros(files.channels, dtype=torch.int64),
-        torch.zeros(files.channels, dtype=torch.int64),
-        0,
-    )
-    for i in range(0, len(files), max(1, len(files) // _MOST_FILES)):
-        try:
-            values = to_tensor(files.open(i)).to(torch.int64)
-        except UnreadableImage:
-            continue
-        squares += values.square().sum((1, 2))
-        sums += values.sum((1, 2))
-        count += values[0].numel()
+    channels = pixels.channels if isinstance(pixels, FileImages) else pixels.shape[1]
+    sums = torch.zeros(2, channels, dtype=torch.int64)  # of the values, and of their squares
+    count = 0
+    for part in _parts(pixels):
+        values = part.to(torch.int64)
+        sums += torch.stack((values.sum((0, 2, 3)), values.square().sum((0, 2, 3)))).cpu()
+        count += values[:, 0].numel()
     if count == 0:
-        raise UserError(f"no image below {files.root} can be read: check the files with `dualtemp data`.")
-    return squares, sums, count
+        raise UserError("no image can be read to measure its mean and deviation: check them with `dualtemp data`.")
+    mean, squares = sums.to(torch.float64) / count
+    std = (squares - mean.square()).clamp(min=0.0).sqrt()
+    std = torch.where(std == 0, 255.0, std)
+    return tuple(round(v, 4) for v in (mean / 255).tolist()), tuple(
+        max(round(v, 4), 1e-4) for v in (std / 255).tolist()
+    )
+
+
+def _parts(pixels: Tensor | FileImages) -> Iterator[Tensor]:
+    """The images in pieces of at most some million values: uint8 (n, C, H, W)."""
+    if isinstance(pixels, Tensor):
+        yield from pixels.split(max(1, _VALUES_AT_ONCE // max(1, pixels[:1].numel())))
+        return
+    for i in range(0, len(pixels), max(1, len(pixels) // _MOST_FILES)):
+        with suppress(UnreadableImage):
+            yield to_tensor(pixels.open(i)).unsqueeze(0)

@@ -17,7 +17,6 @@ _HOME = {
     "Accuracy": "accuracy",
     "LinearProbe": "probe",
     "OnlineProbe": "probe",
-    "top_accuracy": "accuracy",
     "alignment": "spread",
     "effective_rank": "spread",
     "feature_spread": "spread",
@@ -27,6 +26,7 @@ _HOME = {
     "knn_votes": "knn",
     "linear_probe": "probe",
     "logistic_regression": "probe",
+    "top_accuracy": "accuracy",
     "uniformity": "spread",
 }
 

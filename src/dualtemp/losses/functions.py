@@ -378,6 +378,9 @@ def _record(stats: Stats | None, d_alpha: Tensor, d_beta: Tensor, gather: bool =
         return
     d_alpha, d_beta = d_alpha.detach(), d_beta.detach()
     stats["W"], stats["p_pos"] = inter_anchor_weight(d_beta), positive_probability(d_alpha)
-    r_pos = relative_penalty(distributed.gather(d_beta.T).T if gather else d_beta)  # over all processes' anchors
-    mine = slice(distributed.rank() * d_beta.shape[-1], (distributed.rank() + 1) * d_beta.shape[-1])
-    stats["r_pos"] = r_pos[..., mine] if gather else r_pos
+    if not gather or distributed.world_size() == 1:
+        stats["r_pos"] = relative_penalty(d_beta)
+        return
+    everyone = distributed.gather(d_beta.transpose(0, -1), equal=True).transpose(0, -1)
+    n = d_beta.shape[-1]
+    stats["r_pos"] = relative_penalty(everyone)[..., distributed.rank() * n : (distributed.rank() + 1) * n]

@@ -139,7 +139,7 @@ def _create(
         near = difflib.get_close_matches(name, [*NAMES, *timm.list_models()], n=3)
         hint = f"did you mean {', '.join(near)}?" if near else f"take one of {', '.join(NAMES)} or a name of timm."
         raise UserError(f"backbone {name!r} is unknown: {hint}")
-    arguments = {"num_classes": 0, "in_chans": channels}
+    arguments: dict[str, Any] = {"num_classes": 0, "in_chans": channels}
     # Models with a fixed grid want the size; the others refuse the argument before anything is built.
     sized = {} if layout or name in SHORT_NAMES else {"img_size": image_size}
     for given in (arguments | layout | sized, arguments | layout):
@@ -165,7 +165,7 @@ def _small_image_stem(model: nn.Module) -> dict[str, str]:
         return {}
     model.conv1 = nn.Conv2d(stem.in_channels, stem.out_channels, 3, 1, 1, bias=False)
     nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
-    model.maxpool = nn.Identity()
+    model.maxpool = nn.Identity()  # pyright: ignore[reportAttributeAccessIssue]
     return {
         "conv1": f"nn.Conv2d({stem.in_channels}, {stem.out_channels}, 3, 1, 1, bias=False)",
         "maxpool": "nn.Identity()",
@@ -187,8 +187,8 @@ def _measured_features(model: nn.Module, name: str, image_size: int, channels: i
 
 
 def _unfit(name: str, image_size: int, channels: int, error: Exception) -> UserError:
-    reason = " ".join(str(error).split())[:160]
+    reason = " ".join(str(error).split())[:160] or type(error).__name__
     return UserError(
-        f"backbone {name}: cannot take {channels}-channel images of {image_size} px ({reason or type(error).__name__}); "
+        f"backbone {name}: cannot take {channels}-channel images of {image_size} px ({reason}); "
         "choose another image size or backbone."
     )

@@ -42,7 +42,8 @@ class MomentumCopy(nn.Module):
         """
         if not 0 <= momentum <= 1:
             raise ValueError(f"momentum must be from 0 to 1, got {momentum}")
-        mine, theirs = list(self.module.parameters()), list(source.parameters())
+        mine: list[Tensor] = list(self.module.parameters())
+        theirs: list[Tensor] = list(source.parameters())
         if [p.shape for p in mine] != [p.shape for p in theirs]:
             raise ValueError("follow: the source's parameters differ in number or shape from those of the copy")
-        torch._foreach_lerp_(mine, theirs, 1 - momentum)
+        torch._foreach_lerp_(mine, theirs, 1 - momentum)  # pyright: ignore[reportPrivateImportUsage]

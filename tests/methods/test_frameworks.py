@@ -1,0 +1,218 @@
+"""Each framework against its definition: encoder passes, loss, who receives a gradient, what follows a step."""
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dualtemp import losses
+from dualtemp.config import Settings, complete, settings
+from dualtemp.methods import build_method, views_needed
+
+N, SIZE = 8, 8
+
+
+def complete_settings(method: str, **values: Any) -> Settings:
+    given = {"data": "digits", "method": method, "backbone": "resnet_mini", "batch": N, **values}
+    return complete(settings(given), image_size=SIZE)
+
+
+def framework(method: str, **values: Any) -> Any:
+    if method == "moco":
+        values = {"dictionary_size": 32, **values}
+    return build_method(complete_settings(method, **values), channels=1, classes=10).train()
+
+
+def batch(seed: int = 0) -> tuple[tuple[Tensor, Tensor], Tensor]:
+    g = torch.Generator().manual_seed(seed)
+    first, second = torch.randn(2, N, 1, SIZE, SIZE, generator=g)
+    return (first, second), torch.randint(10, (N,), generator=g)
+
+
+class Passes:
+    """Counts passes through the backbones of a framework, with and without gradient."""
+
+    def __init__(self, method: Any) -> None:
+        self.query, self.key = 0, 0
+        method.network.backbone.register_forward_hook(self._query)
+        if hasattr(method, "key_network"):
+            method.key_network.module.backbone.register_forward_hook(self._key)
+
+    def _query(self, *_: Any) -> None:
+        assert torch.is_grad_enabled()
+        self.query += 1
+
+    def _key(self, *_: Any) -> None:
+        assert not torch.is_grad_enabled()
+        self.key += 1
+
+
+@pytest.mark.parametrize(
+    ("method", "values", "query", "key"),
+    [
+        ("moco", {}, 1, 1),
+        ("moco", {"symmetric": True}, 2, 2),
+        ("moco", {"keys": "last", "dictionary_size": None}, 1, 1),
+        ("moco", {"keys": "current", "dictionary_size": None}, 1, 1),
+        ("simmoco", {}, 1, 1),
+        ("simmoco", {"symmetric": True}, 2, 2),
+        ("simmoco", {"both_views": True}, 1, 1),
+        ("simco", {}, 2, 0),
+        ("simclr", {}, 2, 0),
+        ("byol", {}, 2, 2),
+        ("byol", {"hardness_aware": True}, 2, 2),
+        ("simsiam", {}, 2, 0),
+        ("supervised", {}, 1, 0),
+    ],
+)
+def test_a_step_makes_no_more_passes_than_its_framework_needs(method, values, query, key) -> None:
+    made = framework(method, **values)
+    passes = Passes(made)
+    views, labels = batch()
+    made(views[: views_needed(method)], labels, 0).loss.backward()
+    made.after_step()
+    assert (passes.query, passes.key) == (query, key)
+
+
+@pytest.mark.parametrize("method", ["moco", "simmoco", "simco", "simclr", "byol", "simsiam", "supervised"])
+def test_the_gradient_reaches_every_trainable_parameter_and_no_other(method: str) -> None:
+    made = framework(method)
+    views, labels = batch()
+    step = made(views, labels, 0)
+    step.loss.backward()
+    assert step.loss.ndim == 0
+    assert step.features.shape == (N, 128)
+    assert not step.features.requires_grad
+    assert step.stats["W"].shape[-1] == N
+    for name, p in made.named_parameters():
+        assert p.requires_grad != name.startswith("key_network")
+        assert (p.grad is not None and p.grad.isfinite().all()) == p.requires_grad, name
+
+
+def embeddings(made: Any, views: tuple[Tensor, ...]) -> list[Any]:
+    return [made.network(view) for view in views]
+
+
+def test_simco_is_dual_temperature_of_both_views() -> None:
+    made, (views, _) = framework("simco", tau_alpha=0.2, tau_beta=2.0), batch()
+    q, k = embeddings(made, views)
+    expected = losses.dual_temperature(q.projection, k.projection, 0.2, 2.0)
+    torch.testing.assert_close(made(views, None, 0).loss, expected)
+
+
+def test_simclr_is_nt_xent_of_both_views() -> None:
+    made, (views, _) = framework("simclr", tau_alpha=0.2), batch()
+    q, k = embeddings(made, views)
+    torch.testing.assert_close(made(views, None, 0).loss, losses.nt_xent(q.projection, k.projection, 0.2))
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_simmoco_is_dual_temperature_against_momentum_keys(symmetric: bool) -> None:
+    made, (views, _) = framework("simmoco", symmetric=symmetric), batch()
+    q = embeddings(made, views)
+    k = [made.key_network(view).projection for view in views]
+    each = [
+        losses.dual_temperature(q[i].projection, k[1 - i], 0.1, 1.0, both_directions=False)
+        for i in range(1 + symmetric)
+    ]
+    torch.testing.assert_close(made(views, None, 0).loss, torch.stack(each).mean())
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_moco_is_info_nce_against_its_dictionary(symmetric: bool) -> None:
+    made, (views, _) = framework("moco", symmetric=symmetric), batch()
+    q = embeddings(made, views)
+    k = [made.key_network(view).projection for view in views]
+    each = [losses.info_nce(q[i].projection, k[1 - i], made.dictionaries[i].keys, 0.1) for i in range(1 + symmetric)]
+    torch.testing.assert_close(made(views, None, 0).loss, torch.stack(each).mean())
+    made.after_step()
+    for i, dictionary in enumerate(made.dictionaries):
+        torch.testing.assert_close(dictionary.last(), F.normalize(k[1 - i], dim=1))
+
+
+def test_moco_with_parts_of_its_dictionary_is_the_decomposed_loss_on_these_parts() -> None:
+    made = framework(
+        "moco", vector_size=8, vector_sampling="earliest", scalar_size=16, scalar_sampling="newest", tau_beta=0.5
+    )
+    (views, _), dictionary = batch(), made.dictionaries[0]
+    dictionary.enqueue(torch.randn(20, 128, generator=torch.Generator().manual_seed(5)))
+    q, k = made.network(views[0]).projection, made.key_network(views[1]).projection
+    expected = losses.decomposed(q, k, dictionary.earliest(8), dictionary.newest(16), 0.1, 0.5)
+    torch.testing.assert_close(made(views, None, 0).loss, expected)
+
+
+def test_random_keys_are_a_function_of_seed_and_step() -> None:
+    made, (views, _) = framework("moco", vector_size=8, vector_sampling="random"), batch()
+    first, again, next_step = (made(views, None, step).loss.item() for step in (3, 3, 4))
+    assert first == again
+    assert first != next_step
+
+
+def test_last_keys_are_those_of_the_step_before_and_current_keys_make_it_simmoco() -> None:
+    last, (views, _) = framework("moco", keys="last", dictionary_size=None), batch()
+    last(views, None, 0)
+    last.after_step()
+    torch.testing.assert_close(last.dictionaries[0].keys, last.dictionaries[0].last())
+    current = framework("moco", keys="current", dictionary_size=None, tau_beta=1.0)
+    torch.testing.assert_close(current(views, None, 0).loss, framework("simmoco")(views, None, 0).loss)
+
+
+@pytest.mark.parametrize("method", ["byol", "simsiam"])
+@pytest.mark.parametrize("hardness_aware", [False, True])
+def test_byol_and_simsiam_are_the_symmetric_negative_cosine(method: str, hardness_aware: bool) -> None:
+    made, (views, _) = framework(method, hardness_aware=hardness_aware, tau_weight=0.3), batch()
+    first, second = embeddings(made, views)
+    if method == "byol":
+        targets = [made.key_network(view).projection for view in views]
+    else:
+        targets = [first.projection.detach(), second.projection.detach()]
+    expected = 0.0
+    for p, k in ((first.prediction, targets[1]), (second.prediction, targets[0])):
+        w = losses.in_batch_weight(p, k, 0.3) if hardness_aware else torch.ones(N)
+        expected = expected - (w * F.cosine_similarity(p, k)).mean() / 2
+    torch.testing.assert_close(made(views, None, 0).loss, expected)
+
+
+def test_supervised_is_cross_entropy() -> None:
+    made, (views, labels) = framework("supervised"), batch()
+    logits = made.network(views[0]).projection
+    assert logits.shape == (N, 10)
+    torch.testing.assert_close(made(views, labels, 0).loss, F.cross_entropy(logits, labels))
+    noisy = framework("supervised", tau_beta=float("inf"))
+    expected = losses.cross_entropy(logits, labels, 1.0, float("inf"))
+    torch.testing.assert_close(noisy(views, labels, 0).loss, expected)
+
+
+@pytest.mark.parametrize("method", ["moco", "simmoco", "byol"])
+def test_the_key_encoder_follows_after_the_step(method: str) -> None:
+    made, (views, _) = framework(method, key_momentum=0.9), batch()
+    keys = list(made.key_network.parameters())
+    before = [p.clone() for p in keys]
+    for p in made.network.parameters():
+        p.data.add_(1.0)
+    made(views, None, 0)
+    assert all(torch.equal(p, q) for p, q in zip(keys, before, strict=True))
+    made.after_step()
+    for now, old, source in zip(keys, before, made.network.key_part().parameters(), strict=True):
+        torch.testing.assert_close(now, 0.9 * old + 0.1 * source)
+
+
+def test_batch_norm_sees_one_view_at_a_time_and_the_key_encoder_has_statistics_of_its_own() -> None:
+    made, (views, _) = framework("simmoco"), batch()
+    made(views, None, 0)
+    query, key = (
+        next(m for m in net.modules() if isinstance(m, nn.BatchNorm2d)) for net in (made.network, made.key_network)
+    )
+    assert int(query.num_batches_tracked or 0) == int(key.num_batches_tracked or 0) == 1
+    assert not torch.equal(query.running_mean, key.running_mean)  # pyright: ignore
+
+
+def test_weights_are_a_function_of_the_seed_alone() -> None:
+    torch.manual_seed(1)
+    first = framework("byol", seed=3).state_dict()
+    torch.manual_seed(2)
+    again, other = framework("byol", seed=3).state_dict(), framework("byol", seed=4).state_dict()
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert any(not torch.equal(first[name], other[name]) for name in first)

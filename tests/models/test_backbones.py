@@ -1,0 +1,206 @@
+import json
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from dualtemp.errors import UserError
+from dualtemp.models import ResNetMini, build_backbone, describe_backbone
+from dualtemp.torchvision_operators import declare_missing_operators
+
+declare_missing_operators()
+
+import timm  # noqa: E402
+import torchvision  # noqa: E402
+
+
+def images(n: int, channels: int, size: int) -> torch.Tensor:
+    return torch.randn(n, channels, size, size, generator=torch.Generator().manual_seed(size))
+
+
+def randomised(model: nn.Module) -> nn.Module:
+    """Every parameter and statistic away from its initial value: blocks that start as identities would hide errors."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for name, value in model.state_dict().items():
+            if value.is_floating_point():
+                value.add_(0.1 * torch.rand(value.shape, generator=generator))
+                if name.endswith("running_var"):
+                    value.abs_()
+    return model.eval()
+
+
+def built_by_recipe(recipe: dict[str, Any]) -> nn.Module:
+    names: dict[str, Any] = {}
+    exec(recipe["python"], names)
+    return names["model"]
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "num_features"),
+    [
+        ("resnet18", 32, 512),
+        ("resnet18", 96, 512),
+        ("resnet50", 32, 2048),
+        ("vit_tiny", 32, 192),
+        ("vit_tiny", 100, 192),  # not a multiple of its patches
+        ("vit_tiny", 224, 192),
+        ("swin_tiny", 32, 768),
+        ("swin_tiny", 96, 768),
+        ("resnet_mini", 8, 128),
+        ("resnet_mini", 28, 128),
+        ("resnet_mini", 96, 128),
+        ("resnet_mini", 224, 128),
+        ("resnet34", 32, 512),
+        ("mobilenetv3_small_100", 64, 1024),  # a layer between pooling and classifier
+        ("vit_tiny_patch16_224", 64, 192),  # a timm name with a grid that must be told the size
+    ],
+)
+def test_a_backbone_gives_a_feature_vector_per_image(name: str, size: int, num_features: int) -> None:
+    model = build_backbone(name, size, seed=0)
+    assert model.training
+    assert model.num_features == num_features
+    with torch.no_grad():
+        assert model.eval()(images(2, 3, size)).shape == (2, num_features)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "vit_tiny", "resnet_mini"])
+@pytest.mark.parametrize("channels", [1, 4])
+def test_images_may_be_grey_or_have_four_channels(name: str, channels: int) -> None:
+    model = build_backbone(name, 32, channels, seed=0).eval()
+    with torch.no_grad():
+        assert model(images(2, channels, 32)).shape == (2, model.num_features)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "arguments"),
+    [
+        ("resnet18", 64, {}),
+        ("vit_tiny", 32, {"img_size": 32, "patch_size": 4}),
+        ("swin_tiny", 32, {"img_size": 32, "patch_size": 2, "window_size": 4}),
+    ],
+)
+def test_weights_load_strictly_into_plain_timm_and_give_the_same_features(
+    name: str, size: int, arguments: dict[str, int]
+) -> None:
+    full = {"vit_tiny": "vit_tiny_patch16_224", "swin_tiny": "swin_tiny_patch4_window7_224"}.get(name, name)
+    plain = timm.create_model(full, num_classes=0, **arguments)
+    ours = randomised(build_backbone(name, size, seed=0))
+    plain.load_state_dict(ours.state_dict(), strict=True)
+    x = images(2, 3, size)
+    with torch.no_grad():
+        torch.testing.assert_close(plain.eval()(x), ours(x), atol=1e-6, rtol=1e-6)
+
+
+def test_weights_of_a_small_image_resnet_load_into_torchvision_with_the_stem_replaced() -> None:
+    ours = randomised(build_backbone("resnet18", 32, seed=0))
+    plain = torchvision.models.resnet18()
+    plain.conv1 = nn.Conv2d(3, 64, 3, 1, 1, bias=False)
+    plain.maxpool = nn.Identity()  # pyright: ignore[reportAttributeAccessIssue]
+    plain.fc = nn.Identity()  # pyright: ignore[reportAttributeAccessIssue]
+    plain.load_state_dict(ours.state_dict(), strict=True)
+    x = images(2, 3, 32)
+    with torch.no_grad():
+        torch.testing.assert_close(plain.eval()(x), ours(x), atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [("resnet18", 32), ("resnet18", 96), ("vit_tiny", 30), ("resnet_mini", 32), ("resnet10t", 32)]
+)
+def test_the_recipe_survives_json_and_builds_the_same_module_without_us(name: str, size: int) -> None:
+    recipe = json.loads(json.dumps(describe_backbone(name, size, 1)))
+    again, ours = built_by_recipe(recipe), randomised(build_backbone(name, size, 1, seed=0))
+    again.load_state_dict(ours.state_dict(), strict=True)
+    x = images(2, 1, size)
+    with torch.no_grad():
+        torch.testing.assert_close(again.eval()(x), ours(x), atol=1e-6, rtol=1e-6)
+    assert recipe["num_features"] == ours.num_features
+    assert bool(recipe["replaced"]) == (name == "resnet18" and size < 64)
+
+
+def test_below_64_px_a_resnet_keeps_the_resolution_in_its_stem() -> None:
+    sizes: dict[int, torch.Size] = {}
+    for size in (32, 63, 64):
+        model = build_backbone("resnet18", size, seed=0).eval()
+        model.get_submodule("layer1").register_forward_hook(
+            lambda _, x, __, size=size: sizes.setdefault(size, x[0].shape[-1])
+        )
+        with torch.no_grad():
+            model(images(1, 3, size))
+    assert sizes == {32: 32, 63: 63, 64: 16}
+
+
+@pytest.mark.parametrize("name", ["resnet18", "vit_tiny", "swin_tiny", "resnet_mini"])
+def test_the_gradient_reaches_every_parameter(name: str) -> None:
+    model = randomised(build_backbone(name, 32, seed=0)).train()
+    model(images(4, 3, 32)).square().sum().backward()
+    without = [key for key, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
+    assert without == []
+
+
+@pytest.mark.parametrize("name", ["resnet18", "vit_tiny", "resnet_mini"])
+def test_the_seed_alone_decides_the_weights_and_the_global_generator_stays(name: str) -> None:
+    torch.manual_seed(5)
+    first = build_backbone(name, 32, seed=1).state_dict()
+    state = torch.get_rng_state()
+    again, other = build_backbone(name, 32, seed=1).state_dict(), build_backbone(name, 32, seed=2).state_dict()
+    describe_backbone(name, 32)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(first[key], again[key]) for key in first)
+    assert not all(torch.equal(first[key], other[key]) for key in first)
+
+
+def test_building_leaves_batch_norm_statistics_untouched() -> None:
+    state = build_backbone("resnet18", 32, seed=0).state_dict()
+    assert all(not v.any() for k, v in state.items() if k.endswith(("running_mean", "num_batches_tracked")))
+
+
+@pytest.mark.parametrize("size", [8, 15, 16, 63, 64, 97])
+def test_the_mini_stem_divides_the_image_by_1_2_or_4(size: int) -> None:
+    model = ResNetMini(size)
+    stride = 1 if size < 16 else 2 if size < 64 else 4
+    assert model.conv1(images(1, 3, size)).shape[-1] == -(-size // stride)
+
+
+def test_the_mini_resnet_is_the_torchvision_blocks_of_the_same_widths() -> None:
+    ours = randomised(build_backbone("resnet_mini", 32, seed=0))
+    state = ours.state_dict()
+    relu = nn.ReLU()
+    with torch.no_grad():
+        y = x = images(3, 3, 32)
+        y = relu(nn.functional.conv2d(y, state["conv1.weight"], stride=2, padding=1))
+        norm = {key.removeprefix("bn1."): value for key, value in state.items() if key.startswith("bn1.")}
+        stem = nn.BatchNorm2d(y.shape[1]).eval()
+        stem.load_state_dict(norm)
+        y = relu(stem(nn.functional.conv2d(x, state["conv1.weight"], stride=2, padding=1)))
+        for layer in ("layer1", "layer2", "layer3"):
+            part = {key.removeprefix(f"{layer}.0."): v for key, v in state.items() if key.startswith(f"{layer}.0.")}
+            width, width_in = part["conv1.weight"].shape[:2]
+            stride = ours.get_submodule(layer)[0].conv1.stride[0]  # pyright: ignore
+            shortcut = None
+            if "downsample.0.weight" in part:
+                shortcut = nn.Sequential(nn.Conv2d(width_in, width, 1, stride, bias=False), nn.BatchNorm2d(width))
+            block = torchvision.models.resnet.BasicBlock(width_in, width, stride, shortcut).eval()
+            block.load_state_dict(part, strict=True)
+            y = block(y)
+        torch.testing.assert_close(ours(x), y.mean((2, 3)), atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "said"),
+    [
+        ("resnet81", 32, "resnet18"),
+        ("swin_tinny", 32, "swin_tiny"),
+        ("qqqq", 32, "take one of resnet18"),
+        ("swin_tiny", 33, "take 32 or 34"),
+        ("vgg11", 4, "cannot take 3-channel images of 4 px"),
+        ("vit_tiny_patch16_224", 50, "cannot take 3-channel images of 50 px"),
+        ("resnet18", 0, "at least 1"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_the_remedy(name: str, size: int, said: str) -> None:
+    with pytest.raises(UserError) as error:
+        build_backbone(name, size, seed=0)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)

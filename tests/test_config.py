@@ -1,0 +1,100 @@
+import math
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dualtemp.config import OF_METHOD, Settings, complete, from_yaml, settings, tau_beta, to_yaml
+from dualtemp.errors import UserError
+
+
+@pytest.mark.parametrize("method", OF_METHOD)
+def test_a_complete_config_reruns_as_it_is(method: str, tmp_path: Path) -> None:
+    chosen = complete(settings({"data": "digits", "method": method}), image_size=8)
+    (tmp_path / "config.yaml").write_text(to_yaml(chosen))
+    assert settings(from_yaml(tmp_path / "config.yaml")) == chosen
+    assert chosen.image_size == 8
+    assert all(getattr(chosen, name) == value for name, value in OF_METHOD[method].items())
+
+
+def test_the_defaults_are_the_papers_recipe() -> None:
+    chosen = complete(settings({"data": "cifar100"}), image_size=32)
+    assert (chosen.method, chosen.tau_alpha, chosen.tau_beta) == ("simco", 0.1, 1.0)
+    assert (chosen.backbone, chosen.epochs, chosen.batch, chosen.lr, chosen.warmup_epochs) == (
+        "resnet18",
+        200,
+        256,
+        0.03,
+        10,
+    )
+    assert (chosen.optimizer, chosen.momentum, chosen.weight_decay, chosen.probe_lr) == ("sgd", 0.9, 5e-4, 0.3)
+    moco = complete(settings({"data": "cifar100", "method": "moco"}), image_size=32)
+    assert (moco.dictionary_size, moco.key_momentum) == (65536, 0.99)
+
+
+def test_mocos_scalar_temperature_follows_and_simcos_does_not() -> None:
+    for method, expected in (("moco", 0.05), ("simco", 1.0), ("simmoco", 1.0)):
+        assert tau_beta(complete(settings({"data": "x", "method": method, "tau_alpha": 0.05}), 8)) == expected
+
+
+def test_words_of_the_command_line_become_numbers() -> None:
+    chosen = settings({"data": "x", "tau_beta": "inf", "epochs": "3", "subset": "0.5", "symmetric": None})
+    assert (chosen.tau_beta, chosen.epochs, chosen.subset) == (math.inf, 3, 0.5)
+    assert settings({"data": "x", "subset": "100"}).subset == 100
+    assert settings({"data": "x", "method": "moco", "tau_beta": "tied"}).tau_beta == "tied"
+    assert yaml.safe_load(to_yaml(chosen))["tau_beta"] == math.inf
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({}, "data is needed: give --data"),
+        ({"data": "x", "metod": "simco"}, "no setting is called 'metod': did you mean 'method'?"),
+        ({"data": "x", "method": "simcoo"}, "no method is called 'simcoo': did you mean 'simco'?"),
+        ({"data": "x", "dictionary_size": 10}, "dictionary_size does not apply to simco: it is a setting of moco"),
+        ({"data": "x", "method": "byol", "tau_beta": 1.0}, "tau_beta does not apply to byol"),
+        ({"data": "x", "epochs": 0}, "epochs: input should be greater than or equal to 1, got 0"),
+        ({"data": "x", "epochs": "many"}, "epochs: input should be a valid integer"),
+        ({"data": "x", "tau_alpha": -1}, "tau_alpha: input should be greater than 0, got -1"),
+        ({"data": "x", "tau_alpha": math.inf}, "tau_alpha must be finite"),
+        ({"data": "x", "tau_beta": 0.0}, "tau_beta must be a number > 0"),
+        ({"data": "x", "tau_beta": math.nan}, "tau_beta must be a number > 0"),
+        ({"data": "x", "subset": 0}, "subset must be a count or a fraction"),
+        ({"data": "x", "subset": 1.5}, "subset must be a count or a fraction"),
+        ({"data": "x", "optimizer": "sdg"}, "no optimizer is called 'sdg': did you mean 'sgd'?"),
+        (
+            {"data": "x", "method": "moco", "keys": "last", "vector_size": 9},
+            "vector_size does not apply to keys 'last'",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line_with_the_remedy(values: dict, said: str) -> None:
+    with pytest.raises(UserError) as caught:
+        settings(values)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([*Settings.model_fields, "nonsense"]),
+        st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.lists(st.integers())),
+    )
+)
+def test_any_values_give_settings_or_one_line(values: dict) -> None:
+    try:
+        said = settings(values).method
+    except UserError as error:
+        said = str(error)
+    assert "\n" not in said.replace("\\n", "")
+
+
+@pytest.mark.parametrize("text", ["- 1", "a: [", "1: 2", "\x00"])
+def test_a_file_that_holds_no_settings_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(text)
+    with pytest.raises(UserError, match=r"c\.yaml"):
+        from_yaml(tmp_path / "c.yaml")
+    with pytest.raises(UserError, match="cannot be read"):
+        from_yaml(tmp_path / "none.yaml")
