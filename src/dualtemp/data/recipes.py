@@ -76,6 +76,8 @@ RECIPES: dict[str, Recipe] = {
         Augmentation(jitter=_BYOL, blur=Blur(probability=1.0)),
         Augmentation(jitter=_BYOL, blur=Blur(probability=0.1), solarise=0.2),
     ),
+    # crop a little and flip, as for supervised learning
+    "weak": _both(Augmentation(scale=(0.64, 1.0), jitter=None, greyscale=0.0)),
 }
 
 

@@ -142,6 +142,7 @@ def _create(
     arguments: dict[str, Any] = {"num_classes": 0, "in_chans": channels}
     # Models with a fixed grid want the size; the others refuse the argument before anything is built.
     sized = {} if layout or name in SHORT_NAMES else {"img_size": image_size}
+    given: dict[str, Any]
     for given in (arguments | layout | sized, arguments | layout):
         try:
             return timm.create_model(timm_name, pretrained=False, **given), given
