@@ -191,7 +191,7 @@ def test_the_mini_resnet_is_the_torchvision_blocks_of_the_same_widths() -> None:
         ("swin_tinny", 32, "swin_tiny"),
         ("qqqq", 32, "take one of resnet18"),
         ("swin_tiny", 33, "take 32 or 34"),
-        ("vgg11", 4, "cannot take 3-channel images of 4 px"),
+        ("squeezenet1_0", 4, "cannot take 3-channel images of 4 px"),
         ("vit_tiny_patch16_224", 8, "cannot take 3-channel images of 8 px"),
         ("resnet18", 0, "at least 1"),
     ],

@@ -2,7 +2,7 @@ import copy
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -14,6 +14,7 @@ def small_network(seed: int = 0) -> nn.Sequential:
     return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
 
 
+@settings(max_examples=30)
 @given(momentum=st.floats(0, 1), steps=st.integers(1, 4))
 def test_it_follows_as_a_float64_loop_would(momentum: float, steps: int) -> None:
     source = small_network()

@@ -1,0 +1,76 @@
+"""Draw docs/two-temperatures.svg: what either temperature does, on 64 real digits and two views of each.
+
+    python docs/draw_two_temperatures.py
+"""
+
+from pathlib import Path
+
+import torch
+
+from dualtemp import hardness
+from dualtemp.data import open_source
+from dualtemp.data.normalisation import normalisation
+from dualtemp.data.views import Views
+
+TAUS = {0.1: "#d1495b", 1.0: "#2e86ab"}
+WIDTH, HEIGHT, LEFT, TOP = 330, 170, 50, 56
+
+
+def curve(values: list[float], top: float, x: int, colour: str) -> str:
+    step = WIDTH / (len(values) - 1)
+    points = " ".join(f"{x + i * step:.1f},{TOP + HEIGHT * (1 - v / top):.1f}" for i, v in enumerate(values))
+    return f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2.5"/>'
+
+
+def panel(x: int, title: str, below: str, curves: dict[float, list[float]], name: str) -> list[str]:
+    top = max(max(values) for values in curves.values()) * 1.05
+    parts = [
+        f'<text x="{x}" y="{TOP - 32}" font-size="15" font-weight="600">{title}</text>',
+        f'<text x="{x}" y="{TOP + HEIGHT + 22}" font-size="12" fill="#888">{below}</text>',
+        f'<path d="M{x} {TOP}V{TOP + HEIGHT}H{x + WIDTH}" fill="none" stroke="#999"/>',
+        f'<text x="{x - 8}" y="{TOP + 8}" font-size="11" fill="#888" text-anchor="end">{top / 1.05:.2g}</text>',
+        f'<text x="{x - 8}" y="{TOP + HEIGHT}" font-size="11" fill="#888" text-anchor="end">0</text>',
+    ]
+    for i, (tau, values) in enumerate(curves.items()):
+        parts.append(curve(values, top, x, TAUS[tau]))
+        label = f"{name} = {tau:g}"
+        parts.append(f'<text x="{x + 10 + 130 * i}" y="{TOP - 12}" font-size="13" fill="{TAUS[tau]}">{label}</text>')
+    return parts
+
+
+def main() -> None:
+    images = open_source("digits").train.subset(64, seed=0)
+    views = Views("paper", 8, 0, *normalisation("digits", images.pixels))
+    q, k = (views(images.pixels, torch.arange(64), 0, view).flatten(1) for view in (0, 1))
+    s = hardness.similarities(q, k)
+    intra = {tau: hardness.intra_anchor_weights(s.negatives[0], tau).sort(descending=True)[0] for tau in TAUS}
+    d = {tau: hardness.log_odds(*s, tau) for tau in TAUS}
+    inter = {tau: hardness.relative_penalty(d[tau]).sort(descending=True)[0] for tau in TAUS}
+    right = LEFT + WIDTH + 90
+    parts = [
+        *panel(
+            LEFT,
+            "within one anchor: weights of its 63 negatives",
+            "negatives, hardest first. tau_alpha must be low: hard ones count",
+            {tau: values.tolist() for tau, values in intra.items()},
+            "tau_alpha",
+        ),
+        *panel(
+            right,
+            "between 64 anchors: their shares of the gradient",
+            "anchors, hardest first. tau_beta should be high: all count",
+            {tau: values.tolist() for tau, values in inter.items()},
+            "tau_beta",
+        ),
+    ]
+    width, height = right + WIDTH + 20, TOP + HEIGHT + 40
+    svg = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" fill="#777">'
+        + "".join(parts)
+        + "</svg>\n"
+    )
+    (Path(__file__).parent / "two-temperatures.svg").write_text(svg)
+
+
+if __name__ == "__main__":
+    main()
