@@ -21,10 +21,12 @@ test: check
 	$(BIN)/pytest -n 2
 
 demo: .venv/ready
-	$(BIN)/python examples/two_temperatures.py
+	$(BIN)/dualtemp demo
 
 benchmark: .venv/peers
 	$(BIN)/python benchmarks/loss.py
+	$(BIN)/python benchmarks/views.py
+	$(BIN)/python benchmarks/step.py
 
 clean:
 	rm -rf .venv build dist

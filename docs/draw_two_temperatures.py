@@ -1,16 +1,20 @@
-"""Draw docs/two-temperatures.svg: what either temperature does, on 64 real digits and two views of each.
+"""Draw docs/two-temperatures.svg: what either temperature does to 64 images in the batch of a trained run.
 
-    python docs/draw_two_temperatures.py
+python docs/draw_two_temperatures.py runs/demo
 """
 
+import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from dualtemp import hardness
-from dualtemp.data import open_source
-from dualtemp.data.normalisation import normalisation
-from dualtemp.data.views import Views
+from dualtemp.data.loader import Loader
+from dualtemp.methods import build_method
+from dualtemp.training.checkpoint import load_latest
+from dualtemp.training.run import opened, training_data
+from dualtemp.training.run_folder import RunFolder
 
 TAUS = {0.1: "#d1495b", 1.0: "#2e86ab"}
 WIDTH, HEIGHT, LEFT, TOP = 330, 170, 50, 56
@@ -25,7 +29,7 @@ def curve(values: list[float], top: float, x: int, colour: str) -> str:
 def panel(x: int, title: str, below: str, curves: dict[float, list[float]], name: str) -> list[str]:
     top = max(max(values) for values in curves.values()) * 1.05
     parts = [
-        f'<text x="{x}" y="{TOP - 32}" font-size="15" font-weight="600">{title}</text>',
+        f'<text x="{x}" y="{TOP - 32}" font-size="14" font-weight="600">{title}</text>',
         f'<text x="{x}" y="{TOP + HEIGHT + 22}" font-size="12" fill="#888">{below}</text>',
         f'<path d="M{x} {TOP}V{TOP + HEIGHT}H{x + WIDTH}" fill="none" stroke="#999"/>',
         f'<text x="{x - 8}" y="{TOP + 8}" font-size="11" fill="#888" text-anchor="end">{top / 1.05:.2g}</text>',
@@ -39,9 +43,16 @@ def panel(x: int, title: str, below: str, curves: dict[float, list[float]], name
 
 
 def main() -> None:
-    images = open_source("digits").train.subset(64, seed=0)
-    views = Views("paper", 8, 0, *normalisation("digits", images.pixels))
-    q, k = (views(images.pixels, torch.arange(64), 0, view).flatten(1) for view in (0, 1))
+    run = RunFolder.opened(Path(sys.argv[1]))
+    chosen = run.settings()
+    data = training_data(chosen, opened(chosen))
+    method: Any = build_method(chosen, data.images.channels, data.classes)
+    saved, _ = load_latest(run.checkpoints)
+    assert saved is not None
+    method.load_state_dict(saved["method"])
+    batch = next(Loader(data.images, data.views, 64).batches(epoch=chosen.epochs))
+    with torch.no_grad():
+        q, k = (method.eval().network(view).projection for view in batch.views)
     s = hardness.similarities(q, k)
     intra = {tau: hardness.intra_anchor_weights(s.negatives[0], tau).sort(descending=True)[0] for tau in TAUS}
     d = {tau: hardness.log_odds(*s, tau) for tau in TAUS}
@@ -50,15 +61,15 @@ def main() -> None:
     parts = [
         *panel(
             LEFT,
-            "within one anchor: weights of its 63 negatives",
-            "negatives, hardest first. tau_alpha must be low: hard ones count",
+            "within an anchor: weights of its negatives",
+            "63 negatives, hardest first; tau_alpha: hard ones count",
             {tau: values.tolist() for tau, values in intra.items()},
             "tau_alpha",
         ),
         *panel(
             right,
-            "between 64 anchors: their shares of the gradient",
-            "anchors, hardest first. tau_beta should be high: all count",
+            "between anchors: shares of the gradient",
+            "64 anchors, hardest first; tau_beta: all of them count",
             {tau: values.tolist() for tau, values in inter.items()},
             "tau_beta",
         ),

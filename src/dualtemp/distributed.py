@@ -2,15 +2,22 @@
 
 import gc
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from datetime import timedelta
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from dualtemp.errors import UserError
 from dualtemp.first_derivative import first_derivative_only
+
+# Rank 0 may have to fetch a data set, or to evaluate, while the others wait. A process that ends is seen at once.
+PATIENCE = timedelta(hours=2)
+
+T = TypeVar("T")
 
 
 def world_size() -> int:
@@ -57,7 +64,7 @@ def processes(backend: str | None = None) -> Iterator[None]:
         return
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    dist.init_process_group(backend or ("nccl" if torch.cuda.is_available() else "gloo"))
+    dist.init_process_group(backend or ("nccl" if torch.cuda.is_available() else "gloo"), timeout=PATIENCE)
     try:
         yield
         # A group that is destroyed while a peer still talks, or a model still hangs on it, aborts the process.
@@ -145,3 +152,27 @@ def wait() -> None:
     """Wait until all processes are here."""
     if world_size() > 1:
         dist.barrier()
+
+
+def from_first(make: Callable[[], T]) -> T:
+    """What `make` gives on rank 0, on all processes; if it raises there, all raise, a UserError as it is."""
+    if world_size() == 1:
+        return make()
+    outcome: list[Any] = [None, None]
+    if rank() == 0:
+        try:
+            outcome[0] = make()
+        except UserError as error:
+            outcome[1] = error
+        except Exception as error:
+            dist.broadcast_object_list([None, RuntimeError(f"on rank 0: {type(error).__name__}: {error}")])
+            raise
+    dist.broadcast_object_list(outcome)
+    if outcome[1] is not None:
+        raise outcome[1]
+    return outcome[0]
+
+
+def lost_peer(error: RuntimeError) -> bool:
+    """Whether an error of a collective means that another process has ended."""
+    return isinstance(error, dist.DistError) or "gloo" in str(error)

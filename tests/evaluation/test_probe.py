@@ -1,8 +1,9 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from several_processes import run
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
@@ -89,10 +90,12 @@ def learn_a_share() -> dict[str, torch.Tensor]:
     return probe.state_dict()
 
 
-def test_two_processes_learn_the_probe_of_one() -> None:
+def test_two_processes_learn_the_probe_of_one(tmp_path: Path) -> None:
+    from several_processes import run  # here, because the processes read this file without pytest's path
+
     alone = OnlineProbe(6, 4)
     learned(alone, range(5))
-    first, second = run(__file__, "learn_a_share", 2)
+    first, second = run(__file__, "learn_a_share", 2, tmp_path / "out")
     for name, value in alone.state_dict().items():
         assert torch.equal(first[name], second[name])
         torch.testing.assert_close(first[name], value, atol=1e-6, rtol=1e-5)
@@ -133,13 +136,19 @@ def test_the_penalty_is_chosen_to_generalise() -> None:
 
 
 def test_constant_features_and_labels_that_only_the_test_knows_do_no_harm() -> None:
-    x, labels = labelled(100, 4, 3, 0)
-    x[:, 1] = 5
-    test, truth = labelled(100, 4, 3, 1)
-    truth[:10] = 7
-    assert linear_probe(torch.ones(20, 3), labels[:20], torch.ones(5, 3), labels[:5]).top1 <= 1
-    result = linear_probe(x, labels, test, truth)
-    assert 0.3 < result.top1 <= 0.9
+    x, labels = labelled(100, 4, 3, 0, noise=0.5)
+    test, truth = labelled(100, 4, 3, 1, noise=0.5)
+    truth[:10] = 7  # can only be wrong
+    plain = linear_probe(x, labels, test, truth)
+    constant = torch.full((100, 1), 0.1)
+    result = linear_probe(torch.cat([x, constant], 1), labels, torch.cat([test, constant * 50], 1), truth)
+    assert result == plain
+    assert 0.5 < result.top1 <= 0.9
+
+
+def test_a_collapsed_encoder_gives_the_most_frequent_class() -> None:
+    labels = torch.tensor([0, 1, 1, 2] * 20)
+    assert linear_probe(torch.full((80, 3), 0.7), labels, torch.full((80, 3), 0.7), labels).top1 == 0.5
 
 
 def test_it_works_on_detached_features_under_no_grad() -> None:

@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -161,27 +163,18 @@ def test_the_mini_stem_divides_the_image_by_1_2_or_4(size: int) -> None:
     assert model.conv1(images(1, 3, size)).shape[-1] == -(-size // stride)
 
 
-def test_the_mini_resnet_is_the_torchvision_blocks_of_the_same_widths() -> None:
+def test_the_mini_resnet_is_torchvisions_blocks_in_a_row() -> None:
     ours = randomised(build_backbone("resnet_mini", 32, seed=0))
-    state = ours.state_dict()
-    relu = nn.ReLU()
+    plain = torchvision.models.ResNet(torchvision.models.resnet.BasicBlock, [1, 1, 1, 1])
+    plain.conv1, plain.bn1 = nn.Conv2d(3, 16, 3, 2, 1, bias=False), nn.BatchNorm2d(16)
+    plain.maxpool = plain.layer4 = plain.fc = nn.Identity()  # pyright: ignore[reportAttributeAccessIssue]
+    plain.inplanes = 16
+    for layer, width in (("layer1", 32), ("layer2", 64), ("layer3", 128)):
+        setattr(plain, layer, plain._make_layer(torchvision.models.resnet.BasicBlock, width, 1, stride=2))
+    plain.load_state_dict(ours.state_dict(), strict=True)
     x = images(3, 3, 32)
     with torch.no_grad():
-        norm = {key.removeprefix("bn1."): value for key, value in state.items() if key.startswith("bn1.")}
-        stem = nn.BatchNorm2d(len(norm["weight"])).eval()
-        stem.load_state_dict(norm)
-        y = relu(stem(nn.functional.conv2d(x, state["conv1.weight"], stride=2, padding=1)))
-        for layer in ("layer1", "layer2", "layer3"):
-            part = {key.removeprefix(f"{layer}.0."): v for key, v in state.items() if key.startswith(f"{layer}.0.")}
-            width, width_in = part["conv1.weight"].shape[:2]
-            stride = ours.get_submodule(layer)[0].conv1.stride[0]  # pyright: ignore
-            shortcut = None
-            if "downsample.0.weight" in part:
-                shortcut = nn.Sequential(nn.Conv2d(width_in, width, 1, stride, bias=False), nn.BatchNorm2d(width))
-            block = torchvision.models.resnet.BasicBlock(width_in, width, stride, shortcut).eval()
-            block.load_state_dict(part, strict=True)
-            y = block(y)
-        torch.testing.assert_close(ours(x), y.mean((2, 3)), atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(ours(x), plain.eval()(x), atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +184,7 @@ def test_the_mini_resnet_is_the_torchvision_blocks_of_the_same_widths() -> None:
         ("swin_tinny", 32, "swin_tiny"),
         ("qqqq", 32, "take one of resnet18"),
         ("swin_tiny", 33, "take 32 or 34"),
-        ("squeezenet1_0", 4, "cannot take 3-channel images of 4 px"),
+        ("convnext_atto", 1, "cannot take 3-channel images of 1 px"),
         ("vit_tiny_patch16_224", 8, "cannot take 3-channel images of 8 px"),
         ("resnet18", 0, "at least 1"),
     ],
@@ -201,3 +194,26 @@ def test_a_mistake_is_one_line_that_names_the_remedy(name: str, size: int, said:
         build_backbone(name, size, seed=0)
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_the_mini_resnet_does_without_timm_and_the_packages_without_torch() -> None:
+    program = """
+import sys
+import dualtemp.models, dualtemp.evaluation
+dir(dualtemp.models), dir(dualtemp.evaluation)
+assert "torch" not in sys.modules
+assert dualtemp.models.build_backbone("resnet_mini", 8, 1, seed=0).num_features == 128
+assert "timm" not in sys.modules and "torchvision" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_public_names_come_from_the_packages() -> None:
+    from dualtemp import evaluation, models
+
+    for package in (models, evaluation):
+        found = {name: getattr(package, name) for name in package.__all__}
+        assert all(callable(value) for value in found.values())
+        # A second look, with every file loaded, must not meet a file of the same name.
+        assert {name: getattr(package, name) for name in package.__all__} == found
+        assert not hasattr(package, "no_such_name")

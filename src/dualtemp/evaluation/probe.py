@@ -109,11 +109,8 @@ def linear_probe(
     """
     if len(train_features) != len(train_labels) or len(test_features) != len(test_labels) or len(train_labels) < 2:
         raise ValueError("linear_probe: give one label per feature, and at least two training features")
-    mean, deviation = train_features.float().mean(0), train_features.float().std(0, correction=0)
-    scale = deviation.clamp_min(1e-6 * float(deviation.max()) + 1e-12)  # a constant feature stays at zero
-    train, test = (train_features.float() - mean) / scale, (test_features.float() - mean) / scale
+    train, test = _standardised(train_features.float(), test_features.float().to(train_features.device))
     train_labels, test_labels = train_labels.to(train.device), test_labels.to(train.device)
-    test = test.to(train.device)
     classes = 1 + max(int(train_labels.max()), int(test_labels.max()))
     held = _held_out(train_labels, seed)
     penalty, start = _best_fit(train[~held], train_labels[~held], train[held], train_labels[held], classes, penalties)
@@ -162,6 +159,14 @@ def logistic_regression(
     with torch.enable_grad(), torch.autocast(features.device.type, enabled=False):
         optimiser.step(objective)  # pyright: ignore[reportArgumentType]: L-BFGS asks for the tensor, not for a float
     return weight.detach(), bias.detach()
+
+
+def _standardised(train: Tensor, test: Tensor) -> tuple[Tensor, Tensor]:
+    """Both (., F) with the mean and deviation of the training features taken out; what is constant there becomes 0."""
+    mean, deviation = train.mean(0), train.std(0, correction=0)
+    # Below this, the deviation is rounding of the mean, and the test features would be blown up by it.
+    scale = torch.where(deviation > 1e-5 * mean.abs(), deviation, torch.inf)
+    return (train - mean) / scale, (test - mean) / scale
 
 
 def _best_fit(

@@ -13,11 +13,9 @@ class BasicBlock(nn.Module):
         self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
         self.bn2 = nn.BatchNorm2d(width)
         self.relu = nn.ReLU(inplace=True)
-        self.downsample = (
-            None
-            if stride == 1 and width_in == width
-            else nn.Sequential(nn.Conv2d(width_in, width, 1, stride, bias=False), nn.BatchNorm2d(width))
-        )
+        self.downsample: nn.Module | None = None
+        if stride != 1 or width_in != width:
+            self.downsample = nn.Sequential(nn.Conv2d(width_in, width, 1, stride, bias=False), nn.BatchNorm2d(width))
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, width_in, H, W) -> (N, width, H / stride, W / stride)."""
@@ -29,28 +27,28 @@ class BasicBlock(nn.Module):
 class ResNetMini(nn.Module):
     """Stem, three stages of one basic block each (widths 32, 64, 128), mean over the image: (N, C, H, W) -> (N, 128).
 
-    The stem brings images of 16 to 63 px to half their size before the first block, larger ones to a quarter, and
-    leaves smaller ones (8 px digits) as they are. Names of the parameters are those of torchvision's ResNets, the
-    initialisation is He's.
+    Every stage halves the image, the first one too, so that an image costs little and can be seen often. The stem
+    brings images of 16 to 63 px to half their size before that, larger ones to a quarter, and leaves smaller ones (8 px
+    digits) as they are. Names of the parameters are those of torchvision's ResNets, the initialisation is He's.
 
     Args:
         image_size: height and width that the stem is laid out for; others can be passed through.
         channels: of the images, default 3.
-        widths: of the three stages.
     """
 
-    def __init__(self, image_size: int, channels: int = 3, *, widths: tuple[int, int, int] = (32, 64, 128)) -> None:
+    num_features = 128
+
+    def __init__(self, image_size: int, channels: int = 3) -> None:
         super().__init__()
         stride = 1 if image_size < 16 else 2 if image_size < 64 else 4
         # The kernel covers the stride, so that no pixel goes unseen.
         kernel = 3 if stride < 4 else 7
-        self.conv1 = nn.Conv2d(channels, widths[0], kernel, stride, kernel // 2, bias=False)
-        self.bn1 = nn.BatchNorm2d(widths[0])
+        self.conv1 = nn.Conv2d(channels, 16, kernel, stride, kernel // 2, bias=False)
+        self.bn1 = nn.BatchNorm2d(16)
         self.relu = nn.ReLU(inplace=True)
-        self.layer1 = nn.Sequential(BasicBlock(widths[0], widths[0], 1))
-        self.layer2 = nn.Sequential(BasicBlock(widths[0], widths[1], 2))
-        self.layer3 = nn.Sequential(BasicBlock(widths[1], widths[2], 2))
-        self.num_features = widths[2]
+        self.layer1 = nn.Sequential(BasicBlock(16, 32, 2))
+        self.layer2 = nn.Sequential(BasicBlock(32, 64, 2))
+        self.layer3 = nn.Sequential(BasicBlock(64, 128, 2))
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

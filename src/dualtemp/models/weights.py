@@ -100,10 +100,9 @@ def initialise(backbone: nn.Module, path: Path | str) -> None:
 
 def _without_prefix(weights: dict[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The weights under the prefix that makes most names fit; with none, all of them."""
-    ends = {"." + name for name in own}
     first = next(iter(own))
-    prefixes = [""] + [name[: -len(first)] for name in weights if name.endswith("." + first)]
-    best = max(prefixes, key=lambda prefix: sum(prefix + end[1:] in weights for end in ends))
+    prefixes = ["", *(name.removesuffix(first) for name in weights if name.endswith("." + first))]
+    best = max(prefixes, key=lambda prefix: sum(prefix + name in weights for name in own))
     return {name[len(best) :]: value for name, value in weights.items() if name.startswith(best)}
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import pickle
 import struct
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from dualtemp.errors import UserError
 from dualtemp.whole_file import whole_file
 
 _MAGIC = b"dualtemp checkpoint 1\n"
+_HEAD = len(_MAGIC) + 32 + 8  # magic, digest, length of what follows
 _KEPT = 2
 
 
@@ -40,27 +42,49 @@ def checkpoints(folder: Path) -> list[Path]:
 
 def load(path: Path) -> dict[str, Any]:
     """Read a checkpoint to the CPU; raises DamagedCheckpoint."""
-    data = path.read_bytes()
-    head = len(_MAGIC) + 32 + 8
-    if len(data) < head or not data.startswith(_MAGIC):
+    return unpacked(read(path), path.name)
+
+
+def read(path: Path) -> bytes:
+    """A checkpoint as it was written, checked, not yet unpacked; raises DamagedCheckpoint."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DamagedCheckpoint(f"{path.name} cannot be read ({error.strerror})") from None
+    if len(data) < _HEAD or not data.startswith(_MAGIC):
         raise DamagedCheckpoint(f"{path.name} is not a checkpoint")
-    digest, (length,) = data[len(_MAGIC) : len(_MAGIC) + 32], struct.unpack("<Q", data[head - 8 : head])
-    payload = memoryview(data)[head:]
+    digest, (length,) = data[len(_MAGIC) : len(_MAGIC) + 32], struct.unpack("<Q", data[_HEAD - 8 : _HEAD])
+    payload = data[_HEAD:]
     if len(payload) != length or hashlib.blake2b(payload, digest_size=32).digest() != digest:
         raise DamagedCheckpoint(f"{path.name} is damaged")
-    return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+    return payload
 
 
-def load_latest(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
-    """The newest checkpoint that is whole, None if there is none; and what was wrong with newer ones."""
-    damaged: list[str] = []
+def unpacked(payload: bytes, name: str = "checkpoint") -> dict[str, Any]:
+    """The state in what `read` gave, on the CPU; tensors and plain values only, never code."""
+    try:
+        return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+        raise DamagedCheckpoint(f"{name} holds something else than a run ({type(error).__name__})") from None
+
+
+def read_latest(folder: Path) -> tuple[bytes | None, list[str]]:
+    """The newest checkpoint that is whole, None if there is none; and what was wrong with newer ones.
+
+    Newer ones are removed if one is found to go on from: they would pass for the newest again.
+    """
+    damaged: dict[Path, str] = {}
     for path in reversed(checkpoints(folder)):
         try:
-            return load(path), damaged
+            payload = read(path)
+            unpacked(payload, path.name)
         except DamagedCheckpoint as error:
-            damaged.append(str(error))
-        except OSError as error:
-            damaged.append(f"{path.name} cannot be read ({error.strerror})")
+            damaged[path] = str(error)
+            continue
+        for newer in damaged:
+            newer.unlink(missing_ok=True)
+        return payload, list(damaged.values())
     if damaged:
-        raise UserError(f"no checkpoint in {folder} can be read: {'; '.join(damaged)}; train anew in another folder")
-    return None, damaged
+        told = "; ".join(damaged.values())
+        raise UserError(f"no checkpoint in {folder} can be read: {told}; train anew in another folder")
+    return None, []

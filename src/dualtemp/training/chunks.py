@@ -19,8 +19,15 @@ class ChunkedNetwork(nn.Module):
 
     def __init__(self, network: Network, chunk: int) -> None:
         super().__init__()
-        self.network, self.chunk = network, chunk
+        # The network's parts under the names that they have there, so that a checkpoint fits with and without chunks.
+        self.backbone, self.projector, self.predictor = network.backbone, network.projector, network.predictor
+        self.whole, self.chunk = (network,), chunk
         self.passes: list[tuple[Tensor, Embedding, int]] = []
+
+    @property
+    def network(self) -> Network:
+        """What it stands for."""
+        return self.whole[0]
 
     def key_part(self) -> Network:
         """What a momentum copy follows."""
@@ -63,10 +70,13 @@ def _statistics_at_rest(network: nn.Module) -> Iterator[None]:
     """Batch norm normalises as in training, and leaves its running statistics for the second pass."""
     layers = [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
     before = [layer.momentum for layer in layers]
+    counted = [None if m.num_batches_tracked is None else m.num_batches_tracked.clone() for m in layers]
     try:
         for layer in layers:
             layer.momentum = 0.0
         yield
     finally:
-        for layer, momentum in zip(layers, before, strict=True):
+        for layer, momentum, count in zip(layers, before, counted, strict=True):
             layer.momentum = momentum
+            if count is not None and layer.num_batches_tracked is not None:
+                layer.num_batches_tracked.copy_(count)

@@ -80,7 +80,7 @@ def summary(metrics: dict[str, Any]) -> str:
         parts.append(f"kNN {metrics['knn_top1']:.2f} %")
     if "spread" in metrics:
         parts.append(f"spread {metrics['spread']:.2f}")
-    if metrics["entropy"] == metrics["entropy"]:  # not nan
+    if "entropy" in metrics:
         parts.append(f"entropy of r_+ {metrics['entropy']:.3f}")
     if metrics.get("collapsed"):
         parts.append("COLLAPSED: all images have nearly the same features")

@@ -3,7 +3,6 @@
 The loop knows no page and no terminal. Whoever starts it passes a `Watch` that is told of steps, epochs and notes.
 """
 
-import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -18,9 +17,8 @@ from dualtemp.config import Settings
 from dualtemp.data.images import ImageSet
 from dualtemp.data.loader import Batch, Loader
 from dualtemp.data.views import Views
-from dualtemp.errors import UserError
 from dualtemp.evaluation.probe import OnlineProbe
-from dualtemp.methods import build_method, views_needed
+from dualtemp.methods import views_needed
 from dualtemp.models.weights import save_backbone
 from dualtemp.training import checkpoint
 from dualtemp.training.chunks import ChunkedNetwork
@@ -28,7 +26,8 @@ from dualtemp.training.meter import EpochMeter
 from dualtemp.training.online import evaluate
 from dualtemp.training.optimizers import build_optimizer, set_lr
 from dualtemp.training.run_folder import RunFolder
-from dualtemp.training.schedule import highest_lr, lr_factor
+from dualtemp.training.schedule import highest_lr, lr_factor, step_seed
+from dualtemp.training.stops import Interrupted, all_finite, disk_trouble_told, loss_not_finite, weights_not_finite
 
 COLLAPSED = 0.02  # feature spread below which all images look the same to the encoder; isotropic features have 1
 
@@ -60,27 +59,28 @@ class TrainingData:
     classes: int
 
 
-class Interrupted(Exception):
-    """The run was asked to stop, and is saved."""
-
-
 def fit(
     chosen: Settings,
+    method: Any,
     data: TrainingData,
     run: RunFolder,
     device: torch.device,
     watch: Watch,
     *,
+    saved: dict[str, Any] | None = None,
     workers: int | None = None,
     checkpoint_minutes: float = 5.0,
     stop_requested: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
-    """Train from the run's newest checkpoint, or from the beginning, to the end; returns the last epoch's metrics."""
-    method: Any = build_method(chosen, data.images.channels, data.classes).to(device)
-    network: Any = method.network
+    """Train from a checkpoint, or from the beginning, to the end; returns the last epoch's metrics.
+
+    chosen: complete settings; method: what `build_method` makes of them; saved: what `checkpoint.load` gives, emptied
+    here. Every process calls it with the same; rank 0 alone writes and tells.
+    """
+    method = method.to(device)
     if device.type == "cuda" and distributed.world_size() > 1:
         method = nn.SyncBatchNorm.convert_sync_batchnorm(method)
-        network = method.network
+    network: Any = method.network
     if chosen.channels_last:
         method.to(memory_format=torch.channels_last)
     if chosen.compile:
@@ -111,20 +111,6 @@ def fit(
         autocast = lambda: torch.autocast(device.type, dtype=half)  # noqa: E731
 
     meter, done, seconds = EpochMeter(), 0, 0.0  # done: steps of the whole run
-
-    def state() -> dict[str, Any]:
-        return {
-            "done": done,
-            "seconds": seconds + time.monotonic() - started,
-            "totals": meter.totals,
-            "metrics_length": run.length(),
-            "method": method.state_dict(),
-            "optimizer": optimizer.state_dict(),
-            "scaler": scaler.state_dict(),
-            "probe": None if probe is None else probe.state_dict(),
-        }
-
-    saved, damaged = checkpoint.load_latest(run.checkpoints)
     if saved is not None:
         done, seconds, meter.totals = saved["done"], saved["seconds"], saved["totals"]
         method.load_state_dict(saved["method"])
@@ -134,29 +120,63 @@ def fit(
             probe.load_state_dict(saved["probe"])
     if distributed.rank() == 0:
         run.cut_back(0 if saved is None else saved["metrics_length"])
-        for text in damaged:
-            watch.note(f"{text}; going on from the checkpoint before it")
-    del saved
+    if saved is not None:
+        saved.clear()  # the caller may hold it, and the memory is wanted
 
-    def save() -> None:
-        nonlocal last_saved
-        check(meter.settle())
-        if distributed.rank() == 0:
-            write_checkpoint(run, done, state())
-        last_saved = time.monotonic()
+    def state() -> dict[str, Any]:
+        return {
+            "done": done,
+            "seconds": elapsed(),
+            "totals": meter.totals,
+            "metrics_length": run.length(),
+            "method": method.state_dict(),
+            "optimizer": optimizer.state_dict(),
+            "scaler": scaler.state_dict(),
+            "probe": None if probe is None else probe.state_dict(),
+        }
+
+    def elapsed() -> float:
+        return seconds + time.monotonic() - started
 
     def check(losses: torch.Tensor) -> None:
         bad = (~losses.isfinite()).nonzero()
         if len(bad):
-            raise not_finite(done - len(losses) + int(bad[0]), loader.steps, run, chosen)
+            raise loss_not_finite(done - len(losses) + int(bad[0]), loader.steps, run, chosen)
+
+    def check_all() -> None:
+        check(meter.settle())
+        (bad,) = distributed.agree(not all_finite(method, optimizer, probe))
+        if bad:  # a step can spoil the weights with a loss that was finite; such weights are never saved
+            raise weights_not_finite(done - 1, loader.steps, run, chosen)
+
+    def save() -> None:
+        nonlocal last_saved
+        with disk_trouble_told(run):
+            checkpoint.save(run.checkpoints, done, state())
+        last_saved = time.monotonic()
+
+    def close_epoch(epoch: int) -> dict[str, Any]:
+        lr = highest_lr(chosen.lr, chosen.batch) * lr_factor(done - 1, steps, warmup)
+        metrics: dict[str, Any] = {"epoch": epoch + 1, "step": done, **meter.means(), "lr": lr}
+        if (epoch + 1) % chosen.evaluate_every == 0 or epoch + 1 == chosen.epochs:
+            metrics |= evaluate(network, probe, data, chosen, device, workers)
+            metrics["collapsed"] = metrics["spread"] < COLLAPSED
+        metrics["seconds"] = round(elapsed(), 3)
+        metrics["images_per_second"] = round(done * chosen.batch / elapsed(), 1)
+        with disk_trouble_told(run):
+            run.append(metrics)
+            save_backbone(run.backbone, network.backbone, {"backbone": chosen.backbone})
+        watch.epoch(metrics)
+        return metrics
 
     started = last_saved = time.monotonic()
     metrics: dict[str, Any] = {}
+    told: set[str] = set()
     method.train()
     with loader:
         for epoch in range(done // loader.steps, chosen.epochs):
             for batch in loader.batches(epoch, start_step=done % loader.steps):
-                torch.manual_seed((chosen.seed << 40) + (done << 8) + distributed.rank())  # of dropout, if there is any
+                torch.manual_seed(step_seed(chosen.seed, done, distributed.rank()))  # of dropout, if there is any
                 factor = lr_factor(done, steps, warmup)
                 set_lr(optimizer, highest_lr(chosen.lr, chosen.batch) * factor)
                 batch = memory_format(batch, chosen.channels_last)
@@ -190,36 +210,22 @@ def fit(
                     due = time.monotonic() - last_saved > 60 * checkpoint_minutes
                     stop, due = distributed.agree(stop_requested(), due)
                     if (due or stop) and done % loader.steps:
-                        save()
-                    if stop and done % loader.steps:
-                        raise Interrupted
+                        check_all()
+                        distributed.from_first(save)
+                        if stop:
+                            raise Interrupted
 
-            check(meter.settle())
-            metrics = {
-                "epoch": epoch + 1,
-                "step": done,
-                **meter.means(),
-                "lr": highest_lr(chosen.lr, chosen.batch) * lr_factor(done - 1, steps, warmup),
-            }
+            check_all()
+            metrics = distributed.from_first(lambda epoch=epoch: close_epoch(epoch))
             meter = EpochMeter()
-            if (epoch + 1) % chosen.evaluate_every == 0 or epoch + 1 == chosen.epochs:
-                if distributed.rank() == 0:
-                    metrics |= evaluate(network, probe, data, chosen, device, workers)
-                    metrics["collapsed"] = metrics["spread"] < COLLAPSED
-                distributed.wait()
-            if distributed.rank() == 0:
-                metrics["seconds"] = round(seconds + time.monotonic() - started, 2)
-                metrics["images_per_second"] = round(done * chosen.batch / metrics["seconds"], 1)
-                run.append(metrics)
-                save_backbone(run.backbone, network.backbone, {"backbone": chosen.backbone})
-                watch.epoch(metrics)
-            save()
+            distributed.from_first(save)
+            for name in loader.problems.keys() - told if distributed.rank() == 0 else ():
+                watch.note(f"{name} could not be read ({loader.problems[name]}); another image took its place")
+            told |= loader.problems.keys()
             (stop,) = distributed.agree(stop_requested())
             if stop and epoch + 1 < chosen.epochs:
                 raise Interrupted
-        for name, reason in loader.problems.items():
-            watch.note(f"{name} could not be read ({reason}); another image took its place")
-    return metrics or (run.history() or [{}])[-1]
+    return metrics
 
 
 def memory_format(batch: Batch, channels_last: bool) -> Batch:
@@ -228,26 +234,3 @@ def memory_format(batch: Batch, channels_last: bool) -> Batch:
         return batch
     views = tuple(view.contiguous(memory_format=torch.channels_last) for view in batch.views)
     return Batch(batch.index, batch.labels, views)  # pyright: ignore
-
-
-def write_checkpoint(run: RunFolder, done: int, state: dict[str, Any]) -> None:
-    """Save; a full disk is one clear line, and the older checkpoint is still there."""
-    try:
-        checkpoint.save(run.checkpoints, done, state)
-    except OSError as error:
-        kept = checkpoint.checkpoints(run.checkpoints)
-        there = f"{kept[-1].name} is intact" if kept else "there is none yet"
-        raise UserError(
-            f"the checkpoint of step {done} cannot be written ({error.strerror}); the last one: {there}. "
-            f"Make room, then `dualtemp resume {run.path}`"
-        ) from None
-
-
-def not_finite(step: int, steps: int, run: RunFolder, chosen: Settings) -> UserError:
-    """What to say of a loss that is not a number."""
-    kept = checkpoint.checkpoints(run.checkpoints)
-    last = f"the last good checkpoint is {kept[-1].name}" if kept else "there is no checkpoint yet"
-    remedy = "a lower --lr, --clip-gradient 1" + (", --amp none or bf16" if chosen.amp == "fp16" else "")
-    return UserError(
-        f"the loss is not finite at step {step + 1} (epoch {math.floor(step / steps) + 1}); {last}. Try {remedy}"
-    )

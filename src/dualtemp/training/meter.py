@@ -1,5 +1,7 @@
 """Means over an epoch, of all processes, that a checkpoint can hold in its middle."""
 
+import math
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -31,17 +33,17 @@ class EpochMeter:
         """Share what waits with the other processes, and add it up; returns the losses of these steps on the CPU."""
         if not self.waiting:
             return torch.empty(0, dtype=torch.float64)
-        losses = torch.stack([loss for loss, _ in self.waiting]).double().cpu()
-        sums = torch.stack([s for _, s in self.waiting]).double()
+        losses = torch.stack([loss for loss, _ in self.waiting]).cpu().double()  # MPS knows no float64
+        sums = torch.stack([s for _, s in self.waiting])
         if distributed.world_size() > 1:
             dist.all_reduce(sums)
-        total, weighted = sums.cpu().unbind(1)
+        total, weighted = sums.cpu().double().unbind(1)
         entropies = torch.log(total) - weighted / total
         self.totals += torch.stack((losses.sum(), entropies.sum(), torch.tensor(float(len(losses)))))
         self.waiting = []
         return losses
 
     def means(self) -> dict[str, float]:
-        """Mean loss and mean entropy of r_+ in nats."""
+        """Mean loss and, where the framework has weights W, mean entropy of r_+ in nats."""
         loss, entropy, steps = self.totals.tolist()
-        return {"loss": loss / steps, "entropy": entropy / steps}
+        return {"loss": loss / steps, **({} if math.isnan(entropy) else {"entropy": entropy / steps})}

@@ -16,8 +16,8 @@ def build_optimizer(name: str, module: nn.Module, momentum: float, weight_decay:
     matrices = [p for p in parameters if p.ndim > 1]
     vectors = [p for p in parameters if p.ndim <= 1]  # biases and scales of normalisation
     groups: list[dict[str, Any]] = [
-        {"params": matrices, "weight_decay": weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
+        {"params": matrices, "weight_decay": weight_decay, "adapt": True},
+        {"params": vectors, "weight_decay": 0.0, "adapt": False},
     ]
     groups = [group for group in groups if group["params"]]
     if name == "adamw":
@@ -34,7 +34,7 @@ def set_lr(optimizer: Optimizer, lr: float) -> None:
 class LARS(Optimizer):
     """SGD whose rate for each weight matrix is scaled by |w| / |gradient| (You et al. 2017).
 
-    Groups with a weight decay of 0 (biases, scales) are stepped as in SGD.
+    Groups with adapt=False (biases, scales) are stepped as in SGD.
 
     Args:
         params: parameters or groups.
@@ -44,7 +44,7 @@ class LARS(Optimizer):
     """
 
     def __init__(self, params: Any, lr: float = 0.0, momentum: float = 0.9, trust: float = 0.001) -> None:
-        super().__init__(params, {"lr": lr, "momentum": momentum, "trust": trust, "weight_decay": 0.0})
+        super().__init__(params, {"lr": lr, "momentum": momentum, "trust": trust, "weight_decay": 0.0, "adapt": True})
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # pyright: ignore
@@ -55,8 +55,8 @@ class LARS(Optimizer):
                     self._move(p, p.grad, group)
 
     def _move(self, p: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
-        if group["weight_decay"] > 0:
-            gradient = gradient.add(p, alpha=group["weight_decay"])
+        gradient = gradient.add(p, alpha=group["weight_decay"])
+        if group["adapt"]:
             weight_norm, gradient_norm = p.norm(), gradient.norm()
             scale = group["trust"] * weight_norm / gradient_norm
             gradient = gradient * torch.where((weight_norm > 0) & (gradient_norm > 0), scale, 1.0)

@@ -2,31 +2,29 @@
 
 import os
 import platform
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from dualtemp import __version__, distributed
 from dualtemp.config import Settings, complete, from_yaml, settings
-from dualtemp.data import open_source
-from dualtemp.data.images import ImageSet, Splits
-from dualtemp.data.label_noise import with_label_noise
-from dualtemp.data.normalisation import normalisation
-from dualtemp.data.views import Views
+from dualtemp.data.images import Splits
 from dualtemp.errors import UserError
-from dualtemp.training.checkpoint import checkpoints
+from dualtemp.methods import build_method
+from dualtemp.training.checkpoint import checkpoints, read_latest, unpacked
 from dualtemp.training.display import Display
-from dualtemp.training.loop import Interrupted, TrainingData, Watch, fit
+from dualtemp.training.loop import TrainingData, Watch, fit
+from dualtemp.training.run_data import check_batch, described, image_size, opened, refuse_other_data, training_data
 from dualtemp.training.run_folder import RunFolder
-
-PHOTOGRAPH_SIZE = 224
+from dualtemp.training.signals import stop_signals
+from dualtemp.training.stops import Interrupted, disk_trouble_told, last_checkpoint
 
 
 @dataclass(frozen=True)
@@ -78,97 +76,102 @@ def resume(run: Path | str, epochs: int | None = None, *, watch: Watch | None = 
 
 
 def start(chosen: Settings, out: Path, how: How = How(), watch: Watch | None = None) -> dict[str, Any]:  # noqa: B008
-    """Make a run folder and train; returns the last epoch's metrics."""
-    again = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
-    if again and (out / "config.yaml").exists():  # torchrun has started the processes anew
-        return go_on(out, None, how, watch)
-    with distributed.processes():
-        RunFolder.refuse_existing(out)
+    """Make a run folder and train; returns the last epoch's metrics. A mistake leaves no folder behind."""
+    run = RunFolder(out)
+    with joined(run), ExitStack() as held:
+        if distributed.from_first(lambda: started_anew(run, chosen)):
+            return go_on(out, None, how, watch)
+        distributed.from_first(lambda: RunFolder.refuse_existing(out))
         device = chosen_device(how)
         splits = opened(chosen)
         chosen = complete(chosen, image_size(splits))
         data = training_data(chosen, splits)
         check_batch(chosen, data)
-        distributed.wait()  # all processes have seen that there is no run yet
-        run = RunFolder(out)
-        if distributed.rank() == 0:
-            run.create(chosen, environment(device, splits))
-        return _fit(chosen, data, run, device, how, watch)
+        method = build_method(chosen, data.images.channels, data.classes)
+        made_with = environment(device, splits)
+        distributed.from_first(lambda: held.enter_context(run.created(chosen, made_with)))
+        return _fit(chosen, method, data, run, device, how, watch or Display(chosen.epochs, quiet=how.quiet))
 
 
 def go_on(path: Path, epochs: int | None = None, how: How = How(), watch: Watch | None = None) -> dict[str, Any]:  # noqa: B008
     """Go on with a run from its newest checkpoint, if wanted to another number of epochs."""
-    run = RunFolder.opened(path)
-    chosen = run.settings()
-    if epochs is not None:
-        chosen = settings({**chosen.model_dump(exclude_none=True), "epochs": epochs})
-        reached = max((line["epoch"] for line in run.history()), default=0)
-        if epochs < reached:
-            raise UserError(f"{path} has {reached} epochs already: give --epochs {reached} or more")
-    with distributed.processes():
+    run = RunFolder(path)
+    with joined(run), ExitStack() as held:
+
+        def reopened() -> Settings:
+            RunFolder.opened(path)
+            held.enter_context(run.reopened())
+            return run.settings()
+
+        chosen = distributed.from_first(reopened)
+        if epochs is not None:
+            chosen = settings({**chosen.model_dump(exclude_none=True), "epochs": epochs})
         device = chosen_device(how)
-        data = training_data(chosen, opened(chosen))
+        splits = opened(chosen)
+        distributed.from_first(lambda: refuse_other_data(run, splits))
+        data = training_data(chosen, splits)
+        check_batch(chosen, data)
+        method = build_method(chosen, data.images.channels, data.classes)
+        watch = watch or Display(chosen.epochs, quiet=how.quiet)
+
+        payload, damaged = distributed.from_first(lambda: newest_checkpoint(run))
+        saved = None if payload is None else unpacked(payload)
         if distributed.rank() == 0:
-            run.lock()
-            if epochs is not None:
-                run.set_settings(chosen)
-        return _fit(chosen, data, run, device, how, watch)
+            for text in damaged:
+                watch.note(f"{text}; going on from the checkpoint before it")
+        steps = len(data.images) // chosen.batch
+        reached = 0 if saved is None else -(-saved["done"] // steps)  # epochs, also one that has only begun
+        if reached > chosen.epochs:
+            raise UserError(f"{path} has reached epoch {reached} already: give --epochs {reached} or more")
+        if saved is not None and saved["done"] == chosen.epochs * steps:
+            if distributed.rank() == 0:
+                watch.note(f"{path} is finished: {chosen.epochs} epochs; give a larger --epochs to go on")
+            return distributed.from_first(lambda: run.history()[-1])
+        if epochs is not None:
+            distributed.from_first(lambda: rewrite_settings(run, chosen))
+        del payload
+        return _fit(chosen, method, data, run, device, how, watch, saved)
 
 
-def opened(chosen: Settings) -> Splits:
-    """The data of a run; on several processes, rank 0 first, which may have to fetch it."""
-    if distributed.rank() > 0:
-        distributed.wait()
-    splits = open_source(chosen.data)
-    if distributed.rank() == 0:
-        distributed.wait()
-    if chosen.subset is not None:
-        splits = Splits(splits.train.subset(chosen.subset, chosen.seed), splits.test, None, splits.unreadable)
-    if chosen.method == "supervised":
-        if splits.train.labels is None:
-            raise UserError(f"supervised learning needs labels, and {chosen.data} has none: choose another --method")
-        if chosen.label_noise:
-            splits = with_label_noise(splits, chosen.noise or "symmetric", chosen.label_noise, chosen.seed)
-    return splits
+@contextmanager
+def joined(run: RunFolder) -> Iterator[None]:
+    """Be one of the processes of a run; that another one has ended is one line."""
+    with distributed.processes():
+        try:
+            yield
+        except RuntimeError as error:
+            if distributed.world_size() == 1 or not distributed.lost_peer(error):
+                raise
+            text = (
+                f"another process of this run has ended, and so does this one; {last_checkpoint(run)}; start it again "
+                f"with the same number of processes and `-m dualtemp resume {run.path}`"
+            )
+            if distributed.rank() == 1:  # rank 0 tells what goes wrong, unless it is the one that has ended
+                print(f"dualtemp: {text}", file=sys.stderr, flush=True)
+            raise UserError(text) from None
 
 
-def training_data(chosen: Settings, splits: Splits) -> TrainingData:
-    """What the loop sees of the data."""
-    assert chosen.image_size is not None
-    mean, std = normalisation(chosen.data, splits.train.pixels)
-    views = Views(chosen.recipe, chosen.image_size, chosen.seed, mean, std)
-    images = splits.train if chosen.method == "supervised" else splits.pretraining
-    labelled = splits.train.labels is not None and splits.test is not None and splits.test.labels is not None
-    return TrainingData(
-        images, splits.train if labelled else None, splits.test, views, classes=_classes(splits) if labelled else 0
-    )
+def started_anew(run: RunFolder, chosen: Settings) -> bool:
+    """Whether torchrun has started the processes of this very run again, after one of them had failed."""
+    if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) == 0 or not run.config.exists():
+        return False
+    there = run.settings().model_dump()
+    same = all(there[name] == value for name, value in chosen.model_dump(exclude_none=True).items())
+    return same and run.made_with().get("launch") == os.environ.get("TORCHELASTIC_RUN_ID")
 
 
-def _classes(splits: Splits) -> int:
-    if splits.train.classes:
-        return len(splits.train.classes)
-    return 1 + max(int(part.labels.max()) for part in (splits.train, splits.test) if part and part.labels is not None)
+def newest_checkpoint(run: RunFolder) -> tuple[bytes | None, list[str]]:
+    """What to go on from, None at the very beginning; and what was wrong with newer ones."""
+    payload, damaged = read_latest(run.checkpoints)
+    if payload is None and len(run.history()) > 1:
+        raise UserError(f"{run.checkpoints} has no checkpoint to go on from: train anew in another folder")
+    return payload, damaged
 
 
-def image_size(splits: Splits) -> int:
-    """The side of a view if nobody says otherwise: that of the images, 224 for photographs."""
-    side = splits.train.size
-    return PHOTOGRAPH_SIZE if side is None else max(side)
-
-
-def check_batch(chosen: Settings, data: TrainingData) -> None:
-    """Refuse batches that the data cannot fill, and dictionaries' parts that are larger than the whole."""
-    if chosen.batch > len(data.images):
-        raise UserError(
-            f"batch {chosen.batch} is larger than the set of {len(data.images)} images: give --batch "
-            f"{1 << (len(data.images).bit_length() - 1)} or fewer"
-        )
-    if chosen.batch % distributed.world_size():
-        raise UserError(f"batch {chosen.batch} cannot be shared by {distributed.world_size()} processes evenly")
-    for name in ("vector_size", "scalar_size"):
-        part = getattr(chosen, name)
-        if part is not None and chosen.dictionary_size is not None and part > chosen.dictionary_size:
-            raise UserError(f"{name} {part} is larger than dictionary_size {chosen.dictionary_size}")
+def rewrite_settings(run: RunFolder, chosen: Settings) -> None:
+    """Put changed settings into the run's config."""
+    with disk_trouble_told(run):
+        run.set_settings(chosen)
 
 
 def chosen_device(how: How) -> torch.device:
@@ -190,11 +193,6 @@ def chosen_device(how: How) -> torch.device:
 
 def environment(device: torch.device, splits: Splits) -> dict[str, Any]:
     """Where and with what a run was made, and of what data."""
-    def described(part: ImageSet | None) -> dict[str, Any] | None:
-        if part is None:
-            return None
-        return {"images": len(part), "fingerprint": part.fingerprint if part.in_memory else None}
-
     return {
         "dualtemp": __version__,
         "python": platform.python_version(),
@@ -205,6 +203,7 @@ def environment(device: torch.device, splits: Splits) -> dict[str, Any]:
         "device": str(device) if device.type != "cuda" else torch.cuda.get_device_name(device),
         "threads": torch.get_num_threads(),
         "processes": distributed.world_size(),
+        "launch": os.environ.get("TORCHELASTIC_RUN_ID"),
         "train": described(splits.train),
         "unlabelled": described(splits.unlabelled),
         "test": described(splits.test),
@@ -212,48 +211,36 @@ def environment(device: torch.device, splits: Splits) -> dict[str, Any]:
 
 
 def _fit(
-    chosen: Settings, data: TrainingData, run: RunFolder, device: torch.device, how: How, watch: Watch | None
+    chosen: Settings,
+    method: nn.Module,
+    data: TrainingData,
+    run: RunFolder,
+    device: torch.device,
+    how: How,
+    watch: Watch,
+    saved: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    display = Display(chosen.epochs, quiet=how.quiet) if watch is None else None
-    with _stop_signals() as stop_requested:
+    with stop_signals() as stop_requested:
         try:
             return fit(
                 chosen,
+                method,
                 data,
                 run,
                 device,
-                watch or display,  # pyright: ignore
+                watch,
+                saved=saved,
                 workers=how.workers,
                 checkpoint_minutes=how.checkpoint_minutes,
                 stop_requested=stop_requested,
             )
         except Interrupted:
-            last = checkpoints(run.checkpoints)[-1].name if distributed.rank() == 0 else ""
-            raise KeyboardInterrupt(f"stopped; saved as {last}; go on with `dualtemp resume {run.path}`") from None
+            pass  # what the loop held is gone before the processes part
         finally:
-            if display is not None:
-                display.close()
-
-
-@contextmanager
-def _stop_signals() -> Iterator[Callable[[], bool]]:
-    """Turn Ctrl-C and a polite kill into a question that the loop asks between steps; the second Ctrl-C is at once."""
-    asked = False
-
-    def ask(number: int, _: Any) -> None:
-        nonlocal asked
-        if asked and number == signal.SIGINT:
-            raise KeyboardInterrupt("stopped at once; the last checkpoint stands")
-        asked = True
-        print("dualtemp: stopping after this step; once more to stop at once", file=sys.stderr, flush=True)
-
-    try:
-        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not in the main thread: whoever runs there has other ways
-        yield lambda: False
-        return
-    try:
-        yield lambda: asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+            if isinstance(watch, Display):
+                watch.close()
+    distributed.wait()
+    if distributed.rank() > 0:
+        raise SystemExit(130)
+    last = checkpoints(run.checkpoints)[-1].name
+    raise KeyboardInterrupt(f"stopped; saved as {last}; go on with `dualtemp resume {run.path}`")

@@ -1,13 +1,16 @@
 """One run, one folder, self-contained: what is in it, and that nobody else writes to it."""
 
-import fcntl
+import contextlib
 import json
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from dualtemp.config import Settings, from_yaml, settings, to_yaml
 from dualtemp.errors import UserError
+from dualtemp.training.folder_lock import locked
 from dualtemp.whole_file import whole_file
 
 
@@ -18,16 +21,7 @@ class RunFolder:
         self.path = path
         self.config, self.environment = path / "config.yaml", path / "environment.json"
         self.metrics, self.checkpoints = path / "metrics.jsonl", path / "checkpoints"
-        self.backbone = path / "backbone.safetensors"
-        self._lock: BinaryIO | None = None
-
-    @staticmethod
-    def refuse_existing(path: Path) -> None:
-        """A run folder is never overwritten."""
-        if (path / "config.yaml").exists():
-            raise UserError(f"{path} holds a run already: go on with `dualtemp resume {path}`, or give another --out")
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise UserError(f"{path} exists and is not a run: give another --out")
+        self.backbone, self.lock = path / "backbone.safetensors", path / ".lock"
 
     @staticmethod
     def opened(path: Path) -> "RunFolder":
@@ -37,15 +31,49 @@ class RunFolder:
             raise UserError(f"{path} is not a run: it has no config.yaml; give the folder that --out named")
         return folder
 
-    def create(self, chosen: Settings, environment: dict[str, Any]) -> None:
-        """Make the folder; the config comes last, so that a folder with a config is a run."""
-        try:
-            self.checkpoints.mkdir(parents=True)
-        except OSError as error:
-            raise UserError(f"{self.path} cannot be made ({error.strerror}): give another --out") from None
-        self.lock()
-        _write(self.environment, json.dumps(environment, indent=2) + "\n")
-        _write(self.config, to_yaml(chosen))
+    @staticmethod
+    def refuse_existing(path: Path) -> None:
+        """A run folder is never overwritten; what a kill left of one that was never begun may be."""
+        folder = RunFolder(path)
+        if folder.config.exists():
+            raise UserError(f"{path} holds a run already: go on with `dualtemp resume {path}`, or give another --out")
+        if path.exists() and (not path.is_dir() or not folder._never_begun()):
+            raise UserError(f"{path} exists and is not a run: give another --out")
+
+    @contextlib.contextmanager
+    def created(self, chosen: Settings, environment: dict[str, Any]) -> Iterator[None]:
+        """Make the folder and hold its lock; the config comes last, so that a folder with a config is a run.
+
+        If it cannot be made, nothing is left of it.
+        """
+        missing = [folder for folder in (self.checkpoints, *self.checkpoints.parents) if not folder.exists()]
+        with contextlib.ExitStack() as held:
+            try:
+                self.checkpoints.mkdir(parents=True, exist_ok=True)
+                held.enter_context(locked(self.lock))
+                self.refuse_existing(self.path)  # once more: another process may have made it meanwhile
+                _write(self.environment, json.dumps(environment, indent=2) + "\n")
+                _write(self.config, to_yaml(chosen))
+            except (OSError, UserError) as error:
+                if missing and not self.config.exists():
+                    held.close()
+                    if self.path in missing:
+                        shutil.rmtree(self.path, ignore_errors=True)
+                    for folder in missing:
+                        with contextlib.suppress(OSError):
+                            folder.rmdir()
+                if isinstance(error, UserError):
+                    raise
+                raise UserError(f"{self.path} cannot be made ({error.strerror}): give another --out") from None
+            yield
+
+    @contextlib.contextmanager
+    def reopened(self) -> Iterator[None]:
+        """Hold the lock of an existing run, and clear away what a kill left half-written."""
+        with locked(self.lock):
+            for part in (*self.path.glob(".*.part"), *self.checkpoints.glob(".*.part")):
+                part.unlink(missing_ok=True)
+            yield
 
     def settings(self) -> Settings:
         """What the run computes."""
@@ -55,14 +83,12 @@ class RunFolder:
         """Replace the config."""
         _write(self.config, to_yaml(chosen))
 
-    def lock(self) -> None:
-        """Make sure that no other process writes here, as long as this one lives."""
-        self._lock = open(self.path / ".lock", "ab")  # noqa: SIM115  held until the process ends
+    def made_with(self) -> dict[str, Any]:
+        """environment.json; empty if somebody took it away."""
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.close()
-            raise UserError(f"{self.path} is being written by another process: wait for it, or end it") from None
+            return json.loads(self.environment.read_text())
+        except (OSError, ValueError):
+            return {}
 
     def append(self, metrics: dict[str, Any]) -> None:
         """Add a line to metrics.jsonl."""
@@ -87,6 +113,13 @@ class RunFolder:
             return []
         lines = self.metrics.read_text().split("\n")[:-1]
         return [json.loads(line) for line in lines]
+
+    def _never_begun(self) -> bool:
+        left = {self.lock, self.environment, self.checkpoints}
+        found = list(self.path.iterdir())
+        return all(item in left or item.suffix == ".part" for item in found) and not (
+            self.checkpoints.exists() and any(self.checkpoints.iterdir())
+        )
 
 
 def _write(path: Path, text: str) -> None:

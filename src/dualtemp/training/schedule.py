@@ -1,5 +1,6 @@
-"""The learning rate, step by step."""
+"""What a step takes from its place in the run: learning rate, and seed."""
 
+import hashlib
 import math
 
 
@@ -17,3 +18,9 @@ def lr_factor(step: int, steps: int, warmup: int) -> float:
 def highest_lr(lr: float, batch: int) -> float:
     """The linear scaling rule: `lr` is quoted at batch 256."""
     return lr * batch / 256
+
+
+def step_seed(seed: int, step: int, rank: int) -> int:
+    """Seed of what a network draws in a step, such as dropout: a function of these three, below 2^63."""
+    digest = hashlib.blake2b(f"{seed} {step} {rank}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1

@@ -1,0 +1,52 @@
+"""One writer at a time: a lock that the system lets go when its process ends, however that is."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from dualtemp.errors import UserError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+try:
+    import msvcrt
+except ImportError:
+    msvcrt = None
+
+PATIENCE = 3.0  # seconds; reading processes of a run that was killed hold its lock for a moment longer
+
+
+@contextlib.contextmanager
+def locked(path: Path, patience: float = PATIENCE) -> Iterator[None]:
+    """Hold the lock file `path`, in an existing folder; where the system knows no locks, nothing is held."""
+    try:
+        file = open(path, "ab")  # noqa: SIM115  closed below
+    except OSError as error:
+        raise UserError(
+            f"{path.parent} cannot be written ({error.strerror}): make it writable, or give another folder"
+        ) from None
+    with file:
+        deadline = time.monotonic() + patience
+        while not _taken(file):
+            if time.monotonic() > deadline:
+                raise UserError(f"{path.parent} is being written by another process: wait for it, or end it")
+            time.sleep(0.1)
+        yield
+
+
+def _taken(file: BinaryIO) -> bool:
+    try:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        elif msvcrt is not None:
+            file.seek(0)
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # pyright: ignore
+    except BlockingIOError:
+        return False
+    except OSError:
+        return fcntl is not None  # a file system without locks; msvcrt says so when another process has it
+    return True

@@ -1,0 +1,88 @@
+"""The data of a run: opened, checked against its settings, and the same when it goes on."""
+
+from typing import Any
+
+from dualtemp import distributed
+from dualtemp.config import Settings
+from dualtemp.data import open_source
+from dualtemp.data.images import ImageSet, Splits
+from dualtemp.data.label_noise import with_label_noise
+from dualtemp.data.normalisation import normalisation
+from dualtemp.data.views import Views
+from dualtemp.errors import UserError
+from dualtemp.training.loop import TrainingData
+from dualtemp.training.run_folder import RunFolder
+
+PHOTOGRAPH_SIZE = 224
+
+
+def opened(chosen: Settings) -> Splits:
+    """The data of a run; on several processes, rank 0 first, which may have to fetch it."""
+    distributed.from_first(lambda: open_source(chosen.data) and None)
+    splits = open_source(chosen.data)
+    if chosen.subset is not None:
+        splits = Splits(splits.train.subset(chosen.subset, chosen.seed), splits.test, None, splits.unreadable)
+    if chosen.method == "supervised":
+        if splits.train.labels is None:
+            raise UserError(f"supervised learning needs labels, and {chosen.data} has none: choose another --method")
+        if chosen.label_noise:
+            splits = with_label_noise(splits, chosen.noise or "symmetric", chosen.label_noise, chosen.seed)
+    return splits
+
+
+def training_data(chosen: Settings, splits: Splits) -> TrainingData:
+    """What the loop sees of the data."""
+    assert chosen.image_size is not None
+    mean, std = normalisation(chosen.data, splits.train.pixels)
+    views = Views(chosen.recipe, chosen.image_size, chosen.seed, mean, std)
+    images = splits.train if chosen.method == "supervised" else splits.pretraining
+    labelled = splits.train.labels is not None and splits.test is not None and splits.test.labels is not None
+    return TrainingData(
+        images, splits.train if labelled else None, splits.test, views, classes=_classes(splits) if labelled else 0
+    )
+
+
+def _classes(splits: Splits) -> int:
+    if splits.train.classes:
+        return len(splits.train.classes)
+    return 1 + max(int(part.labels.max()) for part in (splits.train, splits.test) if part and part.labels is not None)
+
+
+def image_size(splits: Splits) -> int:
+    """The side of a view if nobody says otherwise: that of the images, 224 for photographs."""
+    side = splits.train.size
+    return PHOTOGRAPH_SIZE if side is None else max(side)
+
+
+def check_batch(chosen: Settings, data: TrainingData) -> None:
+    """Refuse batches that the data cannot fill, and dictionaries' parts that are larger than the whole."""
+    if chosen.batch > len(data.images):
+        raise UserError(
+            f"batch {chosen.batch} is larger than the set of {len(data.images)} images: give --batch "
+            f"{1 << (len(data.images).bit_length() - 1)} or fewer"
+        )
+    if chosen.batch % distributed.world_size():
+        raise UserError(f"batch {chosen.batch} cannot be shared by {distributed.world_size()} processes evenly")
+    for name in ("vector_size", "scalar_size"):
+        part = getattr(chosen, name)
+        if part is not None and chosen.dictionary_size is not None and part > chosen.dictionary_size:
+            raise UserError(f"{name} {part} is larger than dictionary_size {chosen.dictionary_size}")
+
+
+def described(part: ImageSet | None) -> dict[str, Any] | None:
+    """Size and fingerprint of a part of the data, as environment.json has them."""
+    if part is None:
+        return None
+    return {"images": len(part), "fingerprint": part.fingerprint if part.in_memory else None}
+
+
+def refuse_other_data(run: RunFolder, splits: Splits) -> None:
+    """A run goes on with the images that it began with."""
+    before = run.made_with()
+    for part in ("train", "unlabelled"):
+        now, then = described(getattr(splits, part)), before.get(part)
+        if then is not None and then != now:
+            raise UserError(
+                f"the data are not those that {run.path} began with: its {part} part had {then['images']} images, now "
+                f"there are {0 if now is None else now['images']}, or their content differs; train anew"
+            )

@@ -1,0 +1,166 @@
+"""`dualtemp train`, `demo` and `doctor` as a user types them; mistakes create nothing."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from PIL import Image
+from safetensors.torch import load_file
+
+import dualtemp
+from dualtemp.cli import main
+from dualtemp.config import Settings
+
+QUICK = ["--backbone", "resnet_mini", "--batch", "64", "--epochs", "1", "--subset", "128", "--knn-images", "128"]
+
+
+@pytest.fixture(autouse=True)
+def one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DUALTEMP_DATA", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    torch.set_num_threads(1)
+
+
+def test_a_run_leaves_all_that_the_folder_should_hold(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--data", "digits", *QUICK, "--out", "runs/a"]) == 0
+    assert "epoch 1/1" in capsys.readouterr().out
+    run = Path("runs/a")
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    assert config["data"] == "digits"
+    assert config["tau_beta"] == 1.0
+    assert "dictionary_size" not in config
+    environment = json.loads((run / "environment.json").read_text())
+    assert len(environment["train"]["fingerprint"]) == 32
+    (line,) = (json.loads(text) for text in (run / "metrics.jsonl").read_text().splitlines())
+    assert {"epoch", "loss", "probe_top1", "probe_top5", "knn_top1", "spread", "entropy", "collapsed"} <= set(line)
+    assert load_file(run / "backbone.safetensors")["conv1.weight"].shape[1] == 1
+    assert len(list((run / "checkpoints").iterdir())) == 1
+
+
+def test_python_and_the_command_line_say_the_same_words_and_make_the_same_bits() -> None:
+    assert (
+        main(["train", "--data", "digits", *QUICK, "--method", "moco", "--dictionary-size", "256", "--out", "a"]) == 0
+    )
+    metrics = dualtemp.train(
+        data="digits",
+        method="moco",
+        dictionary_size=256,
+        backbone="resnet_mini",
+        batch=64,
+        epochs=1,
+        subset=128,
+        knn_images=128,
+        out="b",
+        quiet=True,
+    )
+    first, second = (load_file(f"{run}/backbone.safetensors") for run in "ab")
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert metrics["probe_top1"] == json.loads(Path("a/metrics.jsonl").read_text())["probe_top1"]
+
+
+def test_the_config_of_a_run_reruns_it_and_flags_come_before_it() -> None:
+    assert main(["train", "--data", "digits", *QUICK, "--seed", "3", "--out", "a"]) == 0
+    assert main(["train", "--config", "a/config.yaml", "--out", "b"]) == 0
+    assert main(["train", "--config", "a/config.yaml", "--tau-beta", "inf", "--out", "c"]) == 0
+    a, b, c = (yaml.safe_load(Path(run, "config.yaml").read_text()) for run in "abc")
+    assert a == b
+    assert {name for name in a if a[name] != c[name]} == {"tau_beta"}
+    first, second = (load_file(f"{run}/backbone.safetensors") for run in "ab")
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_a_run_can_start_from_the_backbone_of_another() -> None:
+    assert main(["train", "--data", "digits", *QUICK, "--out", "a"]) == 0
+    assert main(["train", "--data", "digits", *QUICK, "--lr", "1e-20", "--init", "a", "--out", "b"]) == 0
+    first, second = (load_file(f"{run}/backbone.safetensors") for run in "ab")
+    torch.testing.assert_close(first["conv1.weight"], second["conv1.weight"])
+
+
+def test_a_flat_folder_without_labels_trains() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (80, 20, 24, 3), dtype=np.uint8)
+    Path("photos").mkdir()
+    for number, image in enumerate(pixels):
+        Image.fromarray(image).save(f"photos/{number:03}.png")
+    words = ["--backbone", "resnet_mini", "--batch", "32", "--epochs", "1", "--image-size", "16"]
+    assert main(["train", "--data", "photos", *words, "--out", "a"]) == 0
+    metrics = json.loads(Path("a/metrics.jsonl").read_text())
+    assert "spread" in metrics
+    assert "probe_top1" not in metrics
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--out", "a"], "data is needed"),
+        (["--data", "digits"], "--out"),
+        (["--data", "digts", "--out", "a"], "did you mean 'digits'?"),
+        (["--data", "digits", "--out", "a", "--metod", "simco"], "did you mean --method?"),
+        (["--data", "digits", "--out", "a", "--method", "simcoo"], "did you mean 'simco'?"),
+        (["--data", "digits", "--out", "a", "--dictionary-size", "9"], "does not apply to simco"),
+        (["--data", "digits", "--out", "a", "--batch", "2000"], "batch 2000 is larger than the set of 1438 images"),
+        (["--data", "digits", "--out", "a", "--recipe", "papper"], "did you mean 'paper'?"),
+        (["--data", "digits", "--out", "a", "--backbone", "resnet_mni"], "resnet_mini"),
+        (["--data", "digits", "--out", "a", "--init", "nowhere"], "nowhere"),
+        (["--data", "digits", "--out", "a", "--device", "cuda:7"], "try --device cpu"),
+        (["--data", "digits", "--out", "a", "--config", "none.yaml"], "none.yaml"),
+        (["--data", "digits", "--out", "a", "--epochs"], "expected one argument"),
+        (["--data", "digits", "--out", "a", "extra"], "'extra' is not expected here"),
+        (["--data", "empty", "--out", "a"], "empty"),
+        (["--data", "text", "--out", "a"], "text"),
+        (["--data", "no/where", "--out", "a"], "no such folder"),
+        (["--data", "digits", "--out", "full"], "full exists and is not a run"),
+        (["--data", "digits", "--out", "a", "--threads", "0"], "--threads must be at least 1"),
+        (["--data", "text", "--method", "supervised", "--out", "a"], "text"),
+    ],
+)
+def test_a_mistake_is_one_line_exit_code_2_and_nothing_created(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("empty").mkdir()
+    Path("text").mkdir()
+    Path("text/readme.jpg").write_text("no image")
+    Path("full").mkdir()
+    Path("full/something").touch()
+    assert main(["train", *words]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1
+    assert err.startswith("dualtemp: ")
+    assert not Path("a").exists()
+    assert list(Path("full").iterdir()) == [Path("full/something")]
+
+
+def test_an_existing_run_is_never_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--data", "digits", *QUICK, "--out", "a"]) == 0
+    before = {path: path.read_bytes() for path in Path("a").rglob("*") if path.is_file()}
+    assert main(["train", "--data", "digits", *QUICK, "--out", "a"]) == 2
+    assert "dualtemp resume a" in capsys.readouterr().err
+    assert before == {path: path.read_bytes() for path in Path("a").rglob("*") if path.is_file()}
+    assert main(["resume", "nowhere"]) == 2
+
+
+def test_help_tells_every_setting_with_its_default(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--help"]) == 0
+    text = capsys.readouterr().out
+    for name in Settings.model_fields:
+        assert f"--{name.replace('_', '-')}" in text
+    assert "65536 for moco" in text
+
+
+def test_the_demo_ends_with_a_table_and_can_be_shown_again(capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        assert main(["demo", "--data", "digits", "--epochs", "1", "--out", "d"]) == 0
+        out = capsys.readouterr().out
+        for row in ("kNN of raw pixels", "kNN of the untrained encoder", "kNN of the trained encoder", "linear probe"):
+            assert row in out
+        assert "dualtemp resume d --epochs 2" in out
+
+
+def test_the_doctor_finds_that_a_step_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"]) == 0
+    out = capsys.readouterr().out
+    assert "step on cpu   works" in out
+    assert torch.__version__.split("+")[0] in out

@@ -1,0 +1,111 @@
+"""A run that is killed at any moment goes on to the same bits."""
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_processes import Command, Commands
+from run_contents import different, everything
+
+SIMCO = ("--data", "digits", "--backbone", "resnet_mini", "--batch", "64", "--subset", "512", "--epochs", "4")
+MOCO = (*SIMCO, "--method", "moco", "--dictionary-size", "200")
+OFTEN = ("--checkpoint-minutes", "1e-9")  # after every step
+
+
+def until(command: Command, happened: Any, timeout: float = 30) -> bool:
+    """Wait for something to happen while a command runs; False if it ends before."""
+    deadline = time.monotonic() + timeout
+    while not happened():
+        if command.poll() is not None:
+            return False
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    return True
+
+
+@pytest.mark.parametrize("words", [SIMCO, MOCO], ids=["simco", "moco"])
+def test_a_run_killed_at_random_moments_ends_with_the_same_bits(
+    words: tuple[str, ...], commands: Commands, run_once: Any, tmp_path: Path
+) -> None:
+    whole, path, moments = run_once(*words), tmp_path / "run", random.Random(words[-1])
+    command, kills = commands.start("train", *words, *OFTEN, "--out", path), 0
+    assert until(command, (path / "config.yaml").exists)
+    for _ in range(12):
+        time.sleep(moments.uniform(0, 0.6))
+        command.send(signal.SIGKILL)
+        ended = command.wait()
+        if ended.code == 0:
+            break
+        assert ended.code == -signal.SIGKILL, ended.err
+        kills += 1
+        command = commands.start("resume", path, *(OFTEN if kills % 2 else ()))
+    else:
+        ended = command.wait()
+        assert ended.code == 0, ended.err
+    assert kills >= 3
+    assert different(everything(path), everything(whole)) == []
+    assert not list(path.rglob("*.part"))
+
+
+@pytest.mark.parametrize("words", [SIMCO, MOCO], ids=["simco", "moco"])
+def test_a_kill_while_a_checkpoint_is_written_loses_nothing(
+    words: tuple[str, ...], commands: Commands, run_once: Any, tmp_path: Path
+) -> None:
+    path, caught = tmp_path / "run", 0
+    command = commands.start("train", *words, *OFTEN, "--out", path)
+    for _ in range(4):
+        if not until(command, lambda: list((path / "checkpoints").glob(".*.part"))):
+            break
+        command.send(signal.SIGKILL)
+        command.wait()
+        caught += bool(list((path / "checkpoints").glob(".*.part")))
+        time.sleep(0.01)
+        command = commands.start("resume", path, *OFTEN)
+        # The next kill comes after a step at least.
+        before = set(path.glob("checkpoints/*"))
+        until(command, lambda before=before: set(path.glob("checkpoints/step-*")) - before)
+    assert caught >= 2, "no kill has met a half-written checkpoint"
+    ended = command.wait()
+    assert ended.code == 0, ended.err
+    assert different(everything(path), everything(run_once(*words))) == []
+    assert not list(path.rglob("*.part"))
+
+
+def test_a_kill_between_the_metrics_and_the_checkpoint_gives_no_line_twice(
+    commands: Commands, run_once: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "run"
+    command = commands.start("train", *SIMCO, "--out", path)
+    # The backbone of an epoch is written after its line, and before its checkpoint.
+    assert until(command, lambda: list(path.glob(".backbone*.part")))
+    command.send(signal.SIGKILL)
+    command.wait()
+    with open(path / "metrics.jsonl", "a") as file:
+        file.write('{"epoch": 2, "st')  # a line that was cut short
+    ended = commands.run("resume", path)
+    assert ended.code == 0, ended.err
+    assert different(everything(path), everything(run_once(*SIMCO))) == []
+
+
+def test_what_the_shell_starts_can_be_killed_and_resumed_too(run_once: Any, tmp_path: Path) -> None:
+    path, environment = tmp_path / "run", {**os.environ, "OMP_NUM_THREADS": "1"}
+    program = [sys.executable, "-m", "dualtemp"]
+    with subprocess.Popen([*program, "train", *SIMCO, *OFTEN, "--quiet", "--out", path], env=environment) as process:
+        deadline = time.monotonic() + 60
+        while not list(path.glob("checkpoints/step-*[1-7].ckpt")):  # in the middle of an epoch
+            assert time.monotonic() < deadline
+            assert process.poll() is None
+            time.sleep(0.001)
+        process.kill()
+    done = subprocess.run(
+        [*program, "resume", path], env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert re.search(r"epoch 4/4 .* probe", done.stdout)
+    assert different(everything(path), everything(run_once(*SIMCO))) == []
