@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
 
 from dualtemp.errors import UserError
 from dualtemp.first_derivative import first_derivative_only
@@ -64,7 +65,12 @@ def processes(backend: str | None = None) -> Iterator[None]:
         return
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    dist.init_process_group(backend or ("nccl" if torch.cuda.is_available() else "gloo"), timeout=PATIENCE)
+    store, number, world = next(rendezvous("env://", timeout=PATIENCE))
+    # The store outlives processes that torchrun starts anew, who must not meet the addresses of those before them.
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    store = dist.PrefixStore(f"attempt {attempt}", store)  # pyright: ignore[reportPrivateImportUsage]
+    backend = backend or ("nccl" if torch.cuda.is_available() else "gloo")
+    dist.init_process_group(backend, store=store, rank=number, world_size=world, timeout=PATIENCE)
     try:
         yield
         # A group that is destroyed while a peer still talks, or a model still hangs on it, aborts the process.

@@ -1,5 +1,6 @@
 """Weights files: a backbone out, anybody's backbone in. Reading one never runs code that it carries."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,15 @@ def save_backbone(path: Path | str, module: nn.Module, metadata: Mapping[str, st
     tensors = {name: value.detach().to("cpu", copy=True).contiguous() for name, value in module.state_dict().items()}
     content = safetensors.torch.save(tensors, metadata={"format": "pt", **(metadata or {})})
     with whole_file(Path(path)) as file:
-        file.write(content)
+        file.write(_in_order(content))
+
+
+def _in_order(content: bytes) -> bytes:
+    """A safetensors file with its header sorted: the library orders metadata anew in every process."""
+    start = 8 + int.from_bytes(content[:8], "little")
+    header = json.dumps(json.loads(content[8:start]), sort_keys=True, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + content[start:]
 
 
 def load_weights(path: Path | str) -> dict[str, Tensor]:

@@ -4,6 +4,7 @@ import hashlib
 import io
 import pickle
 import struct
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,8 @@ def read(path: Path) -> bytes:
 def unpacked(payload: bytes, name: str = "checkpoint") -> dict[str, Any]:
     """The state in what `read` gave, on the CPU; tensors and plain values only, never code."""
     try:
-        return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+        with warnings.catch_warnings(action="ignore"):  # what torch has to say of strange files is said below
+            return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
         raise DamagedCheckpoint(f"{name} holds something else than a run ({type(error).__name__})") from None
 

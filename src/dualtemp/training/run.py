@@ -142,13 +142,15 @@ def joined(run: RunFolder) -> Iterator[None]:
         except RuntimeError as error:
             if distributed.world_size() == 1 or not distributed.lost_peer(error):
                 raise
-            text = (
-                f"another process of this run has ended, and so does this one; {last_checkpoint(run)}; start it again "
-                f"with the same number of processes and `-m dualtemp resume {run.path}`"
-            )
-            if distributed.rank() == 1:  # rank 0 tells what goes wrong, unless it is the one that has ended
-                print(f"dualtemp: {text}", file=sys.stderr, flush=True)
-            raise UserError(text) from None
+            if distributed.rank() < 2:  # rank 0 tells what goes wrong, unless it is the one that has ended
+                # At once: whoever watches over the processes is about to end this one too.
+                print(
+                    f"dualtemp: another process of this run has ended, and so does this one; {last_checkpoint(run)}; "
+                    f"start as many processes again, with `-m dualtemp resume {run.path}`",
+                    file=sys.stderr,
+                    flush=True,
+                )
+            raise SystemExit(2) from None
 
 
 def started_anew(run: RunFolder, chosen: Settings) -> bool:

@@ -1,0 +1,51 @@
+"""Entropy (fig:entropy) and similarity (fig:abg_similarity) of r_+, by dictionary size and temperature."""
+
+from statistics import fmean
+from typing import Any
+
+import torch
+
+from dualtemp.analysis.trained_run import TrainedRun
+from dualtemp.hardness import entropy, log_odds_of_embeddings, penalty_similarity, relative_penalty
+
+BATCHES = 16
+Curves = dict[str, dict[str, float | None]]  # by tau, by size; None where the dictionary has not so many keys
+
+
+def penalty_entropy(run: TrainedRun, taus: list[float], sizes: list[int]) -> Curves:
+    """Entropy of r_+ over a batch, in nats, against the newest keys; the mean of some batches."""
+    keys, anchors = run.keys, list(run.anchors(BATCHES))
+
+    def value(tau: float, size: int) -> float | None:
+        if size > len(keys):
+            return None
+        newest = keys[len(keys) - size :]
+        return fmean(
+            entropy(relative_penalty(log_odds_of_embeddings(a.q, a.k_pos, newest, tau))).item() for a in anchors
+        )
+
+    return _curves(value, taus, sizes)
+
+
+def redrawn_similarity(run: TrainedRun, taus: list[float], sizes: list[int]) -> Curves:
+    """Cosine similarity of two r_+ of the same anchors with other positives and other negatives; mean of batches."""
+    keys, anchors = run.keys, list(run.anchors(BATCHES))
+    drawn = torch.randperm(len(keys), generator=torch.Generator().manual_seed(run.chosen.seed)).to(keys.device)
+
+    def value(tau: float, size: int) -> float | None:
+        if 2 * size > len(keys):
+            return None
+        one, other = keys[drawn[:size]], keys[drawn[size : 2 * size]]  # no key is in both
+        return fmean(
+            penalty_similarity(
+                relative_penalty(log_odds_of_embeddings(a.q, a.k_pos, one, tau)),
+                relative_penalty(log_odds_of_embeddings(a.q, a.k_redrawn, other, tau)),
+            ).item()
+            for a in anchors
+        )
+
+    return _curves(value, taus, sizes)
+
+
+def _curves(value: Any, taus: list[float], sizes: list[int]) -> Curves:
+    return {f"{tau:g}": {str(size): value(tau, size) for size in sizes} for tau in taus}

@@ -1,0 +1,91 @@
+"""What `dualtemp paper` and `dualtemp reproduce` do. Needs no torch until runs are made or measured."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from dualtemp.errors import UserError
+
+SCALES = "paper, mini or smoke"
+
+
+def add_paper_arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags of `dualtemp paper`."""
+    _add_what(parser)
+    parser.add_argument("--no-times", action="store_true", help="do not measure how long runs would take here")
+
+
+def run_paper(given: dict[str, Any]) -> int:
+    """List tables and figures, or write the page of what is there."""
+    from dualtemp.paper.listing import print_listing
+
+    request = _request({**given, "ids": given["ids"] or ["all"]})
+    if given["report"] is not None:
+        return _report(request, given["report"])
+    print_listing(request, times=not given["no_times"])
+    return 0
+
+
+def add_reproduce_arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags of `dualtemp reproduce`."""
+    _add_what(parser)
+    parser.add_argument("--jobs", type=int, metavar="N", help="runs at a time (default: GPUs, or cores)")
+    parser.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, mps (default: the best there is)")
+    parser.add_argument("--list", action="store_true", help="print a command per missing run, and run nothing")
+    parser.add_argument("--cell", metavar="KEY", help="only this run, as --list names it")
+    parser.add_argument("--retry", action="store_true", help="make failed runs again")
+    parser.add_argument("--keep-runs", action="store_true", help="keep run folders in RESULTS/runs")
+
+
+def run_reproduce(given: dict[str, Any]) -> int:
+    """Run what is missing, print the commands that would, or write the page; 1 if runs failed."""
+    from dualtemp.paper.reproduce import missing, run_missing
+
+    if not given["ids"]:
+        raise UserError("name tables or figures, or all: dualtemp reproduce T-reverse; `dualtemp paper` lists them")
+    if given["jobs"] is not None and given["jobs"] < 1:
+        raise UserError(f"--jobs must be at least 1, got {given['jobs']}")
+    request = _request(given)
+    found = request.planned()
+    left = missing(request, found, given["cell"], given["retry"])
+    for word, reason in left.unavailable.items():
+        print(f"dualtemp: {word} is left out: {reason}", file=sys.stderr)
+    if given["list"]:
+        for job in left.jobs:
+            print(request.command(job))
+        return 0
+    failed = 0
+    if left.jobs:
+        print(f"{len(left.jobs)} runs at scale {request.scale} ({found.scale.about})", flush=True)
+        failed = run_missing(request, left, given["jobs"], given["device"], given["keep_runs"])
+    else:
+        print("nothing is missing")
+    if given["report"] is not None:
+        _report(request, given["report"], left.facts)
+    return 1 if failed else 0
+
+
+def _add_what(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("ids", nargs="*", metavar="ID", help="tables and figures, or all")
+    parser.add_argument("--scale", default="mini", help=f"{SCALES} (default: mini)")
+    parser.add_argument("--seeds", default="3", metavar="N", help="how many, from 1 on; or which: 1,4 (default: 3)")
+    parser.add_argument(
+        "--data", action="append", default=[], metavar="SET", help="another set for all; NAME=SET for the set NAME"
+    )
+    parser.add_argument("--results", type=Path, default=Path("results"), metavar="FOLDER", help="default: results")
+    parser.add_argument("--report", type=Path, metavar="FILE.html", help="write the page of what is there")
+
+
+def _request(given: dict[str, Any]) -> Any:
+    from dualtemp.paper.reproduce import Request, parsed_seeds
+
+    return Request(given["ids"], given["scale"], parsed_seeds(given["seeds"]), given["data"], given["results"])
+
+
+def _report(request: Any, path: Path, facts: Any = None) -> int:
+    from dualtemp.report.paper_page import write_paper_page
+
+    write_paper_page(request, path, facts)
+    print(path)
+    return 0

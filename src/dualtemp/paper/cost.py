@@ -1,0 +1,69 @@
+"""What a run costs: passes through the encoder, and the time of one on this machine, measured once."""
+
+import contextlib
+import json
+from pathlib import Path
+
+from dualtemp.config import Settings
+from dualtemp.data.cache import cache_folder
+from dualtemp.data.catalogue import named_set
+from dualtemp.whole_file import whole_file
+
+# Passes a step with gradient and without; the + variants make twice as many.
+PASSES = {
+    "moco": (1, 1),
+    "simmoco": (1, 1),
+    "simco": (2, 0),
+    "simclr": (2, 0),
+    "byol": (2, 2),
+    "simsiam": (2, 0),
+    "supervised": (1, 0),
+}
+WITH_GRADIENT = 3  # a backward pass costs twice a forward pass
+PHOTOGRAPH = 224
+
+
+def passes(chosen: Settings, images: int) -> float:
+    """Forward passes of single images that a run is worth."""
+    with_gradient, without = PASSES[chosen.method]
+    twice = 2 if chosen.symmetric else 1
+    seen = subset_size(chosen.subset, images) // chosen.batch * chosen.batch
+    return chosen.epochs * seen * twice * (WITH_GRADIENT * with_gradient + without)
+
+
+def subset_size(subset: int | float | None, images: int) -> int:
+    """How many images a subset has."""
+    if subset is None:
+        return images
+    return min(images, subset) if isinstance(subset, int) else round(subset * images)
+
+
+def expected_seconds(chosen: Settings) -> float | None:
+    """Seconds of a run on one core of this machine; None if the set is not a named one."""
+    entry = named_set(chosen.data)
+    if entry is None:
+        return None
+    size = chosen.image_size or entry.size or PHOTOGRAPH
+    return passes(chosen, entry.train + entry.unlabelled) * seconds_of_pass(chosen.backbone, size, entry.channels)
+
+
+def seconds_of_pass(backbone: str, image_size: int, channels: int) -> float:
+    """Seconds of one image's forward pass within a real training step on one core; measured once, then remembered."""
+    path, name = cache_folder() / "steps.json", f"{backbone} {image_size} px {channels}"
+    known = _read(path)
+    if name not in known:
+        from dualtemp.paper.measured_step import measured_step
+
+        known[name] = measured_step(backbone, image_size, channels)
+        with contextlib.suppress(OSError):  # a cache that cannot be written: it is measured again next time
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with whole_file(path) as file:
+                file.write(json.dumps(known, indent=1).encode())
+    return known[name]
+
+
+def _read(path: Path) -> dict[str, float]:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}

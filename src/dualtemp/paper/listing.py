@@ -1,0 +1,52 @@
+"""The list of tables and figures: what there is, what is done, and how long the rest would take."""
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from dualtemp.paper.cost import expected_seconds
+from dualtemp.paper.plan import Plan
+from dualtemp.paper.reproduce import Request, cores
+from dualtemp.paper.results import Results
+from dualtemp.paper.tables import jobs_of, known_facts
+
+
+def print_listing(request: Request, times: bool = True) -> None:
+    """Print id, title, runs, how many are done, and the expected time of the missing ones on this machine."""
+    found = request.planned()
+    done = done_runs(request, found)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("id", "title", "claims", "runs", "done", *(["time left"] if times else [])):
+        table.add_column(name, justify="right" if name in ("runs", "done", "time left") else "left")
+    for artefact in found.artefacts:
+        runs = {cell.run for cell in found.cells[artefact.id].values() if cell.run is not None}
+        wanted = {(run, seed) for run in runs for seed in request.seeds}
+        row = [artefact.id, artefact.title, " ".join(artefact.claims), str(len(wanted)), str(len(wanted & done))]
+        if times:
+            row.append(_time(found, wanted - done))
+        table.add_row(*map(escape, row))
+    console = Console(highlight=False)
+    console.print(table)
+    seeds = ", ".join(map(str, request.seeds))
+    console.print(
+        f"\nScale {found.scale.name}: {found.scale.about}. Seeds {seeds}. Equal runs of several tables are made once. "
+        f"Times are for {cores()} cores. `dualtemp reproduce ID --scale {found.scale.name}` runs what is missing.",
+        soft_wrap=True,
+    )
+
+
+def done_runs(request: Request, found: Plan) -> set[tuple[str, int]]:
+    """The runs, with their seeds, that have a result."""
+    results = Results(request.results)
+    jobs = jobs_of(found, request.seeds, known_facts(found, results))
+    return {place for place, job in jobs.items() if results.read(job) is not None}
+
+
+def _time(found: Plan, left: set[tuple[str, int]]) -> str:
+    from dualtemp.training.display import duration
+
+    seconds = [expected_seconds(found.runs[run].with_seed(seed)) for run, seed in left]
+    known = [one for one in seconds if one is not None]
+    if len(known) < len(seconds):
+        return "?"
+    return duration(sum(known) / min(cores(), max(1, len(known)))) if known else "-"

@@ -1,0 +1,41 @@
+"""The time of a real training step on this machine: views, encoder, loss, optimiser."""
+
+import time
+from typing import Any
+
+import torch
+
+from dualtemp.config import complete, settings
+from dualtemp.data.images import ImageSet
+from dualtemp.data.loader import Loader
+from dualtemp.data.normalisation import normalisation
+from dualtemp.data.views import Views
+from dualtemp.methods import build_method
+from dualtemp.paper.cost import PASSES, WITH_GRADIENT
+from dualtemp.training.optimizers import build_optimizer
+
+STEPS = 4
+
+
+def measured_step(backbone: str, image_size: int, channels: int) -> float:
+    """Seconds of one image's forward pass, from the best of a few steps of SimCo on one thread."""
+    batch = 64 if image_size <= 32 and backbone == "resnet_mini" else 8
+    chosen = complete(settings({"data": "x", "method": "simco", "backbone": backbone, "batch": batch}), image_size)
+    pixels = torch.randint(256, (batch * STEPS, channels, image_size, image_size), dtype=torch.uint8)
+    mean, std = normalisation("", pixels)
+    views = Views(chosen.recipe, image_size, 0, mean, std)
+    method: Any = build_method(chosen, channels, 0)
+    optimizer = build_optimizer("sgd", method, 0.9, 5e-4)
+    threads, best = torch.get_num_threads(), float("inf")
+    torch.set_num_threads(1)
+    try:
+        with Loader(ImageSet("x", pixels, channels=channels), views, batch, device=torch.device("cpu")) as loader:
+            began = time.perf_counter()
+            for done in loader.batches(0):
+                method(done.views, None, 0).loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                best, began = min(best, time.perf_counter() - began), time.perf_counter()
+    finally:
+        torch.set_num_threads(threads)
+    return best / batch / (WITH_GRADIENT * PASSES["simco"][0])

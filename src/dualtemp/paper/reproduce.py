@@ -1,0 +1,137 @@
+"""Run what is missing of the chosen tables and figures."""
+
+import os
+import shlex
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dualtemp.errors import UserError
+from dualtemp.paper.artefact import chosen_artefacts
+from dualtemp.paper.plan import Plan, plan
+from dualtemp.paper.pool import Crew, run_jobs
+from dualtemp.paper.progress import RunsDisplay
+from dualtemp.paper.results import DataFacts, Job, Results, opened_facts
+from dualtemp.paper.scale import DataChoice, scale_named
+from dualtemp.paper.tables import jobs_of
+
+PILOT = 0  # the seed with which settings are chosen; it decides nothing
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asks for, in the words of the command line."""
+
+    ids: Sequence[str]
+    scale: str = "mini"
+    seeds: tuple[int, ...] = (1, 2, 3)
+    data: Sequence[str] = ()
+    results: Path = Path("results")
+
+    def planned(self) -> Plan:
+        """The cells and runs that are asked for."""
+        return plan(chosen_artefacts(self.ids), scale_named(self.scale), DataChoice.parsed(list(self.data)))
+
+    def command(self, job: Job) -> str:
+        """The command that makes one run alone."""
+        words = ["dualtemp", "reproduce", *self.ids, "--scale", self.scale, "--seeds", f"{job.settings.seed},"]
+        words += [word for data in self.data for word in ("--data", data)]
+        return shlex.join([*words, "--results", str(self.results), "--jobs", "1", "--cell", job.name])
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What is still to be run, and the sets that it needs: facts of those that are here, and why others are not."""
+
+    jobs: list[Job]
+    facts: dict[str, DataFacts]
+    unavailable: dict[str, str] = field(default_factory=dict)
+
+
+def parsed_seeds(text: str) -> tuple[int, ...]:
+    """Seeds from a word: "3" is three of them, 1 2 3; "4,7" are these; seed 0 is the pilot's."""
+    try:
+        seeds = tuple(int(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        seeds = ()
+    if not seeds or min(seeds) < 0 or ("," not in text and seeds[0] < 1):
+        raise UserError(f"--seeds {text!r}: give how many (3), or which (1,2,5; one alone: 4,)")
+    return tuple(dict.fromkeys(seeds)) if "," in text else tuple(range(PILOT + 1, PILOT + 1 + seeds[0]))
+
+
+def missing(request: Request, found: Plan, cell: str | None = None, retry: bool = False) -> Missing:
+    """Open the data and see what is not in the results folder yet; `cell` is the name of the only run wanted."""
+    facts: dict[str, DataFacts] = {}
+    unavailable: dict[str, str] = {}
+    for word in dict.fromkeys(run.settings["data"] for run in found.runs.values()):
+        try:
+            facts[word] = opened_facts(word)
+        except UserError as error:
+            unavailable[word] = str(error)
+    if found.runs and not facts:
+        raise UserError(next(iter(unavailable.values())))
+    results = Results(request.results)
+    jobs = list(jobs_of(found, request.seeds, facts).values())
+    if cell is not None:
+        jobs = [job for job in jobs if job.name == cell]
+        if not jobs:
+            raise UserError(f"no cell is called {cell!r} here: give the data, scale, seeds and ids that --list gave")
+    read = {job.name: results.read(job) for job in jobs}
+
+    def wanted(job: Job) -> bool:
+        there = read[job.name]
+        return there is None or (retry and there["status"] == "failed")
+
+    left = [job for job in jobs if wanted(job)]
+    return Missing(left, facts, unavailable)
+
+
+def run_missing(request: Request, left: Missing, jobs: int | None, device: str = "auto", keep: bool = False) -> int:
+    """Make the runs; returns how many failed. Interrupted, the same command goes on."""
+    results = Results(request.results)
+    for job in left.jobs:  # only failed ones that are to be tried again have a result
+        (results.path / f"{job.name}.json").unlink(missing_ok=True)
+    crew = _crew(jobs, device, keep)
+    with _terminable(), RunsDisplay(left.jobs) as display:
+        try:
+            outcome = run_jobs(left.jobs, request.results, crew, display)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("stopped; the same command goes on") from None
+    return outcome["failed"]
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _crew(jobs: int | None, device: str, keep: bool) -> Crew:
+    import torch
+
+    devices = [device]
+    if device in ("auto", "cuda") and torch.cuda.is_available():
+        devices = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+        jobs = jobs or len(devices)
+    jobs = jobs or (cores() if devices == ["cpu"] or not torch.backends.mps.is_available() else 1)
+    return Crew([devices[i % len(devices)] for i in range(jobs)], max(1, cores() // jobs), keep)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let a polite kill stop the runs as Ctrl-C does."""
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, stop)
+    except ValueError:  # not in the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

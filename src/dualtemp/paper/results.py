@@ -1,0 +1,145 @@
+"""One results folder, one JSON file per cell and seed, keyed by settings and by the data's content. Needs no torch.
+
+`results/KEY-sSEED.json`; while a cell is being run its run folder lies in `results/runs/`.
+"""
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from dualtemp.config import Settings, complete
+from dualtemp.data.catalogue import named_set
+from dualtemp.errors import UserError
+from dualtemp.paper.plan import PlannedRun, canonical
+from dualtemp.whole_file import whole_file
+
+NOT_IN_KEY = {"data", "seed", "init"}  # data: its content stands for it; the seed has a place of its own
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """What a key needs to know of a set.
+
+    fingerprint: of the content of all parts; image_size: side of a view by default; images: to train on;
+    normalised_as: the set whose mean and deviation are used, "" for what all others use.
+    """
+
+    fingerprint: str
+    image_size: int
+    images: int
+    normalised_as: str = ""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run to make: its complete settings, its name in the results folder, and what to measure when it ends."""
+
+    name: str
+    settings: Settings
+    facts: DataFacts
+    measured: tuple[tuple[str, str], ...]
+
+
+def job(run: PlannedRun, seed: int, facts: DataFacts) -> Job:
+    """The job of a planned run on data that is known."""
+    chosen = complete(run.with_seed(seed), facts.image_size)
+    if isinstance(chosen.subset, int) and chosen.subset >= facts.images:
+        chosen = chosen.model_copy(update={"subset": None})  # the set is smaller than the scale asks for
+    return Job(f"{key(chosen, facts)}-s{seed}", chosen, facts, run.measured)
+
+
+def key(chosen: Settings, facts: DataFacts) -> str:
+    """16 hexadecimal digits of complete settings and the data's content: no path, output, device or seed."""
+    values = canonical(chosen.model_dump(exclude=NOT_IN_KEY))
+    text = json.dumps(["dualtemp cell 1", plain(values), facts.fingerprint, facts.normalised_as], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+class Results:
+    """A results folder.
+
+    Args:
+        path: the folder; made when the first result is written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.runs = path, path / "runs"
+
+    def read(self, job: Job) -> dict[str, Any] | None:
+        """The result of a job; None if there is none yet, or if it lacks a measurement that is now wanted."""
+        found = self._read(self.path / f"{job.name}.json")
+        if found is None or found["status"] == "failed":
+            return found
+        return found if all(_has(found, name, asked) for name, asked in job.measured) else None
+
+    def write(self, job: Job, result: dict[str, Any]) -> None:
+        """Write a result, whole."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        values = {name: value for name, value in job.settings.model_dump().items() if value is not None}
+        values["data"] = data_name(job.settings.data)
+        whole = {"settings": values, "data": job.facts.__dict__, **result}
+        with whole_file(self.path / f"{job.name}.json") as file:
+            file.write((json.dumps(plain(whole), indent=1, allow_nan=False) + "\n").encode())
+
+    def run_folder(self, job: Job) -> Path:
+        """Where the run of a job lies while it is being made."""
+        return self.runs / job.name
+
+    @cached_property
+    def known_data(self) -> dict[str, DataFacts]:
+        """Facts of sets by name, from the results that are here: nothing has to be opened."""
+        found = sorted(self.path.glob("*-s*.json"), key=lambda path: path.stat().st_mtime)
+        facts: dict[str, DataFacts] = {}
+        for result in map(self._read, found):
+            if result is not None:
+                facts[result["settings"]["data"]] = DataFacts(**result["data"])
+        return facts
+
+    def _read(self, path: Path) -> dict[str, Any] | None:
+        try:
+            found = json.loads(path.read_text())
+            assert {"settings", "data", "status"} <= set(found)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, AssertionError, TypeError):
+            raise UserError(f"{path} is not a result: take it away, and it is made anew") from None
+        return found
+
+
+def opened_facts(word: str) -> DataFacts:
+    """Open a set and tell what a key needs; downloads it if it has to."""
+    from dualtemp.data import open_source
+    from dualtemp.data.normalisation import OF_SETS
+    from dualtemp.training.run import image_size
+
+    splits = open_source(word)
+    parts = (splits.train, splits.test, splits.unlabelled)
+    text = " ".join("-" if part is None else part.fingerprint for part in parts)
+    digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    named = word if word in OF_SETS else ""
+    return DataFacts(digest, image_size(splits), len(splits.train), named)
+
+
+def data_name(word: str) -> str:
+    """What a result calls its data: the set's name, or the last part of a path, which means nothing elsewhere."""
+    entry = named_set(word)
+    return Path(word).name if entry is None else entry.name
+
+
+def plain(value: Any) -> Any:
+    """What strict JSON can hold: infinities and nan as words."""
+    if isinstance(value, dict):
+        return {str(name): plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def _has(found: dict[str, Any], name: str, asked: str) -> bool:
+    return found.get("measured", {}).get(name, {}).get("asked") == json.loads(asked)

@@ -1,0 +1,113 @@
+"""From the published settings to those of a scale, as declared in scales.yaml. Needs no torch."""
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from dualtemp.config import OF_METHOD, Settings
+from dualtemp.errors import UserError
+from dualtemp.paper.artefact import Artefact, Cell, read_yaml
+
+PARTS = ("vector_size", "scalar_size")  # of the dictionary
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A declared set of overrides, see scales.yaml."""
+
+    name: str
+    about: str
+    data: str | None = None
+    stand_ins: dict[str, dict[str, str]] = field(default_factory=dict)
+    times: dict[str, str] = field(default_factory=dict)
+    set: dict[str, Any] = field(default_factory=dict)
+    methods: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def of_method(self, method: str) -> tuple[dict[str, str], dict[str, Any]]:
+        """`times` and `set` for a framework."""
+        own = self.methods.get(method)
+        return (self.times, self.set) if own is None else (own.get("times", {}), own.get("set", {}))
+
+
+@dataclass(frozen=True)
+class NotAtThisScale:
+    """Why a cell is not there."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class DataChoice:
+    """What --data says: another set for all, and others for sets by name (`--data cifar100=FOLDER`)."""
+
+    all: str | None = None
+    named: dict[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def parsed(words: list[str]) -> "DataChoice":
+        """From the words of the command line."""
+        named = dict(word.split("=", 1) for word in words if "=" in word)
+        others = [word for word in words if "=" not in word]
+        if len(others) > 1:
+            raise UserError(f"--data {' '.join(others)}: one set for all is expected; give others as NAME=SET")
+        return DataChoice(others[0] if others else None, named)
+
+
+def scale_named(name: str) -> Scale:
+    """A scale by its name."""
+    known = read_yaml("scales.yaml")
+    if name not in known:
+        raise UserError(f"no scale is called {name!r}: choose {', '.join(known)}")
+    return Scale(name, **known[name])
+
+
+def scaled(
+    artefact: Artefact,
+    cell: Cell,
+    scale: Scale,
+    data: DataChoice = DataChoice(),  # noqa: B008  frozen
+) -> dict[str, Any] | NotAtThisScale:
+    """The settings that a cell's run gets at a scale, without the seed; or why there is no such run."""
+    values = {**_published(cell.settings), **cell.settings}
+    varied = "data" in cell.settings
+    values.setdefault("data", artefact.data if scale.data is None else scale.data)
+    if data.all is not None and not varied:
+        values["data"] = data.all
+    for name, stand_ins in scale.stand_ins.items():
+        if name == "data" and not varied:
+            continue
+        if values[name] not in stand_ins:
+            return NotAtThisScale(f"{name} {values[name]} is not at this scale")
+        values[name] = stand_ins[values[name]]
+    values["data"] = data.named.get(values["data"], values["data"])
+
+    times, fixed = scale.of_method(values["method"])
+    for name, factor in times.items():
+        if values.get(name) is not None:
+            values[name] = scaled_size(values[name], factor)
+    values.update(fixed)
+    for name in PARTS:  # a part that is the whole is no part
+        if values.get(name) is not None and values[name] == values.get("dictionary_size"):
+            del values[name]
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def scaled_size(value: int, factor: str) -> int:
+    """A whole number times a fraction such as "1/4"; at least 1."""
+    return max(1, round(value * Fraction(factor)))
+
+
+def asked_at(cell: Cell, scale: Scale) -> dict[str, Any]:
+    """The arguments of a cell's measurement at a scale: sizes go with the dictionary's."""
+    factor = scale.of_method(cell.settings.get("method", ""))[0].get("dictionary_size", "1")
+    return {
+        name: scaled_size(value, str(factor)) if name == "size" else value for name, value in cell.asked.items()
+    }
+
+
+def _published(given: dict[str, Any]) -> dict[str, Any]:
+    """The defaults that a scale may change: those of the class and those of the framework that apply."""
+    general = {name: Settings.model_fields[name].default for name in ("epochs", "batch", "backbone")}
+    of_dictionary = {"dictionary_size": OF_METHOD["moco"]["dictionary_size"]}
+    has_dictionary = given["method"] == "moco" and given.get("keys", "dictionary") == "dictionary"
+    return general | (of_dictionary if has_dictionary else {})

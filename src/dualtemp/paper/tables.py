@@ -1,0 +1,78 @@
+"""From results to tables: what each cell measured, seed by seed. Needs no torch."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dualtemp.paper.artefact import Artefact
+from dualtemp.paper.claims import MeasuredCell, Table
+from dualtemp.paper.plan import Plan, PlannedCell
+from dualtemp.paper.results import DataFacts, Job, Results, data_name, job
+
+
+@dataclass(frozen=True)
+class Collected:
+    """The results of a plan: a table per artefact, and the single results behind it by artefact and seed."""
+
+    tables: dict[str, Table]
+    results: dict[str, dict[int, dict[str, Any]]]  # by the name of a planned run, by seed
+
+
+def jobs_of(plan: Plan, seeds: Sequence[int], facts: Mapping[str, DataFacts]) -> dict[tuple[str, int], Job]:
+    """The jobs of a plan on data that is known, by run and seed: artefact after artefact, seed after seed."""
+    found: dict[tuple[str, int], Job] = {}
+    for table in plan.cells.values():
+        for seed in seeds:
+            for cell in table.values():
+                run = plan.runs.get(cell.run or "")
+                if run is not None and run.settings["data"] in facts and (run.word, seed) not in found:
+                    found[run.word, seed] = job(run, seed, facts[run.settings["data"]])
+    return found
+
+
+def known_facts(plan: Plan, results: Results) -> dict[str, DataFacts]:
+    """Facts of the plan's sets as far as earlier results tell them; nothing is opened."""
+    words = {run.settings["data"] for run in plan.runs.values()}
+    return {word: results.known_data[data_name(word)] for word in words if data_name(word) in results.known_data}
+
+
+def collected(plan: Plan, seeds: Sequence[int], facts: Mapping[str, DataFacts], results: Results) -> Collected:
+    """All results of a plan that are there."""
+    found: dict[str, dict[int, dict[str, Any]]] = {}
+    for (word, seed), one in jobs_of(plan, seeds, facts).items():
+        result = results.read(one)
+        if result is not None:
+            found.setdefault(word, {})[seed] = result
+    tables = {
+        artefact.id: {place: _measured(artefact, cell, found) for place, cell in plan.cells[artefact.id].items()}
+        for artefact in plan.artefacts
+    }
+    return Collected(tables, found)
+
+
+def _measured(artefact: Artefact, cell: PlannedCell, found: dict[str, dict[int, dict[str, Any]]]) -> MeasuredCell:
+    if cell.run is None:
+        return MeasuredCell(absent=cell.absent)
+    values, failed, collapsed, short = {}, {}, 0, ""
+    for seed, result in found.get(cell.run, {}).items():
+        if result["status"] == "failed":
+            failed[seed] = result["reason"]
+            continue
+        collapsed += result["status"] == "collapsed"
+        value = _value(artefact, cell, result)
+        if value is not None:
+            values[seed] = value
+        elif artefact.measure is None:
+            failed[seed] = "the set has no labels to measure with"
+        elif artefact.drawn == "lines":
+            short = "the dictionary has not so many keys"
+    return MeasuredCell(values, failed, collapsed, "" if values else short)
+
+
+def _value(artefact: Artefact, cell: PlannedCell, result: dict[str, Any]) -> float | None:
+    if artefact.measure is None:
+        return result["metrics"].get("probe_top1")
+    if artefact.drawn != "lines":
+        return None
+    curves = result["measured"][artefact.measure["name"]]["values"]
+    return curves[f"{cell.asked['tau']:g}"][str(cell.asked["size"])]

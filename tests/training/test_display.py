@@ -1,0 +1,79 @@
+"""What a run shows: plain lines in a file, a live line in a terminal, nothing when quiet."""
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from command_processes import Commands
+
+from dualtemp.training.display import Display, duration, summary
+
+RUN = ("--data", "digits", "--backbone", "resnet_mini", "--batch", "64", "--subset", "256", "--epochs", "3")
+FIGURES = r"loss -?\d+\.\d{3}  probe \d+\.\d\d %  kNN \d+\.\d\d %  spread \d\.\d\d  entropy of r_\+ \d\.\d{3}"
+
+
+def test_a_file_gets_one_plain_line_an_epoch(commands: Commands, tmp_path: Path) -> None:
+    ended = commands.run("train", *RUN, "--out", tmp_path / "run")
+    assert ended.code == 0, ended.err
+    lines = ended.out.splitlines()
+    assert len(lines) == 3
+    for number, line in enumerate(lines, 1):
+        assert re.fullmatch(rf"epoch {number}/3  {FIGURES}(  \d+ s left)?", line), line
+    assert ended.err == ""
+
+
+def test_quiet_says_nothing(commands: Commands, tmp_path: Path) -> None:
+    ended = commands.run("train", *RUN, "--quiet", "--out", tmp_path / "run")
+    assert (ended.code, ended.out, ended.err) == (0, "", "")
+
+
+def test_a_terminal_gets_a_live_line_that_is_gone_at_the_end(tmp_path: Path) -> None:
+    controller, terminal = pty.openpty()
+    words = [sys.executable, "-m", "dualtemp", "train", *RUN, "--epochs", "12", "--out", str(tmp_path / "run")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TERM": "xterm", "COLUMNS": "140"}
+    process = subprocess.Popen(words, stdin=terminal, stdout=terminal, stderr=terminal, env=environment)
+    os.close(terminal)
+    shown, deadline = b"", time.monotonic() + 60
+    try:
+        while time.monotonic() < deadline:
+            if select.select([controller], [], [], 0.5)[0]:
+                try:
+                    shown += os.read(controller, 65536)
+                except OSError:  # the other side is closed
+                    break
+        assert process.wait(timeout=10) == 0, shown
+    finally:
+        process.kill()
+        process.wait()
+        os.close(controller)
+    text = shown.decode()
+    assert re.search(r"epoch \d+\.\d\d/12", text), "a live position"
+    assert re.search(r"loss \d+\.\d{3}  \S+ s left", text), "time left"
+    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
+    for number in range(1, 13):
+        assert len(re.findall(rf"epoch +{number}/12  loss", plain)) == 1
+    assert text.rfind("\x1b[?25h") > text.rfind("\x1b[?25l"), "the cursor is there again"
+
+
+def test_notes_go_to_standard_error_even_when_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    Display(3, quiet=True).note("one thing")
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "dualtemp: one thing\n")
+
+
+def test_a_collapse_and_missing_figures_are_told() -> None:
+    assert summary({"loss": 1.0}) == "loss 1.000"
+    assert "COLLAPSED" in summary({"loss": 1.0, "spread": 0.001, "collapsed": True})
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(3, "3 s"), (89, "89 s"), (120, "2 min"), (4800, "80 min"), (9000, "2 h 30 min")]
+)
+def test_durations_are_short(seconds: float, told: str) -> None:
+    assert duration(seconds) == told

@@ -1,0 +1,80 @@
+"""Where labels go: none to the probe that are none, none needed to train, clean ones to evaluate."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from run_contents import everything
+
+import dualtemp
+from dualtemp.config import complete, settings
+from dualtemp.data import open_source
+from dualtemp.data.images import ImageSet, Splits
+from dualtemp.evaluation.probe import OnlineProbe
+from dualtemp.methods import build_method
+from dualtemp.training import loop
+from dualtemp.training.display import Display
+from dualtemp.training.loop import TrainingData
+from dualtemp.training.run_data import opened, training_data
+from dualtemp.training.run_folder import RunFolder
+
+RUN: dict[str, Any] = {"backbone": "resnet_mini", "batch": 64, "epochs": 1, "warmup_epochs": 0, "quiet": True}
+
+
+def test_images_without_a_label_never_reach_the_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    digits = open_source("digits")
+    train, test = digits.train.take(np.arange(100)), digits.test
+    rest = digits.train.take(np.arange(100, 400))
+    splits = Splits(train, test, ImageSet("rest", rest.pixels, None, (), channels=1))
+    chosen = complete(settings({"data": "digits", **{k: v for k, v in RUN.items() if k != "quiet"}}), 8)
+    data: TrainingData = training_data(chosen, splits)
+    assert len(data.images) == 400
+    assert (data.images.labels == -1).sum() == 300  # pyright: ignore
+    seen: list[torch.Tensor] = []
+    learn = OnlineProbe.learn
+    monkeypatch.setattr(
+        OnlineProbe, "learn", lambda self, f, labels, lr: (seen.append(labels), learn(self, f, labels, lr))[1]
+    )
+    run = RunFolder(tmp_path)
+    run.checkpoints.mkdir()
+    method = build_method(chosen, 1, data.classes)
+    metrics = loop.fit(chosen, method, data, run, torch.device("cpu"), Display(1, quiet=True))
+    assert len(seen) == 6
+    labels = torch.cat(seen)
+    assert 0 < len(labels) <= 100
+    assert labels.min() >= 0
+    assert metrics["probe_top1"] > 0
+
+
+def test_a_set_without_labels_trains_and_has_a_spread_alone(tmp_path: Path) -> None:
+    np.savez(tmp_path / "plain.npz", images=np.random.default_rng(0).integers(0, 255, (200, 8, 8, 3), dtype=np.uint8))
+    metrics = dualtemp.train(data=str(tmp_path / "plain.npz"), **RUN, out=tmp_path / "run")
+    assert "spread" in metrics
+    assert metrics["collapsed"] is False
+    assert not {"probe_top1", "knn_top1"} & metrics.keys()
+    assert dualtemp.resume(tmp_path / "run", 2, quiet=True)["epoch"] == 2
+
+
+def test_noisy_labels_are_learned_and_clean_ones_evaluated(tmp_path: Path) -> None:
+    words = {
+        "data": "digits",
+        "method": "supervised",
+        "label_noise": 0.4,
+        **{k: v for k, v in RUN.items() if k != "quiet"},
+    }
+    splits, clean = opened(settings(words)), open_source("digits")
+    assert splits.train.labels is not None
+    assert splits.test is not None
+    changed = (splits.train.labels != clean.train.labels).double().mean()
+    assert changed == pytest.approx(0.4, abs=0.01)
+    assert torch.equal(splits.test.labels, clean.test.labels)  # pyright: ignore
+    metrics = dualtemp.train(**{**words, "epochs": 8, "lr": 0.2, "evaluate_every": 8}, quiet=True, out=tmp_path / "run")
+    assert metrics["probe_top1"] > 65, "more than the 60 % of labels that were left right"
+
+
+def test_an_epoch_is_as_many_whole_batches_as_there_are(tmp_path: Path) -> None:
+    metrics = dualtemp.train(data="digits", subset=200, **{**RUN, "epochs": 2}, out=tmp_path / "run")
+    assert metrics["step"] == 2 * (200 // 64)
+    assert [line["step"] for line in everything(tmp_path / "run")["metrics"]] == [3, 6]

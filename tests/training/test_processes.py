@@ -1,0 +1,156 @@
+"""Several processes make the same run as one; what ends one of them ends all, and nothing is lost."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from command_processes import Command, Commands
+from run_contents import different, everything
+
+# A transformer has no batch norm, whose statistics would be those of a process.
+DIGITS = ("--data", "digits", "--batch", "64", "--subset", "256", "--epochs", "2", "--warmup-epochs", "0")
+VIT = (*DIGITS, "--backbone", "test_vit", "--image-size", "32")
+MINI = (*DIGITS[:-4], "--epochs", "6", "--backbone", "resnet_mini")
+METHODS = {
+    "simco": ("--method", "simco"),
+    "moco": ("--method", "moco", "--dictionary-size", "100", "--symmetric"),
+    "simmoco": ("--method", "simmoco", "--optimizer", "adamw", "--lr", "0.001", "--clip-gradient", "0.5"),
+    "supervised": ("--method", "supervised", "--chunk", "16"),
+}
+
+
+def together(commands: Commands, *words: object) -> list[Command]:
+    """Start two processes that form a group."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
+    return [commands.start(*words, env={**group, "RANK": str(r), "LOCAL_RANK": str(r)}) for r in range(2)]
+
+
+def wait_for(command: Command, path: Path, pattern: str) -> None:
+    deadline = time.monotonic() + 60
+    while not list(path.glob(pattern)):
+        assert command.poll() is None, command.err.read_text()
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_two_processes_make_the_same_run_as_one(method: str, commands: Commands, run_once: Any, tmp_path: Path) -> None:
+    words = (*VIT, *METHODS[method])
+    path = tmp_path / "run"
+    first, second = (process.wait() for process in together(commands, "train", *words, "--out", path))
+    assert (first.code, second.code) == (0, 0), first.err + second.err
+    assert second.out == second.err == "", "rank 0 alone speaks"
+
+    one, two = everything(run_once(*words)), everything(path)
+    assert one.keys() == two.keys()
+    for name, value in one.items():
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            torch.testing.assert_close(two[name], value, rtol=1e-5, atol=1e-6, msg=lambda m, name=name: f"{name}: {m}")
+    for alone, shared in zip(one["metrics"], two["metrics"], strict=True):
+        assert alone.keys() == shared.keys()
+        assert shared["loss"] == pytest.approx(alone["loss"], rel=1e-6)
+        assert shared["entropy"] == pytest.approx(alone["entropy"], rel=1e-6)
+        assert shared["knn_top1"] == pytest.approx(alone["knn_top1"], abs=1)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_killed_process_ends_the_other_one_with_a_line(victim: int, commands: Commands, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    processes = together(commands, "train", *MINI, "--epochs", "500", "--out", path)
+    wait_for(processes[0], path, "checkpoints/step-*.ckpt")
+    processes[victim].send(signal.SIGKILL)
+    killed = time.monotonic()
+    ended = processes[1 - victim].wait(timeout=20)
+    assert time.monotonic() - killed < 15
+    assert ended.code == 2
+    assert re.fullmatch(
+        r"dualtemp: another process of this run has ended.* checkpoint is step-\d+\.ckpt; .*resume .*\n", ended.err
+    )
+
+
+def test_a_mistake_is_told_once_and_ends_all(commands: Commands, run_once: Any, tmp_path: Path) -> None:
+    whole = run_once(*MINI)
+    for words, said in (
+        (("train", *MINI, "--out", whole), "holds a run already"),
+        (("train", *MINI, "--backbone", "resnet81", "--out", tmp_path / "run"), "is unknown"),
+        (("train", *MINI, "--batch", "63", "--out", tmp_path / "run"), "evenly"),
+        (("train", *MINI, "--out", "/proc/run"), "cannot be made"),
+        (("resume", tmp_path), "is not a run"),
+    ):
+        first, second = (process.wait(timeout=30) for process in together(commands, *words))
+        assert (first.code, second.code) == (2, 2), first.err + second.err
+        assert said in first.err
+        assert first.err.count("\n") == 1
+        assert second.err == ""
+    assert not (tmp_path / "run").exists()
+
+
+def test_two_processes_that_are_asked_to_stop_save_and_go_on_to_the_same_bits(
+    commands: Commands, tmp_path: Path
+) -> None:
+    whole, path = tmp_path / "whole", tmp_path / "run"
+    for process in together(commands, "train", *MINI, "--out", whole):
+        assert process.wait().code == 0
+    processes = together(commands, "train", *MINI, "--out", path)
+    wait_for(processes[0], path, "checkpoints/step-*.ckpt")
+    processes[1].send(signal.SIGTERM)  # one is enough
+    first, second = (process.wait() for process in processes)
+    assert (first.code, second.code) == (130, 130), first.err + second.err
+    assert "go on with `dualtemp resume" in first.err
+    assert second.err == ""
+    for process in together(commands, "resume", path):
+        ended = process.wait()
+        assert ended.code == 0, ended.err
+    assert different(everything(path), everything(whole)) == []
+
+
+def test_torchrun_restarts_a_run_whose_process_was_killed(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    words = (*MINI, "--epochs", "12", "--evaluate-every", "100", "--out", path)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        [*map(str, [*torchrun, "--max-restarts", "1", "-m", "dualtemp", "train", *words])],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as launcher:
+        try:
+            deadline = time.monotonic() + 60
+            while not list(path.glob("checkpoints/step-*.ckpt")):
+                assert launcher.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            os.kill(rank_one(launcher.pid), signal.SIGKILL)
+            said, _ = launcher.communicate(timeout=90)
+        finally:
+            launcher.kill()
+    assert launcher.returncode == 0, said
+    assert said.count("dualtemp: another process of this run has ended") == 1, said
+    assert said.count("epoch 12/12") == 1
+    assert [line["epoch"] for line in everything(path)["metrics"]] == list(range(1, 13))
+
+
+def rank_one(launcher: int) -> int:
+    """The process that torchrun started as rank 1."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int(re.search(r"PPid:\s+(\d+)", (folder / "status").read_text())[1])  # pyright: ignore
+            environment = (folder / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if parent == launcher and b"RANK=1" in environment:
+            return int(folder.name)
+    raise AssertionError("torchrun has no rank 1")

@@ -1,0 +1,111 @@
+"""What a user gets wrong before training starts is one line, exit code 2, and nothing is created."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_processes import Commands
+
+from dualtemp.errors import UserError
+from dualtemp.training import folder_lock
+from dualtemp.training.run_folder import RunFolder
+
+RUN = ("--data", "digits", "--backbone", "resnet_mini", "--batch", "64", "--subset", "128", "--epochs", "1")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--backbone", "resnet_mimi"), "resnet_mini"),
+        (("--init", "nowhere.pt"), "no such weights file"),
+        (("--batch", "129"), "larger than the set of 128 images"),
+        (("--recipe", "papr"), "paper"),
+        (("--device", "cuda:77"), "--device cpu"),
+        (("--data", "no/folder"), "no/folder"),
+        (("--method", "moco", "--dictionary-size", "64", "--vector-size", "65"), "vector_size"),
+    ],
+)
+def test_a_mistake_creates_nothing(words: tuple[str, ...], said: str, commands: Commands, tmp_path: Path) -> None:
+    ended = commands.run("train", *RUN, *words, "--out", tmp_path / "some" / "run")
+    assert (ended.code, ended.err.count("\n")) == (2, 1), ended.err
+    assert said in ended.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_folder_or_file_is_never_written_to(run_once: Any, commands: Commands, tmp_path: Path) -> None:
+    whole = run_once(*RUN)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("years")
+    (tmp_path / "file").write_text("years")
+    for path, said in ((whole, "dualtemp resume"), (tmp_path / "full", "not a run"), (tmp_path / "file", "not a run")):
+        before = {item: item.stat().st_mtime_ns for item in (path, *path.rglob("*"))}
+        ended = commands.run("train", *RUN, "--out", path)
+        assert (ended.code, ended.err.count("\n")) == (2, 1)
+        assert said in ended.err
+        assert {item: item.stat().st_mtime_ns for item in (path, *path.rglob("*"))} == before
+
+
+@pytest.mark.parametrize("place", ["/proc/run", "/dev/null/run"])
+def test_a_place_that_cannot_be_written_is_told(place: str, commands: Commands) -> None:
+    ended = commands.run("train", *RUN, "--out", place)
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert place in ended.err
+
+
+def test_an_empty_folder_and_what_a_kill_left_of_a_beginning_may_become_a_run(
+    commands: Commands, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "left" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "left" / ".lock").touch()
+    (tmp_path / "left" / ".config.yaml.7.part").touch()
+    for name in ("empty", "left"):
+        ended = commands.run("train", *RUN, "--out", tmp_path / name)
+        assert ended.code == 0, ended.err
+
+
+def test_two_processes_cannot_write_one_run(commands: Commands, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    first = commands.start("train", *RUN, "--epochs", "1000", "--out", path)
+    deadline = time.monotonic() + 30
+    while not (path / "metrics.jsonl").exists():
+        assert first.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    second = commands.run("resume", path)
+    assert (second.code, second.err.count("\n")) == (2, 1)
+    assert "being written by another process" in second.err
+    assert first.poll() is None, "the first goes on"
+    first.send(9)
+    first.wait()
+    third = commands.start("resume", path)
+    while "epoch" not in third.out.read_text():
+        assert third.poll() is None, third.err.read_text()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    third.send(9)
+
+
+def test_two_processes_that_begin_one_run_at_once_make_one_run(commands: Commands, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    ended = [command.wait() for command in [commands.start("train", *RUN, "--out", path) for _ in range(2)]]
+    assert sorted(one.code for one in ended) == [0, 2], [one.err for one in ended]
+    assert len(RunFolder(path).history()) == 1
+
+
+def test_the_lock_is_free_again_after_use_and_where_there_are_no_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = tmp_path / ".lock"
+    with folder_lock.locked(lock):
+        with pytest.raises(UserError, match="another process"), folder_lock.locked(lock, patience=0.2):
+            pass
+        monkeypatch.setattr(folder_lock, "fcntl", None)
+        with folder_lock.locked(lock, patience=0):  # nothing is held where nothing can be
+            pass
+        monkeypatch.undo()
+    with folder_lock.locked(lock, patience=0):
+        pass
+    assert os.listdir(tmp_path) == [".lock"]

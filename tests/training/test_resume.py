@@ -1,0 +1,263 @@
+"""Going on with a run: further, not less far, from damaged checkpoints, after a polite stop, on a full disk."""
+
+import os
+import pickle
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_processes import Command, Commands
+from run_contents import different, everything
+
+from dualtemp.training import checkpoint
+from dualtemp.training.run_folder import RunFolder
+
+DIGITS = ("--data", "digits", "--backbone", "resnet_mini", "--batch", "64", "--subset", "256", "--evaluate-every", "9")
+RUN = (*DIGITS, "--epochs", "3")
+LONG = (*DIGITS, "--epochs", "300")
+
+
+@pytest.fixture
+def run(run_once: Any, tmp_path: Path) -> Path:
+    """A finished run of three epochs of four steps, to do with as one likes."""
+    return Path(shutil.copytree(run_once(*RUN), tmp_path / "run"))
+
+
+def wait_for_checkpoint(command: Command, path: Path, count: int = 1) -> None:
+    deadline = time.monotonic() + 60
+    while len(list(path.glob("checkpoints/step-*.ckpt"))) < count:
+        assert command.poll() is None, command.err.read_text()
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def newest_first(run: Path) -> list[Path]:
+    return checkpoint.checkpoints(run / "checkpoints")[::-1]
+
+
+def test_a_finished_run_says_so_and_is_left_as_it_is(run: Path, commands: Commands) -> None:
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()}
+    ended = commands.run("resume", run)
+    assert ended.code == 0
+    assert re.fullmatch(r"dualtemp: \S+ is finished: 3 epochs.*\n", ended.err)
+    assert ended.out == ""
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_a_finished_run_can_be_extended_and_its_first_epochs_stay(run: Path, commands: Commands) -> None:
+    before = RunFolder(run).history()
+    ended = commands.run("resume", run, "--epochs", 5)
+    assert ended.code == 0, ended.err
+    after = RunFolder(run).history()
+    assert after[:3] == before
+    assert [line["epoch"] for line in after] == [1, 2, 3, 4, 5]
+    assert after[-1]["step"] == 20
+    assert RunFolder(run).settings().epochs == 5
+    assert commands.run("resume", run).err.count("is finished: 5 epochs") == 1
+
+
+def test_fewer_epochs_than_reached_are_refused(run: Path, commands: Commands) -> None:
+    config = (run / "config.yaml").read_text()
+    for epochs in (2, 0):
+        ended = commands.run("resume", run, "--epochs", epochs)
+        assert ended.code == 2
+        assert ended.err.count("\n") == 1
+        assert ("--epochs 3 or more" if epochs else "greater than or equal to 1") in ended.err
+    assert (run / "config.yaml").read_text() == config
+
+
+def test_an_epoch_that_has_only_begun_counts_as_reached(run: Path, commands: Commands) -> None:
+    newest = newest_first(run)[0]
+    state = checkpoint.load(newest)
+    state["done"] = 9
+    checkpoint.save(newest.parent, 9, state)
+    newest.unlink()
+    assert "reached epoch 3 already" in commands.run("resume", run, "--epochs", 2).err
+
+
+def test_other_data_than_the_run_began_with_are_refused(run: Path, commands: Commands) -> None:
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace("subset: 256", "subset: 300"))
+    ended = commands.run("resume", run, "--epochs", 4)
+    assert ended.code == 2
+    assert "had 256 images, now there are 300" in ended.err
+
+
+def truncate(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) * 2 // 3] ^= 4
+    path.write_bytes(content)
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+class Code:
+    """Runs when it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.mark,)
+
+
+def code(path: Path) -> None:
+    path.write_bytes(pickle.dumps(Code(path.with_suffix(".ran"))))
+
+
+def code_under_a_right_header(path: Path) -> None:
+    payload = pickle.dumps(Code(path.with_suffix(".ran")))
+    digest = blake2b(payload, digest_size=32).digest()
+    path.write_bytes(b"dualtemp checkpoint 1\n" + digest + struct.pack("<Q", len(payload)) + payload)
+
+
+def unreadable(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+DAMAGES = [truncate, flip_a_bit, empty, code, code_under_a_right_header]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(
+    damage: Any, run: Path, commands: Commands, run_once: Any
+) -> None:
+    newest = newest_first(run)[0]
+    damage(newest)
+    ended = commands.run("resume", run)
+    assert ended.code == 0, ended.err
+    assert re.fullmatch(rf"dualtemp: {newest.name} .*; going on from the checkpoint before it\n", ended.err)
+    assert different(everything(run), everything(run_once(*RUN))) == []
+    assert not newest.with_suffix(".ran").exists()
+
+
+def test_if_all_checkpoints_are_damaged_that_is_one_line(run: Path, commands: Commands) -> None:
+    for damage, path in zip((code_under_a_right_header, truncate), newest_first(run), strict=True):
+        damage(path)
+    metrics = (run / "metrics.jsonl").read_text()
+    ended = commands.run("resume", run)
+    assert ended.code == 2
+    assert re.fullmatch(r"dualtemp: no checkpoint in \S+ can be read: .*12.*; .*8.*; train anew.*\n", ended.err)
+    assert (run / "metrics.jsonl").read_text() == metrics
+    assert not list(run.rglob("*.ran"))
+
+
+def test_a_run_whose_checkpoints_were_taken_away_is_not_begun_anew(run: Path, commands: Commands) -> None:
+    for path in newest_first(run):
+        path.unlink()
+    metrics = (run / "metrics.jsonl").read_text()
+    ended = commands.run("resume", run)
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert "no checkpoint" in ended.err
+    assert (run / "metrics.jsonl").read_text() == metrics
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_asked_to_stop_saves_and_says_how_to_go_on(
+    number: int, commands: Commands, run_once: Any, tmp_path: Path
+) -> None:
+    words, path = (*DIGITS, "--epochs", "12"), tmp_path / "run"
+    command = commands.start("train", *words, "--out", path)
+    wait_for_checkpoint(command, path)
+    command.send(number)
+    ended = command.wait()
+    assert ended.code == 130, ended.err
+    asked, told = ended.err.splitlines()
+    assert asked == "dualtemp: stopping after this step; once more to stop at once"
+    saved = newest_first(path)[0].name
+    assert told == f"dualtemp: stopped; saved as {saved}; go on with `dualtemp resume {path}`"
+    ended = commands.run("resume", path)
+    assert ended.code == 0, ended.err
+    assert different(everything(path), everything(run_once(*words))) == []
+
+
+def test_the_second_interrupt_stops_at_once(commands: Commands, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    # An evaluation with the largest bank there is, on the way of the first interrupt.
+    words = ("--data", "digits", "--backbone", "resnet18", "--batch", "256", "--epochs", "3", "--image-size", "32")
+    command = commands.start("train", *words, "--out", path)
+    deadline = time.monotonic() + 60
+    while not (path / "config.yaml").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    time.sleep(0.5)
+    command.send(signal.SIGINT)
+    while "stopping after this step" not in command.err.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    command.send(signal.SIGINT)
+    ended = command.wait()
+    assert ended.code == 130
+    assert ended.err.splitlines()[-1] == "dualtemp: stopped at once; the last checkpoint stands"
+    assert not list(path.rglob("*.part"))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, of 16 MB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    if shutil.which("mount") is None:
+        pytest.skip("there is no mount here")
+    mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(place)]
+    done = subprocess.run(mount, capture_output=True, text=True, timeout=10, check=False)
+    if done.returncode:
+        pytest.skip(f"mounting a tmpfs is not allowed here: {done.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], timeout=10, check=True)
+
+
+def fill(place: Path, leave: int) -> Path:
+    ballast = place / "ballast"
+    free = os.statvfs(place).f_bavail * os.statvfs(place).f_frsize
+    ballast.write_bytes(bytes(max(0, free - leave)))
+    return ballast
+
+
+@pytest.mark.parametrize("leave", [0, 100_000, 1_300_000, 2_000_000])
+def test_a_full_disk_is_one_line_and_leaves_the_older_checkpoint(
+    leave: int, small_disk: Path, commands: Commands, run_once: Any
+) -> None:
+    words, path = (*DIGITS, "--epochs", "12"), small_disk / "run"
+    command = commands.start("train", *words, "--out", path)
+    wait_for_checkpoint(command, path)
+    command.send(signal.SIGINT)
+    assert command.wait().code == 130
+    ballast = fill(small_disk, leave)
+    ended = commands.run("resume", path)
+    assert ended.code == 2, ended.err
+    assert re.fullmatch(
+        r"dualtemp: \S+ cannot be written \(No space left on device\); the last good checkpoint is step-\d+\.ckpt\. "
+        r"Make room, then `dualtemp resume \S+`\n",
+        ended.err,
+    )
+    assert not list(path.rglob("*.part"))
+    for kept in newest_first(path):
+        checkpoint.load(kept)
+    ballast.unlink()
+    ended = commands.run("resume", path)
+    assert ended.code == 0, ended.err
+    assert different(everything(path), everything(run_once(*words))) == []
+
+
+def test_a_run_that_finds_the_disk_full_at_its_beginning_leaves_nothing(small_disk: Path, commands: Commands) -> None:
+    fill(small_disk, 0)
+    ended = commands.run("train", *RUN, "--out", small_disk / "some" / "run")
+    assert (ended.code, ended.err.count("\n")) == (2, 1), ended.err
+    assert "No space left on device" in ended.err
+    assert [path.name for path in small_disk.iterdir()] == ["ballast"]
