@@ -21,7 +21,8 @@ from dualtemp.data.loader import Loader
 from dualtemp.evaluation.probe import OnlineProbe
 from dualtemp.methods import build_method, views_needed
 from dualtemp.training.optimizers import build_optimizer, set_lr
-from dualtemp.training.run import image_size, opened, training_data
+from dualtemp.training.loop import memory_format
+from dualtemp.training.run_data import image_size, opened, training_data
 
 # framework and settings: passes with gradient, passes without
 FRAMEWORKS: dict[str, tuple[dict[str, Any], int, int]] = {
@@ -78,6 +79,7 @@ def main() -> None:
         chosen = complete(chosen, image_size(splits))
         data = training_data(chosen, opened(chosen))
         method: Any = build_method(chosen, data.images.channels, data.classes).train()
+        method.to(memory_format=torch.channels_last)
         optimizer = build_optimizer("sgd", method, 0.9, 5e-4)
         set_lr(optimizer, 1e-3)
         probe = OnlineProbe(method.network.backbone.num_features, data.classes) if name != "supervised" else None
@@ -85,7 +87,7 @@ def main() -> None:
         batches = loader.batches(0)
 
         def whole(batches=batches, method=method, optimizer=optimizer, probe=probe) -> None:
-            batch = next(batches)
+            batch = memory_format(next(batches), channels_last=True)
             made = method(batch.views, batch.labels, 0)
             optimizer.zero_grad(set_to_none=True)
             made.loss.backward()
@@ -94,7 +96,7 @@ def main() -> None:
             if probe is not None and batch.labels is not None:
                 probe.learn(made.features, batch.labels, 0.3)
 
-        view = next(batches).views[0]
+        view = memory_format(next(batches), channels_last=True).views[0]
         step = best(whole, given.seconds)
         alone = best(passes(method.network, view, queries, keys), given.seconds)
         four = best(passes(method.network, view, 2, 2), given.seconds)

@@ -12,8 +12,8 @@ import torch
 from dualtemp import hardness
 from dualtemp.data.loader import Loader
 from dualtemp.methods import build_method
-from dualtemp.training.checkpoint import load_latest
-from dualtemp.training.run import opened, training_data
+from dualtemp.training.checkpoint import checkpoints, load
+from dualtemp.training.run_data import opened, training_data
 from dualtemp.training.run_folder import RunFolder
 
 TAUS = {0.1: "#d1495b", 1.0: "#2e86ab"}
@@ -47,9 +47,7 @@ def main() -> None:
     chosen = run.settings()
     data = training_data(chosen, opened(chosen))
     method: Any = build_method(chosen, data.images.channels, data.classes)
-    saved, _ = load_latest(run.checkpoints)
-    assert saved is not None
-    method.load_state_dict(saved["method"])
+    method.load_state_dict(load(checkpoints(run.checkpoints)[-1])["method"])
     batch = next(Loader(data.images, data.views, 64).batches(epoch=chosen.epochs))
     with torch.no_grad():
         q, k = (method.eval().network(view).projection for view in batch.views)

@@ -93,7 +93,7 @@ class Settings(BaseModel):
 
     amp: Literal["none", "bf16", "fp16"] = Field("none", description="Mixed precision.")
     chunk: int | None = Field(None, ge=1, description="Images at once through the encoder, if a batch does not fit.")
-    channels_last: bool = Field(False, description="Memory format of the images.")
+    channels_last: bool = Field(True, description="Memory format of the images; the faster one for most networks.")
     compile: bool = Field(False, description="Compile the encoder with torch.compile.")
 
 

@@ -20,7 +20,7 @@ from dualtemp.training.run_data import opened, training_data
 from dualtemp.training.run_folder import RunFolder
 
 # The paper's SimCo at a small scale. At the paper's rate a batch of 64 would take a hundred epochs.
-SMALL = {"method": "simco", "backbone": "resnet_mini", "batch": 64, "lr": 0.12, "warmup_epochs": 1, "evaluate_every": 5}
+SMALL = {"method": "simco", "backbone": "resnet_mini", "batch": 64, "lr": 0.24, "warmup_epochs": 1, "evaluate_every": 5}
 IMAGES, EPOCHS, DIGIT_EPOCHS = 10_000, 20, 40
 
 

@@ -4,6 +4,7 @@ from statistics import fmean
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from dualtemp.analysis.trained_run import TrainedRun
 from dualtemp.hardness import entropy, log_odds_of_embeddings, penalty_similarity, relative_penalty
@@ -21,7 +22,7 @@ def penalty_entropy(run: TrainedRun, taus: list[float], sizes: list[int]) -> Cur
             return None
         newest = keys[len(keys) - size :]
         return fmean(
-            entropy(relative_penalty(log_odds_of_embeddings(a.q, a.k_pos, newest, tau))).item() for a in anchors
+            entropy(_penalty(a.q, a.k_pos, newest, tau)).item() for a in anchors
         )
 
     return _curves(value, taus, sizes)
@@ -38,13 +39,18 @@ def redrawn_similarity(run: TrainedRun, taus: list[float], sizes: list[int]) -> 
         one, other = keys[drawn[:size]], keys[drawn[size : 2 * size]]  # no key is in both
         return fmean(
             penalty_similarity(
-                relative_penalty(log_odds_of_embeddings(a.q, a.k_pos, one, tau)),
-                relative_penalty(log_odds_of_embeddings(a.q, a.k_redrawn, other, tau)),
+                _penalty(a.q, a.k_pos, one, tau),
+                _penalty(a.q, a.k_redrawn, other, tau),
             ).item()
             for a in anchors
         )
 
     return _curves(value, taus, sizes)
+
+
+def _penalty(q: Tensor, k_pos: Tensor, negatives: Tensor, tau: float) -> Tensor:
+    """r_+ in float64 on the CPU: with many keys W is 1 to within float32's digits, and entropies differ there."""
+    return relative_penalty(log_odds_of_embeddings(q, k_pos, negatives, tau).cpu().double())
 
 
 def _curves(value: Any, taus: list[float], sizes: list[int]) -> Curves:

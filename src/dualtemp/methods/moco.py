@@ -81,7 +81,7 @@ class MoCo(nn.Module):
     def _loss(self, q: Tensor, k: Tensor, dictionary: nn.Module, step: int, stats: dict[str, Tensor] | None) -> Tensor:
         assert isinstance(dictionary, KeyDictionary)
         q, k = unit(q, k)  # the dictionary's keys are unit vectors already
-        seed = (self.seed << 32) + 2 * step
+        seed = ((self.seed << 32) + 2 * step) % (1 << 63)  # what a generator takes
         vector_keys = self.vector.of(dictionary, seed)
         if self.scalar == self.vector and self.tau_beta == self.tau_alpha:
             return info_nce(q, k, vector_keys, self.tau_alpha, normalize=False, stats=stats)

@@ -1,0 +1,105 @@
+"""A line chart as SVG: sizes on a logarithmic axis, a line per series, standard deviations as bars."""
+
+import math
+from dataclasses import dataclass
+from html import escape
+
+WIDTH, HEIGHT = 640, 320
+LEFT, RIGHT, TOP, BOTTOM = 56, 92, 14, 44
+
+
+@dataclass(frozen=True)
+class Point:
+    """x > 0, y, the standard deviation of y if there is one, and what a pointer over it tells."""
+
+    x: float
+    y: float
+    sd: float | None = None
+    told: str = ""
+
+
+def line_chart(series: dict[str, list[Point]], x_title: str, y_title: str, ordered: bool = False) -> str:
+    """Draw series by name; `ordered` names (temperatures) get shades of one colour instead of different ones."""
+    points = [point for line in series.values() for point in line]
+    if not points:
+        return ""
+    xs = sorted({point.x for point in points})
+    low = min(p.y - (p.sd or 0) for p in points)
+    high = max(p.y + (p.sd or 0) for p in points)
+    ticks = y_ticks(low, high)
+    low, high = min(low, ticks[0]), max(high, ticks[-1])
+    span = math.log(xs[-1] / xs[0]) or 1.0
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        right = LEFT + (WIDTH - LEFT - RIGHT) * (math.log(x / xs[0]) / span if len(xs) > 1 else 0.5)
+        return round(right, 1), round(TOP + (HEIGHT - TOP - BOTTOM) * (high - y) / (high - low), 1)
+
+    parts = [_axes(xs, ticks, at, x_title, y_title)]
+    taken: list[float] = []
+    for number, (name, line) in enumerate(series.items()):
+        if line:
+            colour = f"ramp{number * 4 // max(1, len(series) - 1)}" if ordered else f"series{number % 5}"
+            parts.append(_line(name, sorted(line, key=lambda p: p.x), at, colour, taken))
+    title = escape(f"{y_title} against {x_title}")
+    return (
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}">{"".join(parts)}</svg>'
+    )
+
+
+def y_ticks(low: float, high: float, count: int = 5) -> list[float]:
+    """Round numbers from below `low` to above `high`, about `count` of them."""
+    if high <= low:
+        low, high = low - abs(low) * 0.05 - 1e-9, high + abs(high) * 0.05 + 1e-9
+    rough = (high - low) / count
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * 0.999)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [number * step for number in range(first, last + 1)]
+
+
+def _axes(xs: list[float], ticks: list[float], at: object, x_title: str, y_title: str) -> str:
+    assert callable(at)
+    digits = max(0, -math.floor(math.log10(ticks[1] - ticks[0]) + 1e-9)) if len(ticks) > 1 else 0
+    rows = [
+        f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>'
+        f'<text class="tick" x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{tick:.{digits}f}</text>'
+        for tick in ticks
+        for _, y in [at(xs[0], tick)]
+    ]
+    bottom = HEIGHT - BOTTOM
+    columns = [
+        f'<text class="tick" x="{at(x, ticks[0])[0]}" y="{bottom + 18}" text-anchor="middle">{x:g}</text>' for x in xs
+    ]
+    middle, centre = (LEFT + WIDTH - RIGHT) / 2, (TOP + bottom) / 2
+    titles = (
+        f'<text class="axis" x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_title)}</text>'
+        f'<text class="axis" transform="translate(13 {centre}) rotate(-90)" text-anchor="middle">{escape(y_title)}</text>'
+    )
+    return "".join([*rows, *columns, titles])
+
+
+def _line(name: str, line: list[Point], at: object, colour: str, taken: list[float]) -> str:
+    assert callable(at)
+    places = [at(p.x, p.y) for p in line]
+    path = " ".join(f"{x},{y}" for x, y in places)
+    bars = [
+        f'<line class="bar" x1="{x}" x2="{x}" y1="{at(p.x, p.y - p.sd)[1]}" y2="{at(p.x, p.y + p.sd)[1]}"/>'
+        for p, (x, _) in zip(line, places, strict=True)
+        if p.sd
+    ]
+    dots = [
+        f'<circle cx="{x}" cy="{y}" r="4"><title>{escape(p.told)}</title></circle>'
+        for p, (x, y) in zip(line, places, strict=True)
+    ]
+    label = _free(places[-1][1] + 4, taken)
+    end = f'<text class="name" x="{places[-1][0] + 10}" y="{label}">{escape(name)}</text>'
+    return f'<g class="{colour}"><polyline points="{path}"/>{"".join(bars)}{"".join(dots)}{end}</g>'
+
+
+def _free(y: float, taken: list[float]) -> float:
+    """A height for a label near y that covers no other label."""
+    for shift in (s * sign for s in range(0, HEIGHT, 3) for sign in (1, -1)):
+        if all(abs(y + shift - other) >= 14 for other in taken):
+            taken.append(y + shift)
+            return round(y + shift, 1)
+    return y

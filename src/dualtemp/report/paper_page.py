@@ -1,0 +1,159 @@
+"""The page of the paper: every table beside its measured twin, every figure, and a verdict on every claim."""
+
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from jinja2 import Environment, FunctionLoader
+
+from dualtemp import __version__
+from dualtemp.paper.artefact import Artefact
+from dualtemp.paper.claims import MeasuredCell, judged
+from dualtemp.paper.plan import Plan, PlannedCell
+from dualtemp.paper.reproduce import Request
+from dualtemp.paper.results import DataFacts, Results, data_name
+from dualtemp.paper.tables import Collected, collected, known_facts
+from dualtemp.report.frameworks import frameworks_diagram
+from dualtemp.report.line_chart import Point, line_chart
+from dualtemp.whole_file import whole_file
+
+MINUS = "\N{MINUS SIGN}"
+
+
+def write_paper_page(request: Request, path: Path, facts: Mapping[str, DataFacts] | None = None) -> None:
+    """Write the page of what is in the results folder; facts of the data, if it has been opened already."""
+    found, results = request.planned(), Results(request.results)
+    there = collected(found, request.seeds, known_facts(found, results) if facts is None else facts, results)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as file:
+        file.write(paper_page(found, request.seeds, there).encode())
+
+
+def paper_page(found: Plan, seeds: tuple[int, ...], there: Collected) -> str:
+    """The page as HTML: one file, no network."""
+    wanted = {claim for artefact in found.artefacts for claim in artefact.claims}
+    digits = {artefact.id: 2 if artefact.measure is None else 4 for artefact in found.artefacts}
+    environment = Environment(loader=FunctionLoader(_template), autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["signed"] = lambda value, places=2: f"{value:+.{places}f}".replace("-", MINUS)
+    runs = [result for by_seed in there.results.values() for result in by_seed.values()]
+    return environment.get_template("paper.html.j2").render(
+        css=environment.get_template("paper.css").render(),
+        version=__version__,
+        scale=found.scale,
+        seeds=", ".join(map(str, seeds)),
+        data=_data(found),
+        changes=_changes(found),
+        runs=len(runs),
+        wanted=len(found.runs) * len(seeds),
+        hours=sum(result.get("seconds", 0) for result in runs) / 3600,
+        verdicts=[verdict for verdict in judged(there.tables) if verdict.claim in wanted],
+        digits=digits,
+        sections=[_section(artefact, found, there) for artefact in found.artefacts],
+    )
+
+
+def _template(name: str) -> str:
+    return files("dualtemp.report").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _data(found: Plan) -> str:
+    names = dict.fromkeys(data_name(run.settings["data"]) for run in found.runs.values())
+    subsets = {run.settings.get("subset") for run in found.runs.values()} - {None}
+    images = f", at most {max(subsets):,} training images" if subsets else ""
+    return ", ".join(names) + images
+
+
+def _changes(found: Plan) -> str:
+    """What the scale changes in the published settings, in words."""
+    words = [f"{name} × {factor}" for name, factor in found.scale.times.items()]
+    words += [f"{name} {value}" for name, value in found.scale.set.items()]
+    for name, stand_ins in found.scale.stand_ins.items():
+        words += [f"{there} for {name} {published}" for published, there in stand_ins.items() if there != published]
+    return ", ".join(words)
+
+
+def _section(artefact: Artefact, found: Plan, there: Collected) -> dict[str, Any]:
+    planned, measured = found.cells[artefact.id], there.tables[artefact.id]
+    section: dict[str, Any] = {"artefact": artefact, "figure": "", "anchors": None, "rows": [], "columns": []}
+    if artefact.drawn == "frameworks":
+        return section | {"figure": frameworks_diagram()}
+    if artefact.drawn == "teaser":
+        return section | {"anchors": _anchors(next(iter(planned.values())), there)}
+    if artefact.drawn == "lines":
+        section["figure"] = _figure(artefact, planned, measured)
+    section["columns"] = [(column, _here(artefact, planned, column)) for column in artefact.columns]
+    section["rows"] = [
+        (row, [_shown(planned[row, column], measured[row, column]) for column in artefact.columns])
+        for row in artefact.rows
+    ]
+    section["published"] = any(cell.cell.paper is not None for cell in planned.values())
+    return section
+
+
+def _shown(planned: PlannedCell, measured: MeasuredCell) -> dict[str, Any]:
+    """What the table says of a cell."""
+    values, paper = list(measured.values.values()), planned.cell.paper
+    mean = fmean(values) if values else None
+    return {
+        "paper": paper,
+        "mean": mean,
+        "sd": stdev(values) if len(values) > 1 else None,
+        "difference": None if mean is None or paper is None else mean - paper,
+        "seeds": ", ".join(f"seed {seed}: {value:.4g}" for seed, value in measured.values.items()),
+        "failed": measured.failed,
+        "collapsed": measured.collapsed,
+        "absent": measured.absent,
+    }
+
+
+def _here(artefact: Artefact, planned: Mapping[tuple[str, str], PlannedCell], column: str) -> str:
+    """What a column's heading means at this scale, where that differs from the paper."""
+    for row, settings in artefact.rows.items():
+        cell = planned[row, column]
+        if cell.run is None:
+            continue
+        varied = {name for name in artefact.columns[column] if not name.startswith("$")}
+        varied |= {name for name, value in settings.items() if str(value).startswith("$")}
+        for name in varied & set(cell.cell.settings):
+            here = cell.settings.get(name, cell.settings.get("dictionary_size"))
+            if here != cell.cell.settings[name]:
+                return f"here {data_name(here) if name == 'data' else here}"
+        if "size" in cell.asked and cell.asked["size"] != cell.cell.asked["size"]:
+            return f"here {cell.asked['size']}"
+        return ""
+    return ""
+
+
+def _figure(
+    artefact: Artefact,
+    planned: Mapping[tuple[str, str], PlannedCell],
+    measured: Mapping[tuple[str, str], MeasuredCell],
+) -> str:
+    series: dict[str, list[Point]] = {}
+    for (row, column), cell in measured.items():
+        line = series.setdefault(row, [])
+        if cell.values:
+            shown = _shown(planned[row, column], cell)
+            told = f"{row}, {column}: {shown['mean']:.4g} ({shown['seeds']})"
+            line.append(Point(_size(planned[row, column]), shown["mean"], shown["sd"], told))
+    unit = "probe top-1, %" if artefact.measure is None else f"{artefact.measure['name']} of r_+, {artefact.measure['unit']}"
+    numbers = all(row.replace(".", "").isdigit() for row in series)
+    named = {f"{artefact.row_title} {row}" if numbers else row: line for row, line in series.items()}
+    return line_chart(named, artefact.column_title, unit, ordered=numbers and len(series) > 1)
+
+
+def _size(cell: PlannedCell) -> float:
+    if "size" in cell.asked:
+        return cell.asked["size"]
+    sizes = [cell.settings.get(name) for name in ("scalar_size", "vector_size", "dictionary_size")]
+    return next(size for size in sizes if size is not None)
+
+
+def _anchors(cell: PlannedCell, there: Collected) -> list[dict[str, Any]] | None:
+    """The three anchors of the first seed that has them."""
+    for result in there.results.get(cell.run or "", {}).values():
+        if "measured" in result:
+            return result["measured"]["teaser"]["values"]
+    return None
