@@ -20,8 +20,8 @@ from dualtemp.data import open_source
 from dualtemp.data.loader import Loader
 from dualtemp.evaluation.probe import OnlineProbe
 from dualtemp.methods import build_method, views_needed
-from dualtemp.training.optimizers import build_optimizer, set_lr
 from dualtemp.training.loop import memory_format
+from dualtemp.training.optimizers import build_optimizer, set_lr
 from dualtemp.training.run_data import image_size, opened, training_data
 
 # framework and settings: passes with gradient, passes without
