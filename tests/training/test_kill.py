@@ -10,8 +10,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from command_processes import Command, Commands
+from PIL import Image
 from run_contents import different, everything
 
 SIMCO = ("--data", "digits", "--backbone", "resnet_mini", "--batch", "64", "--subset", "512", "--epochs", "4")
@@ -109,3 +111,26 @@ def test_what_the_shell_starts_can_be_killed_and_resumed_too(run_once: Any, tmp_
     )
     assert re.search(r"epoch 4/4 .* probe", done.stdout)
     assert different(everything(path), everything(run_once(*SIMCO))) == []
+
+
+def test_a_run_on_photographs_is_resumed_at_once_though_its_readers_may_still_end(
+    commands: Commands, tmp_path: Path
+) -> None:
+    random_pixels = np.random.default_rng(0).integers(0, 255, (96, 20, 24, 3), dtype=np.uint8)
+    for number, pixels in enumerate(random_pixels):
+        folder = tmp_path / "photographs" / str(number % 2)
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+    data = ("--data", tmp_path / "photographs", "--image-size", "16", "--batch", "16", "--epochs", "4")
+    words = (*data, "--backbone", "resnet_mini", "--workers", "2", *OFTEN)
+    assert commands.run("train", *words, "--out", tmp_path / "whole").code == 0
+    path = tmp_path / "run"
+    command = commands.start("train", *words, "--out", path)
+    for step in (2, 7):
+        assert until(command, lambda step=step: list(path.glob(f"checkpoints/step-*{step}.ckpt")))
+        command.send(signal.SIGKILL)
+        command.wait()
+        command = commands.start("resume", path, "--workers", "2", *OFTEN)
+    ended = command.wait()
+    assert ended.code == 0, ended.err
+    assert different(everything(path), everything(tmp_path / "whole")) == []

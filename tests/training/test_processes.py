@@ -64,6 +64,30 @@ def test_two_processes_make_the_same_run_as_one(method: str, commands: Commands,
         assert shared["knn_top1"] == pytest.approx(alone["knn_top1"], abs=1)
 
 
+def test_a_run_of_one_process_can_go_on_with_two(commands: Commands, run_once: Any, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    words = (*VIT, *METHODS["supervised"], "--chunk", "40")  # chunks for one process, none for two
+    command = commands.start("train", *words, "--checkpoint-minutes", "1e-9", "--out", path)
+    wait_for(command, path, "checkpoints/step-*.ckpt")
+    command.send(signal.SIGKILL)
+    command.wait()
+    for process in together(commands, "resume", path):
+        ended = process.wait()
+        assert ended.code == 0, ended.err
+    one, two = everything(run_once(*words)), everything(path)
+    for name, value in one.items():
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            torch.testing.assert_close(two[name], value, rtol=1e-5, atol=1e-6, msg=lambda m, name=name: f"{name}: {m}")
+
+
+def test_a_restart_goes_on_with_no_run_but_its_own(commands: Commands, run_once: Any) -> None:
+    whole = run_once(*MINI)
+    environment = {"TORCHELASTIC_RESTART_COUNT": "1", "TORCHELASTIC_RUN_ID": "another"}
+    ended = commands.run("train", *MINI, "--out", whole, env=environment)
+    assert ended.code == 2
+    assert "holds a run already" in ended.err
+
+
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_killed_process_ends_the_other_one_with_a_line(victim: int, commands: Commands, tmp_path: Path) -> None:
     path = tmp_path / "run"

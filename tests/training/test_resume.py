@@ -125,11 +125,6 @@ def code_under_a_right_header(path: Path) -> None:
     path.write_bytes(b"dualtemp checkpoint 1\n" + digest + struct.pack("<Q", len(payload)) + payload)
 
 
-def unreadable(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-
-
 DAMAGES = [truncate, flip_a_bit, empty, code, code_under_a_right_header]
 
 
@@ -144,6 +139,15 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(
     assert re.fullmatch(rf"dualtemp: {newest.name} .*; going on from the checkpoint before it\n", ended.err)
     assert different(everything(run), everything(run_once(*RUN))) == []
     assert not newest.with_suffix(".ran").exists()
+
+
+def test_a_damaged_checkpoint_does_not_pass_for_the_newest_again(run: Path) -> None:
+    newest, before = newest_first(run)
+    flip_a_bit(newest)
+    _, damaged = checkpoint.read_latest(run / "checkpoints")
+    assert damaged == [f"{newest.name} is damaged"]
+    assert newest_first(run) == [before]
+    assert checkpoint.read_latest(run / "checkpoints")[1] == []
 
 
 def test_if_all_checkpoints_are_damaged_that_is_one_line(run: Path, commands: Commands) -> None:

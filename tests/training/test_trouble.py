@@ -9,16 +9,17 @@ from command_processes import Commands
 from run_contents import flat
 
 from dualtemp.training import checkpoint
+from dualtemp.training.run_folder import RunFolder
 from dualtemp.training.stops import all_finite
 
 DIGITS = ("--data", "digits", "--backbone", "resnet_mini", "--batch", "64", "--subset", "256", "--warmup-epochs", "0")
 
 
-@pytest.mark.parametrize("lr", ["1e4", "1e10", "1e30"])
+@pytest.mark.parametrize("lr", ["1e4", "1e10", "1e39"])
 def test_a_run_that_is_not_finite_stops_with_a_line_and_only_finite_checkpoints(
     lr: str, commands: Commands, tmp_path: Path
 ) -> None:
-    words = ("--method", "simco", "--epochs", "40", "--lr", lr, "--weight-decay", "1", "--checkpoint-minutes", "1e-9")
+    words = ("--method", "simco", "--epochs", "40", "--lr", lr, "--weight-decay", "10", "--checkpoint-minutes", "1e-9")
     ended = commands.run("train", *DIGITS, *words, "--out", tmp_path / "run")
     assert ended.code == 2, ended.err
     told = re.fullmatch(
@@ -27,6 +28,8 @@ def test_a_run_that_is_not_finite_stops_with_a_line_and_only_finite_checkpoints(
         ended.err,
     )
     assert told, ended.err
+    if lr == "1e39":  # one step, with a finite loss, is enough to spoil the weights
+        assert (told[1], told[2], told[4]) == ("weights are not finite after", "1", "there is no checkpoint yet")
     step, epoch = int(told[2]), int(told[3])
     assert epoch == (step - 1) // 4 + 1
     kept = checkpoint.checkpoints(tmp_path / "run" / "checkpoints")
@@ -47,3 +50,25 @@ def test_every_place_where_a_number_can_be_spoilt_is_looked_at() -> None:
         assert not all_finite(module, optimizer, None)
         tensor[1] = kept
     assert all_finite(module, optimizer, None)
+
+
+# Without batch norm, at ten times a good rate, all images get the same features.
+COLLAPSING = ("--backbone", "test_vit", "--image-size", "32", "--epochs", "3", "--lr", "0.2")
+
+
+@pytest.mark.parametrize("method", [("simco",), ("moco", "--dictionary-size", "64", "--vector-sampling", "earliest")])
+def test_a_collapse_is_a_result_that_is_told(method: tuple[str, ...], commands: Commands, tmp_path: Path) -> None:
+    ended = commands.run("train", *DIGITS, *COLLAPSING, "--method", *method, "--out", tmp_path / "run")
+    assert ended.code == 0, ended.err
+    last = RunFolder(tmp_path / "run").history()[-1]
+    assert last["collapsed"] is True
+    assert last["spread"] < 0.02
+    assert last["probe_top1"] < 25
+    assert "COLLAPSED" in ended.out.splitlines()[-1]
+
+
+def test_a_run_that_learns_has_not_collapsed(commands: Commands, tmp_path: Path) -> None:
+    ended = commands.run("train", *DIGITS, *COLLAPSING, "--lr", "0.01", "--out", tmp_path / "run")
+    assert ended.code == 0, ended.err
+    assert [line["collapsed"] for line in RunFolder(tmp_path / "run").history()] == [False] * 3
+    assert "COLLAPSED" not in ended.out

@@ -14,6 +14,5 @@ def measure(path: Path, wanted: dict[str, dict[str, Any]], device: str = "cpu") 
     """Measure a run: {name: arguments} -> {name: {"asked": arguments, "values": what came out}}."""
     run = trained_run(path, device)
     return {
-        name: {"asked": arguments, "values": MEASUREMENTS[name](run, **arguments)}
-        for name, arguments in wanted.items()
+        name: {"asked": arguments, "values": MEASUREMENTS[name](run, **arguments)} for name, arguments in wanted.items()
     }

@@ -21,9 +21,7 @@ def penalty_entropy(run: TrainedRun, taus: list[float], sizes: list[int]) -> Cur
         if size > len(keys):
             return None
         newest = keys[len(keys) - size :]
-        return fmean(
-            entropy(_penalty(a.q, a.k_pos, newest, tau)).item() for a in anchors
-        )
+        return fmean(entropy(_penalty(a.q, a.k_pos, newest, tau)).item() for a in anchors)
 
     return _curves(value, taus, sizes)
 

@@ -48,7 +48,9 @@ def three_anchors(run: TrainedRun, taus: list[float]) -> list[dict[str, Any]]:
                     {
                         "picture": png(pictures[1][j + (j >= i)]),  # the anchor's own key is not among its negatives
                         "s": s.negatives[i, j].item(),
-                        "p": {f"{tau:g}": intra_anchor_weights(s.negatives[i : i + 1], tau)[0, j].item() for tau in taus},
+                        "p": {
+                            f"{tau:g}": intra_anchor_weights(s.negatives[i : i + 1], tau)[0, j].item() for tau in taus
+                        },
                     }
                     for j in hardest.tolist()
                 ],

@@ -50,13 +50,14 @@ class OnlineProbe(nn.Module):
     def learn(self, features: Tensor, labels: Tensor, lr: float = 0.3) -> Tensor:
         """Take one step on features (N, F) with labels (N,); gives the mean cross entropy before it, a scalar.
 
-        The loss is that of this process's features.
+        The loss is that of this process's features. Processes may bring different numbers of them, also none.
         """
         logits = self(features)
         loss = F.cross_entropy(logits, labels)
         error = logits.softmax(1)  # d loss / d logits = (softmax - one-hot) / N
         error[torch.arange(len(labels), device=labels.device), labels] -= 1
-        error /= len(labels)
+        count = distributed.global_mean(error.new_tensor(float(len(labels))))  # N of the mean over all processes
+        error /= count.clamp_min(1 / distributed.world_size())
         with torch.autocast(features.device.type, enabled=False):
             gradient = torch.cat([error.T @ features.detach().float(), error.sum(0)[:, None]], 1)  # (C, F + 1)
         gradient = distributed.global_mean(gradient)

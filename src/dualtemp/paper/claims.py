@@ -62,11 +62,15 @@ def judged(tables: dict[str, Table]) -> list[Verdict]:
     rules = read_yaml("claims.yaml")
     margin, confidence = rules["margin"], rules["confidence"]
     return [
-        verdict(name, claim["says"], [
-            finding
-            for comparison in claim["shown_by"]
-            for finding in compared(comparison, tables, margin, confidence)
-        ])
+        verdict(
+            name,
+            claim["says"],
+            [
+                finding
+                for comparison in claim["shown_by"]
+                for finding in compared(comparison, tables, margin, confidence)
+            ],
+        )
         for name, claim in rules["claims"].items()
     ]
 

@@ -100,9 +100,7 @@ def scaled_size(value: int, factor: str) -> int:
 def asked_at(cell: Cell, scale: Scale) -> dict[str, Any]:
     """The arguments of a cell's measurement at a scale: sizes go with the dictionary's."""
     factor = scale.of_method(cell.settings.get("method", ""))[0].get("dictionary_size", "1")
-    return {
-        name: scaled_size(value, str(factor)) if name == "size" else value for name, value in cell.asked.items()
-    }
+    return {name: scaled_size(value, str(factor)) if name == "size" else value for name, value in cell.asked.items()}
 
 
 def _published(given: dict[str, Any]) -> dict[str, Any]:

@@ -80,7 +80,7 @@ def perform(
 
 def made(job: Job, folder: Path, device: str, threads: int, watch: Any) -> dict[str, Any]:
     """The result of a run; that it failed or collapsed is a result."""
-    from dualtemp.training.run import How, go_on, start, chosen_device
+    from dualtemp.training.run import How, chosen_device, go_on, start
     from dualtemp.training.run_folder import RunFolder
 
     how = How(device=device, threads=threads, quiet=True)

@@ -41,9 +41,7 @@ def line_chart(series: dict[str, list[Point]], x_title: str, y_title: str, order
             colour = f"ramp{number * 4 // max(1, len(series) - 1)}" if ordered else f"series{number % 5}"
             parts.append(_line(name, sorted(line, key=lambda p: p.x), at, colour, taken))
     title = escape(f"{y_title} against {x_title}")
-    return (
-        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}">{"".join(parts)}</svg>'
-    )
+    return f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}">{"".join(parts)}</svg>'
 
 
 def y_ticks(low: float, high: float, count: int = 5) -> list[float]:

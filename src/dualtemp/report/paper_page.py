@@ -138,7 +138,11 @@ def _figure(
             shown = _shown(planned[row, column], cell)
             told = f"{row}, {column}: {shown['mean']:.4g} ({shown['seeds']})"
             line.append(Point(_size(planned[row, column]), shown["mean"], shown["sd"], told))
-    unit = "probe top-1, %" if artefact.measure is None else f"{artefact.measure['name']} of r_+, {artefact.measure['unit']}"
+    unit = (
+        "probe top-1, %"
+        if artefact.measure is None
+        else f"{artefact.measure['name']} of r_+, {artefact.measure['unit']}"
+    )
     numbers = all(row.replace(".", "").isdigit() for row in series)
     named = {f"{artefact.row_title} {row}" if numbers else row: line for row, line in series.items()}
     return line_chart(named, artefact.column_title, unit, ordered=numbers and len(series) > 1)

@@ -29,7 +29,9 @@ from dualtemp.training.run_folder import RunFolder
 from dualtemp.training.schedule import highest_lr, lr_factor, step_seed
 from dualtemp.training.stops import Interrupted, all_finite, disk_trouble_told, loss_not_finite, weights_not_finite
 
-COLLAPSED = 0.02  # feature spread below which all images look the same to the encoder; isotropic features have 1
+# Feature spread below which all images look the same to the encoder. Isotropic features have 1; measured: untrained
+# encoders 0.06 (resnet50) to 0.7, transformers that collapse 0.005 to 0.016.
+COLLAPSED = 0.02
 
 
 class Watch(Protocol):

@@ -1,0 +1,42 @@
+"""Pieces that the tests of running share."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dualtemp.paper.plan import PlannedRun, run_word
+from dualtemp.paper.results import DataFacts, Job, job, opened_facts
+
+TINY = {"data": "digits", "method": "simco", "backbone": "resnet_mini", "epochs": 1, "batch": 64, "subset": 128}
+PROGRAM = """
+import argparse, sys
+from dualtemp.paper import command
+parser = argparse.ArgumentParser()
+command.add_reproduce_arguments(parser)
+sys.exit(command.run_reproduce(vars(parser.parse_args(sys.argv[1:]))))
+"""
+
+
+def tiny_job(seed: int = 1, measured: tuple[tuple[str, str], ...] = (), **changes: Any) -> Job:
+    values = {**TINY, **changes}
+    return job(PlannedRun(run_word(values), values, measured), seed, digits())
+
+
+def digits() -> DataFacts:
+    return opened_facts("digits")
+
+
+def reproduce(words: Sequence[str], results: Path) -> subprocess.Popen[str]:
+    """`dualtemp reproduce WORDS` in a process of its own, on one core."""
+    command = [sys.executable, "-c", PROGRAM, *words, "--results", str(results)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=_stay_on_one_core
+    )
+
+
+def _stay_on_one_core() -> None:
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})

@@ -1,0 +1,150 @@
+from importlib.resources import files
+
+import pytest
+
+from dualtemp.config import OF_METHOD, settings
+from dualtemp.errors import UserError
+from dualtemp.paper.artefact import IDS, artefacts, chosen_artefacts, read_yaml
+from dualtemp.paper.plan import Plan, plan
+from dualtemp.paper.scale import DataChoice, scale_named
+
+SCALES = ("paper", "mini", "smoke")
+
+
+def planned(scale: str, *ids: str, data: DataChoice = DataChoice()) -> Plan:  # noqa: B008
+    return plan(chosen_artefacts(ids or ("all",)), scale_named(scale), data)
+
+
+def run(found: Plan, id: str, row: str, column: str) -> str:
+    word = found.cells[id][row, column].run
+    assert word is not None
+    return word
+
+
+def test_every_file_is_an_artefact_under_its_own_name() -> None:
+    names = {f.name.removesuffix(".yaml") for f in files("dualtemp.paper").joinpath("artefacts").iterdir()}
+    assert names == set(IDS)
+    assert [a.id for a in artefacts().values()] == list(IDS)
+    assert len(IDS) == 17
+
+
+def test_published_values_fill_their_tables() -> None:
+    for artefact in artefacts().values():
+        assert set(artefact.paper) <= set(artefact.rows)
+        assert all(len(row) == len(artefact.columns) for row in artefact.paper.values())
+    cells = {(c.artefact, c.row, c.column): c.paper for a in artefacts().values() for c in a.cells}
+    # A few, as the paper prints them.
+    assert cells["T-vec-sampling", "MoCo v2", "random"] == 44.03
+    assert cells["T-tau-beta", "current", "0.5"] == 54.45
+    assert cells["T-reverse", "SimMoCo", "DT reverse 1, .1"] == 31.28
+    assert cells["T-batch", "SimMoCo", "1024"] == 49.70
+    assert cells["T-arch", "SimCo", "Swin tiny"] == 42.64
+    assert cells["T-data", "SimMoCo+", "SVHN"] == 44.74
+    assert cells["T-unified", "SimSiam", "on"] == 39.18
+    assert cells["S-noise", "CE(DT)", "asymmetric .6"] == 59.53
+    assert cells["S-noise", "CE", "clean"] is None
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_cell_is_settings_that_train_accepts(scale: str) -> None:
+    found = planned(scale)
+    assert all(settings({**run.settings, "seed": 1}) for run in found.runs.values())
+    with_runs = {id for id, table in found.cells.items() if any(cell.run for cell in table.values())}
+    assert with_runs == set(IDS) - {"F-frameworks"}
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_equal_cells_of_different_tables_are_one_run(scale: str) -> None:
+    found = planned(scale)
+    dual = run(found, "T-reverse", "SimMoCo", "DT .1, 1")
+    assert dual == run(found, "T-tau-beta", "current", "1")
+    assert dual == run(found, "T-unified", "SimMoCo", "off") == run(found, "T-tau-alpha", "SimMoCo", "0.1")
+    assert dual == run(found, "T-batch", "SimMoCo", "256") == run(found, "T-epochs", "SimMoCo", "200")
+    assert run(found, "T-reverse", "SimCo", "ST .1") == run(found, "T-unified", "SimCo", "on")
+    assert run(found, "T-reverse", "SimMoCo", "ST 1") == run(found, "T-tau-alpha", "SimMoCo", "1")
+    moco = run(found, "F-dict", "scalar", "65536")
+    assert moco == run(found, "F-dict", "vector", "65536") == run(found, "S-dict", "MoCo v2", "65536")
+    assert moco == run(found, "F-entropy", "0.5", "64") == run(found, "F-teaser", "MoCo v2", "batch")
+    assert run(found, "F-dict", "vector", "256") == run(found, "T-vec-sampling", "MoCo v2", "newest")
+    assert run(found, "F-dict", "scalar", "4096") == run(found, "S-scalar-sampling", "MoCo v2", "newest")
+    assert run(found, "T-tau-beta", "last", "1") != run(found, "T-tau-beta", "current", "1")
+
+
+def test_the_papers_scale_is_the_published_recipe() -> None:
+    found = planned("paper")
+    for word in (run(found, "T-reverse", "SimCo", "DT .1, 1"), run(found, "F-dict", "scalar", "65536")):
+        chosen = found.runs[word].with_seed(1)
+        assert (chosen.data, chosen.backbone, chosen.epochs, chosen.batch) == ("cifar100", "resnet18", 200, 256)
+        assert (chosen.lr, chosen.warmup_epochs, chosen.subset) == (0.03, 10, None)
+    noise = found.runs[run(found, "S-noise", "CE(DT)", "symmetric .4")].with_seed(1)
+    assert (noise.data, noise.epochs, noise.batch, noise.tau_beta) == ("cifar10", 120, 128, float("inf"))
+
+
+def test_the_mini_scale_keeps_the_papers_ratios() -> None:
+    paper, mini = planned("paper"), planned("mini")
+    for id in ("F-dict", "S-dict", "T-vec-sampling", "S-scalar-sampling", "T-batch", "T-epochs"):
+        for place in paper.cells[id]:
+            published, here = (found.cells[id][place].settings for found in (paper, mini))
+            for name in ("vector_size", "scalar_size", "dictionary_size"):
+                assert (name in published) == (name in here)
+                if name in published:
+                    assert here[name] / 64 == published[name] / 256  # in batches
+            assert here["batch"] / 64 == published["batch"] / 256
+            assert here["epochs"] / 20 == published["epochs"] / 200
+    largest = mini.runs[run(mini, "F-dict", "scalar", "65536")].settings
+    assert (largest["dictionary_size"], largest["batch"], largest["subset"]) == (16384, 64, 10000)
+
+
+def test_what_makes_no_sense_at_a_scale_is_said_and_never_replaced() -> None:
+    found = planned("mini")
+    assert found.cells["T-arch"]["SimCo", "ViT tiny"].absent == "backbone vit_tiny is not at this scale"
+    assert found.cells["T-arch"]["SimCo", "ViT tiny"].run is None
+    assert found.cells["T-data"]["SimCo", "ImageNet100"].absent == "data imagenet100 is not at this scale"
+    assert found.cells["T-data"]["SimCo", "CIFAR100"].settings["data"] == "cifar100"
+
+
+def test_no_scale_sets_what_an_artefact_varies() -> None:
+    for name in SCALES:
+        scale = scale_named(name)
+        for artefact in artefacts().values():
+            for cell in artefact.cells:
+                _, fixed = scale.of_method(cell.settings["method"])
+                assert not set(fixed) & set(cell.settings)
+
+
+def test_another_set_replaces_the_scales_but_not_those_that_are_compared() -> None:
+    found = planned("mini", data=DataChoice.parsed(["digits", "cifar100=some/folder"]))
+    assert found.cells["T-reverse"]["SimCo", "ST 1"].settings["data"] == "digits"
+    assert found.cells["S-noise"]["CE", "clean"].settings["data"] == "digits"
+    assert found.cells["T-data"]["SimCo", "CIFAR10"].settings["data"] == "cifar10"
+    assert found.cells["T-data"]["SimCo", "CIFAR100"].settings["data"] == "some/folder"
+    with pytest.raises(UserError, match="one set for all"):
+        DataChoice.parsed(["digits", "svhn"])
+
+
+def test_tau_beta_stays_when_tau_alpha_is_swept_except_in_moco() -> None:
+    found = planned("paper", "T-tau-alpha")
+    for row, column in found.cells["T-tau-alpha"]:
+        chosen = found.runs[run(found, "T-tau-alpha", row, column)].with_seed(1)
+        default = OF_METHOD[chosen.method]["tau_beta"]
+        assert (chosen.tau_beta or default) == ("tied" if row == "MoCo v2" else 1.0)
+
+
+def test_a_mistyped_name_is_answered_with_the_nearest() -> None:
+    with pytest.raises(UserError, match="did you mean T-reverse"):
+        chosen_artefacts(["T-revers"])
+    with pytest.raises(UserError, match="choose paper, mini, smoke"):
+        scale_named("tiny")
+
+
+def test_only_runs_that_a_figure_looks_into_are_measured() -> None:
+    found = planned("smoke")
+    measured = [run for run in found.runs.values() if run.measured]
+    assert [run.word for run in measured] == [run(found, "F-entropy", "0.1", "64")]
+    assert [name for name, _ in measured[0].measured] == ["entropy", "similarity", "teaser"]
+    alone = planned("smoke", "S-dict")  # measured for the other figures too, so that they need no second run
+    assert [name for r in alone.runs.values() for name, _ in r.measured] == ["entropy", "similarity", "teaser"]
+
+
+def test_scales_say_what_they_are_for() -> None:
+    assert all(scale["about"] for scale in read_yaml("scales.yaml").values())

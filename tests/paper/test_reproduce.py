@@ -1,0 +1,172 @@
+import json
+import multiprocessing
+import os
+import re
+import shlex
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from paper.smoke import digits, reproduce, tiny_job
+
+from dualtemp.errors import UserError
+from dualtemp.paper.artefact import IDS
+from dualtemp.paper.claims import judged
+from dualtemp.paper.pool import Crew, run_jobs
+from dualtemp.paper.reproduce import Request, missing, parsed_seeds
+from dualtemp.paper.results import Job, Results
+from dualtemp.paper.tables import collected, jobs_of
+
+
+class Heard:
+    """Remembers what a pool told."""
+
+    def __init__(self) -> None:
+        self.over: dict[str, str] = {}
+
+    def moved(self, job: Job, fraction: float) -> None:
+        assert 0 <= fraction <= 1
+
+    def ended(self, job: Job, status: str, reason: str) -> None:
+        self.over[job.name] = status
+
+
+def finished(results: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mtime_ns for path in results.glob("*-s*.json")}
+
+
+@pytest.mark.parametrize(("text", "seeds"), [("3", (1, 2, 3)), ("1", (1,)), ("0,", (0,)), ("4,2,4", (4, 2))])
+def test_seeds_are_a_number_or_a_list_and_the_pilots_is_not_among_a_number(text: str, seeds: tuple[int, ...]) -> None:
+    assert parsed_seeds(text) == seeds
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "", ",", "x", "1,x"])
+def test_other_seeds_are_refused(text: str) -> None:
+    with pytest.raises(UserError, match="--seeds"):
+        parsed_seeds(text)
+
+
+def test_two_cells_of_every_table_and_figure_run(tmp_path: Path) -> None:
+    request = Request(["all"], "smoke", (1,), results=tmp_path)
+    found = request.planned()
+    facts = {"digits": digits()}
+    wanted: dict[str, Job] = {}
+    for table in found.cells.values():
+        # The first and the last that are there: so that rows and columns both differ where they can.
+        words = [cell.run for cell in table.values() if cell.run is not None]
+        for word in {*words[:1], *words[-1:]}:
+            job = jobs_of(found, [1], facts)[word, 1]
+            wanted[job.name] = job
+    heard = Heard()
+    outcome = run_jobs(list(wanted.values()), tmp_path, Crew(["cpu", "cpu"]), heard)
+    assert set(heard.over) == set(wanted)
+    assert outcome["failed"] == 0
+    for path in finished(tmp_path):
+        result = json.loads((tmp_path / path).read_text())
+        assert {"settings", "data", "status", "metrics", "seconds", "versions"} <= set(result)
+    there = collected(found, [1], facts, Results(tmp_path))
+    for id in set(IDS) - {"F-frameworks", "F-teaser"}:
+        assert any(cell.values for cell in there.tables[id].values()), id
+    assert all(verdict.verdict in ("undecided", "not at this scale") for verdict in judged(there.tables))  # one seed
+
+
+@pytest.mark.slow
+def test_every_cell_runs(tmp_path: Path) -> None:
+    request = Request(["all"], "smoke", (1, 2), results=tmp_path)
+    left = missing(request, request.planned())
+    outcome = run_jobs(left.jobs, tmp_path, Crew(["cpu", "cpu"]), Heard())
+    assert outcome["failed"] == 0
+    assert sum(outcome.values()) == len(left.jobs) == 2 * 81
+    assert missing(request, request.planned()).jobs == []
+
+
+def test_a_grid_that_was_killed_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
+    words = ["T-tau-beta", "--scale", "smoke", "--seeds", "1"]
+    first = reproduce(words, tmp_path)
+    deadline = time.monotonic() + 60
+    while len(finished(tmp_path)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(first.pid, signal.SIGKILL)
+    first.communicate()
+    second = reproduce(words, tmp_path)
+    before = finished(tmp_path)
+    told, _ = second.communicate(timeout=100)
+    assert second.returncode == 0, told
+    after = finished(tmp_path)
+    assert 2 <= len(before) < len(after) == 10
+    assert {name: after[name] for name in before} == before
+    # Processes of the killed one end with it, or at the latest with their run.
+    assert int(re.findall(r"^(\d+) runs", told, re.M)[0]) <= 10 - len(before) + 2
+
+
+def test_a_stop_saves_the_runs_and_they_are_gone_on_with(tmp_path: Path) -> None:
+    job = tiny_job(epochs=200)
+
+    class Impatient(Heard):
+        def moved(self, job: Job, fraction: float) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_jobs([job], tmp_path, Crew(["cpu"]), Impatient())
+    assert multiprocessing.active_children() == []
+    assert list(Results(tmp_path).run_folder(job).glob("checkpoints/*.ckpt"))
+    assert finished(tmp_path) == {}
+
+
+def test_what_fails_does_not_stop_the_others(tmp_path: Path) -> None:
+    diverging, killed, sound = tiny_job(lr=1e30, warmup_epochs=0), tiny_job(epochs=500), tiny_job()
+
+    class Killer(Heard):
+        def moved(self, job: Job, fraction: float) -> None:
+            if job is killed:
+                for process in multiprocessing.active_children():
+                    process.kill()
+
+    heard = Killer()
+    outcome = run_jobs([diverging, killed, sound], tmp_path, Crew(["cpu"]), heard)
+    assert outcome == Counter(failed=2, done=1)
+    assert heard.over == {diverging.name: "failed", killed.name: "failed", sound.name: "done"}
+    found = Results(tmp_path).read(killed)
+    assert found is not None
+    assert "ended twice" in found["reason"]
+
+
+def test_each_listed_command_makes_one_missing_run(tmp_path: Path) -> None:
+    request = Request(["T-unified"], "smoke", (1, 2), results=tmp_path)
+    left = missing(request, request.planned())
+    commands = [request.command(job) for job in left.jobs]
+    assert len(set(commands)) == 16
+    words = shlex.split(commands[5])
+    assert words[:2] == ["dualtemp", "reproduce"]
+    running = reproduce(words[2:], tmp_path)
+    told, _ = running.communicate(timeout=100)
+    assert running.returncode == 0, told
+    assert list(finished(tmp_path)) == [f"{left.jobs[5].name}.json"]
+    assert len(missing(request, request.planned()).jobs) == 15
+
+
+def test_failed_runs_are_missing_only_when_they_are_to_be_retried(tmp_path: Path) -> None:
+    request = Request(["T-unified"], "smoke", (1,), results=tmp_path)
+    one = missing(request, request.planned()).jobs[0]
+    Results(tmp_path).write(one, {"status": "failed", "reason": "no room"})
+    assert one not in missing(request, request.planned()).jobs
+    assert one in missing(request, request.planned(), retry=True).jobs
+
+
+def test_a_set_that_cannot_be_had_is_said_and_the_others_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DUALTEMP_DATA", str(tmp_path / "cache"))
+    request = Request(["T-data"], "mini", (1,), ["cifar10=digits", "cifar100=nowhere", "svhn=nowhere/else"], tmp_path)
+    left = missing(request, request.planned())
+    assert set(left.unavailable) == {"nowhere", "nowhere/else"}
+    assert len(left.jobs) == 5
+    request = Request(["T-reverse"], "mini", (1,), ["nowhere"], tmp_path)
+    with pytest.raises(UserError, match="nowhere"):
+        missing(request, request.planned())
+
+
+def test_an_unknown_cell_is_refused(tmp_path: Path) -> None:
+    request = Request(["T-unified"], "smoke", (1,), results=tmp_path)
+    with pytest.raises(UserError, match="no cell is called 'abc'"):
+        missing(request, request.planned(), cell="abc")
