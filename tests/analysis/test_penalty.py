@@ -1,6 +1,5 @@
 """Measurements on a real run, against the paper's formulas written out in numpy with float64."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +17,10 @@ HOW = {"device": "cpu", "threads": 1, "quiet": True}
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("analysis") / "run"
     dualtemp.train(out=path, method="moco", dictionary_size=96, **SETTINGS, **HOW)  # pyright: ignore
-    yield path
+    return path
 
 
 def weights(q: np.ndarray, k: np.ndarray, keys: np.ndarray, tau: float) -> np.ndarray:

@@ -20,7 +20,7 @@ from dualtemp.training.run_folder import RunFolder
 
 
 class Anchors(NamedTuple):
-    """A batch of anchors: q (N, D), two positive keys of each (N, D) from different views, and the views behind them."""
+    """A batch of anchors: q (N, D), two positive keys of each (N, D) from different views, and the views themselves."""
 
     q: Tensor
     k_pos: Tensor

@@ -76,7 +76,7 @@ def judged(tables: dict[str, Table]) -> list[Verdict]:
 
 
 def verdict(name: str, says: str, findings: list[Finding]) -> Verdict:
-    """All comparisons hold: it holds; one does not: it does not; else undecided. Those not at this scale are left out."""
+    """It holds if all comparisons do, and does not if one does not; those that are not at this scale are left out."""
     found = {finding.verdict for finding in findings} - {ABSENT}
     if not found:
         return Verdict(name, says, ABSENT if findings else UNDECIDED, tuple(findings))

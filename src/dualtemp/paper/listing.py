@@ -9,6 +9,9 @@ from dualtemp.paper.plan import Plan
 from dualtemp.paper.reproduce import Request, cores
 from dualtemp.paper.results import Results
 from dualtemp.paper.tables import jobs_of, known_facts
+from dualtemp.training.display import duration
+
+TWO_DAYS = 2 * 86400
 
 
 def print_listing(request: Request, times: bool = True) -> None:
@@ -28,9 +31,13 @@ def print_listing(request: Request, times: bool = True) -> None:
     console = Console(highlight=False)
     console.print(table)
     seeds = ", ".join(map(str, request.seeds))
+    everything = {(run, seed) for run in found.runs for seed in request.seeds}
+    time = f", about {_time(found, everything - done)} left" if times and everything - done else ""
+    total = f"{len(everything)} runs, of which {len(everything & done)} are done{time}"
     console.print(
-        f"\nScale {found.scale.name}: {found.scale.about}. Seeds {seeds}. Equal runs of several tables are made once. "
-        f"Times are for {cores()} cores. `dualtemp reproduce ID --scale {found.scale.name}` runs what is missing.",
+        f"\nScale {found.scale.name}: {found.scale.about}. Seeds {seeds}. Equal runs of several tables are made once: "
+        f"{total}. Times are for the {cores()} CPU cores here.\n`dualtemp reproduce ID --scale {found.scale.name}` runs "
+        "what is missing.",
         soft_wrap=True,
     )
 
@@ -43,10 +50,12 @@ def done_runs(request: Request, found: Plan) -> set[tuple[str, int]]:
 
 
 def _time(found: Plan, left: set[tuple[str, int]]) -> str:
-    from dualtemp.training.display import duration
-
     seconds = [expected_seconds(found.runs[run].with_seed(seed)) for run, seed in left]
     known = [one for one in seconds if one is not None]
     if len(known) < len(seconds):
         return "?"
-    return duration(sum(known) / min(cores(), max(1, len(known)))) if known else "-"
+    return _words(sum(known) / min(cores(), len(known))) if known else "-"
+
+
+def _words(seconds: float) -> str:
+    return duration(seconds) if seconds < TWO_DAYS else f"{seconds / 86400:,.0f} days"

@@ -1,11 +1,13 @@
 """A line chart as SVG: sizes on a logarithmic axis, a line per series, standard deviations as bars."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 
 WIDTH, HEIGHT = 640, 320
 LEFT, RIGHT, TOP, BOTTOM = 56, 92, 14, 44
+At = Callable[[float, float], tuple[float, float]]  # from a point of the plot to one of the picture
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,7 @@ def y_ticks(low: float, high: float, count: int = 5) -> list[float]:
     return [number * step for number in range(first, last + 1)]
 
 
-def _axes(xs: list[float], ticks: list[float], at: object, x_title: str, y_title: str) -> str:
-    assert callable(at)
+def _axes(xs: list[float], ticks: list[float], at: At, x_title: str, y_title: str) -> str:
     digits = max(0, -math.floor(math.log10(ticks[1] - ticks[0]) + 1e-9)) if len(ticks) > 1 else 0
     rows = [
         f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>'
@@ -71,13 +72,13 @@ def _axes(xs: list[float], ticks: list[float], at: object, x_title: str, y_title
     middle, centre = (LEFT + WIDTH - RIGHT) / 2, (TOP + bottom) / 2
     titles = (
         f'<text class="axis" x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_title)}</text>'
-        f'<text class="axis" transform="translate(13 {centre}) rotate(-90)" text-anchor="middle">{escape(y_title)}</text>'
+        f'<text class="axis" transform="translate(13 {centre}) rotate(-90)" text-anchor="middle">'
+        f"{escape(y_title)}</text>"
     )
     return "".join([*rows, *columns, titles])
 
 
-def _line(name: str, line: list[Point], at: object, colour: str, taken: list[float]) -> str:
-    assert callable(at)
+def _line(name: str, line: list[Point], at: At, colour: str, taken: list[float]) -> str:
     places = [at(p.x, p.y) for p in line]
     path = " ".join(f"{x},{y}" for x, y in places)
     bars = [

@@ -19,7 +19,7 @@ from dualtemp.report.frameworks import frameworks_diagram
 from dualtemp.report.line_chart import Point, line_chart
 from dualtemp.whole_file import whole_file
 
-MINUS = "\N{MINUS SIGN}"
+MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
 
 
 def write_paper_page(request: Request, path: Path, facts: Mapping[str, DataFacts] | None = None) -> None:
@@ -60,14 +60,14 @@ def _template(name: str) -> str:
 
 def _data(found: Plan) -> str:
     names = dict.fromkeys(data_name(run.settings["data"]) for run in found.runs.values())
-    subsets = {run.settings.get("subset") for run in found.runs.values()} - {None}
+    subsets = [run.settings["subset"] for run in found.runs.values() if "subset" in run.settings]
     images = f", at most {max(subsets):,} training images" if subsets else ""
     return ", ".join(names) + images
 
 
 def _changes(found: Plan) -> str:
     """What the scale changes in the published settings, in words."""
-    words = [f"{name} × {factor}" for name, factor in found.scale.times.items()]
+    words = [f"{name} {TIMES} {factor}" for name, factor in found.scale.times.items()]
     words += [f"{name} {value}" for name, value in found.scale.set.items()]
     for name, stand_ins in found.scale.stand_ins.items():
         words += [f"{there} for {name} {published}" for published, there in stand_ins.items() if there != published]
@@ -117,7 +117,7 @@ def _here(artefact: Artefact, planned: Mapping[tuple[str, str], PlannedCell], co
         varied = {name for name in artefact.columns[column] if not name.startswith("$")}
         varied |= {name for name, value in settings.items() if str(value).startswith("$")}
         for name in varied & set(cell.cell.settings):
-            here = cell.settings.get(name, cell.settings.get("dictionary_size"))
+            here = cell.settings[name if name in cell.settings else "dictionary_size"]  # a part that is the whole
             if here != cell.cell.settings[name]:
                 return f"here {data_name(here) if name == 'data' else here}"
         if "size" in cell.asked and cell.asked["size"] != cell.cell.asked["size"]:

@@ -1,0 +1,52 @@
+import math
+from itertools import pairwise
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dualtemp.report.frameworks import BOXES, frameworks_diagram
+from dualtemp.report.line_chart import HEIGHT, WIDTH, Point, line_chart, y_ticks
+
+heights = st.floats(-1e4, 1e4).map(lambda y: round(y, 6))
+
+
+@given(st.lists(st.tuples(st.integers(1, 70_000), heights, st.floats(0, 10)), min_size=1, max_size=8), st.booleans())
+def test_every_point_is_drawn_within_the_picture(points: list[tuple[int, float, float]], ordered: bool) -> None:
+    lines = {"a <b>": [Point(x, y, sd, f"{y}") for x, y, sd in points], "empty": []}
+    drawn = ElementTree.fromstring(line_chart(lines, "keys", "top-1 & more", ordered))
+    circles = list(drawn.iter("circle"))
+    assert len(circles) == len(points)
+    for circle in circles:
+        assert 0 <= float(circle.get("cx", "")) <= WIDTH
+        assert 0 <= float(circle.get("cy", "")) <= HEIGHT
+    assert [t.text for t in drawn.iter("text") if t.get("class") == "name"] == ["a <b>"]
+
+
+def test_sizes_lie_on_a_logarithmic_axis_and_higher_is_higher() -> None:
+    drawn = ElementTree.fromstring(line_chart({"a": [Point(10, 1.0), Point(100, 2.0), Point(1000, 3.0)]}, "x", "y"))
+    xs, ys = ([float(c.get(name, "")) for c in drawn.iter("circle")] for name in ("cx", "cy"))
+    assert xs[1] - xs[0] == pytest.approx(xs[2] - xs[1], abs=0.2)
+    assert ys[0] > ys[1] > ys[2]
+
+
+@given(heights, st.floats(1e-4, 1e4))
+def test_ticks_are_few_and_enclose_the_values(low: float, span: float) -> None:
+    ticks = y_ticks(low, low + span)
+    assert 2 <= len(ticks) <= 8
+    assert ticks[0] <= low + 1e-6 * span
+    assert ticks[-1] >= low + span - 1e-6 * span
+    steps = [b - a for a, b in pairwise(ticks)]
+    assert all(math.isclose(step, steps[0], rel_tol=1e-6) for step in steps)
+
+
+def test_nothing_to_draw_is_no_picture() -> None:
+    assert line_chart({"a": []}, "x", "y") == ""
+
+
+def test_the_diagram_names_every_framework() -> None:
+    drawn = ElementTree.fromstring(frameworks_diagram())
+    names = {text.text for text in drawn.iter("text")}
+    assert set(BOXES) <= names
+    assert len(list(drawn.iter("line"))) == 5

@@ -1,0 +1,177 @@
+"""The page in a real browser, of synthetic results whose outcome is known."""
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dualtemp.paper.artefact import IDS, artefacts
+from dualtemp.paper.reproduce import Request
+from dualtemp.paper.results import DataFacts, Job, Results
+from dualtemp.paper.tables import jobs_of
+from dualtemp.report.paper_page import write_paper_page
+
+SEEDS = (1, 2, 3)
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
+FACTS = {name: DataFacts("0" * 32, 32, 50_000) for name in ("cifar10", "cifar100", "svhn")}
+
+
+def accuracy(job: Job) -> float:
+    """The paper's shape in a formula: two temperatures beat one, SimCo beats SimMoCo beats MoCo."""
+    s = job.settings
+    value = {"moco": 44.0, "simmoco": 46.0, "simco": 50.0}.get(s.method, 40.0)
+    beta = s.tau_alpha if s.tau_beta in (None, "tied") else float(s.tau_beta)
+    value -= 4.0 * (s.method in ("simco", "simmoco") and beta <= 0.1) + 15.0 * ((s.tau_alpha or 0) >= 1)  # pyright: ignore
+    rng = np.random.default_rng(abs(hash(job.name)) % 2**32)
+    return value + float(rng.normal(0, 0.2))
+
+
+def result(job: Job) -> dict[str, Any]:
+    if job.settings.vector_sampling == "earliest":
+        return {"status": "collapsed", "metrics": {"probe_top1": 10.0}, "seconds": 240.0}
+    if job.settings.symmetric:
+        return {"status": "failed", "reason": "the loss is not finite at step 7 <of 9>"}
+    measured = {}
+    if job.measured:
+        size = {str(2**i): 3.0 + 0.1 * i + 0.001 * job.settings.seed * i for i in range(18)}
+        curves = {f"{tau:g}": {k: v + tau for k, v in size.items()} for tau in (0.05, 0.1, 0.2, 0.5, 1.0)}
+        weights = {"0.1": 0.9, "1": 0.5}
+        anchor = {"anchor": DOT, "positive": DOT, "s_positive": 0.5, "W": weights, "r": weights, "anchors": 2}
+        anchor["negatives"] = [{"picture": DOT, "s": 0.1, "p": weights}]  # pyright: ignore
+        values = {"entropy": curves, "similarity": curves, "teaser": [{**anchor, "name": n} for n in ("easy", "hard")]}
+        import json
+
+        measured = {name: {"asked": json.loads(asked), "values": values[name]} for name, asked in job.measured}
+    metrics = {"probe_top1": accuracy(job)}
+    return {"status": "done", "metrics": metrics, "measured": measured, "seconds": 240.0}
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("page")
+    request = Request(["all"], "mini", SEEDS, results=folder / "results")
+    results = Results(request.results)
+    for job in jobs_of(request.planned(), SEEDS, FACTS).values():
+        results.write(job, result(job))
+    write_paper_page(request, folder / "page.html", FACTS)
+    return folder / "page.html"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("no browser: install Debian's chromium")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+Open = Callable[..., tuple[Any, list[str]]]
+
+
+@pytest.fixture
+def shown(browser: Any, page: Path) -> Iterator[Open]:
+    opened = []
+
+    def show(width: int = 1100, scheme: str = "light") -> tuple[Any, list[str]]:
+        view = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+        told: list[str] = []
+        view.on("console", lambda message: told.append(message.text))
+        view.on("pageerror", lambda error: told.append(str(error)))
+        view.on(
+            "request", lambda request: None if request.url.startswith(("file:", "data:")) else told.append(request.url)
+        )
+        view.goto(page.as_uri())
+        opened.append(view)
+        return view, told
+
+    yield show
+    for view in opened:
+        view.close()
+
+
+def test_every_table_and_figure_is_there_without_an_error_or_the_network(shown: Open) -> None:
+    view, told = shown()
+    assert told == []
+    for id in IDS:
+        section = view.locator(f"section[id='{id}']")
+        assert section.is_visible()
+        drawn = artefacts()[id].drawn
+        if drawn in ("lines", "frameworks"):
+            box = section.locator("svg").bounding_box()
+            assert box["width"] > 300
+            assert box["height"] > 100
+        elif drawn == "table":
+            assert section.locator("tbody tr").count() == len(artefacts()[id].rows)
+    assert view.locator("section[id='F-dict'] svg circle").count() == 12
+    assert view.locator("section[id='F-entropy'] svg polyline").count() == 5
+    assert view.locator("section[id='F-teaser'] .anchor").count() == 2
+    assert all(view.evaluate("[...document.images].map(i => i.complete && i.naturalWidth > 0)"))
+
+
+def test_a_cell_shows_paper_measured_and_difference(shown: Open) -> None:
+    view, _ = shown()
+    row = view.locator("section[id='T-reverse'] tbody tr").first.locator("td").all_inner_texts()
+    assert row[:2] == ["SimMoCo", "49.52"]
+    mean, sd = map(float, re.fullmatch(r"([\d.]+) ± ([\d.]+)", row[2]).groups())  # pyright: ignore
+    assert abs(mean - 42) < 0.5
+    assert sd < 1
+    assert float(row[3].replace("\N{MINUS SIGN}", "-")) == pytest.approx(mean - 49.52, abs=0.011)
+
+
+def test_scale_data_and_what_it_changes_are_said(shown: Open) -> None:
+    view, _ = shown()
+    facts = view.locator(".facts").inner_text()
+    assert "mini" in facts
+    assert "cifar10" in facts
+    assert "10,000" in facts
+    assert "resnet_mini for backbone resnet18" in facts
+    assert "here 16384" in view.locator("section[id='F-dict'] table").text_content()
+    assert "not at this scale" in view.locator("section[id='T-arch']").inner_text()
+
+
+def test_claims_carry_their_verdict_effect_and_runs(shown: Open) -> None:
+    view, _ = shown()
+    assert view.locator("details.claim").count() == 13
+    first = view.locator("details.claim[id='C1']")
+    assert "holds" in first.locator("summary").inner_text()
+    first.locator("summary").click()
+    cells = first.locator("tbody tr").first.locator("td").all_inner_texts()
+    assert cells[:3] == ["T-reverse", "SimMoCo", "DT .1, 1 > ST .1"]
+    assert 3 < float(cells[3]) < 5
+    assert cells[5] == "6"
+    assert "undecided" in view.locator("details.claim[id='C10'] summary").inner_text()  # all its + runs failed
+
+
+def test_collapsed_and_failed_runs_are_shown_as_such(shown: Open) -> None:
+    view, _ = shown()
+    assert "collapsed" in view.locator("section[id='T-vec-sampling']").inner_text()
+    failed = view.locator("section[id='T-data'] .fails").first
+    assert failed.inner_text() == "3 failed"
+    assert "<of 9>" in failed.get_attribute("title")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(375, "dark"), (375, "light"), (1400, "dark")])
+def test_nothing_runs_over_the_edge_and_text_can_be_read(shown: Open, width: int, scheme: str) -> None:
+    view, told = shown(width, scheme)
+    assert told == []
+    assert view.evaluate("document.documentElement.scrollWidth") <= width
+    colours = view.evaluate("(s => [s.color, s.backgroundColor])(getComputedStyle(document.body))")
+    ink, ground = (sum(map(int, re.findall(r"\d+", colour)[:3])) / 3 for colour in colours)
+    assert abs(ink - ground) > 180
+    assert (ground < 60) == (scheme == "dark")
+
+
+def test_the_page_can_be_made_from_results_alone(page: Path) -> None:
+    request = Request(["T-reverse"], "mini", SEEDS, results=page.parent / "results")
+    write_paper_page(request, page.parent / "again.html")
+    text = (page.parent / "again.html").read_text()
+    assert "24 of 24 are there" in text
+    assert str(page.parent) not in text
