@@ -110,9 +110,7 @@ Tile = tuple[slice, slice]  # of rows and of columns
 def _tiles(N: int, K: int, device: str, symmetric: bool, kept: bool) -> list[Tile]:
     """Ranges that cover the N x K matrix, the largest first; if it is symmetric and not kept, its upper half."""
     elements = TILE_ELEMENTS.get(device, TILE_ELEMENTS["cuda"])
-    if kept:  # whole rows
-        width, height = K, min(N, max(elements // K, 1))
-    elif symmetric:
+    if symmetric and not kept:
         width = height = min(N, math.isqrt(elements))
     else:
         height = min(N, math.isqrt(elements) // 2)
@@ -184,8 +182,7 @@ def _product(scaled: Tensor, b: Tensor, rows: slice, keys: slice, plan: _Plan, o
 
     `own` (N,) receives BITS s_ij / tau_alpha of the latter.
     """
-    height, width = rows.stop - rows.start, keys.stop - keys.start
-    tile = torch.mm(scaled[rows], b[keys].T, out=out.view(-1)[: height * width].view(height, width))
+    tile = torch.mm(scaled[rows], b[keys].T, out=_shaped(out, rows, keys))
     if plan.own is not None:
         entries, anchors = plan.own_keys(tile, rows, keys)
         own[anchors] = entries
@@ -254,11 +251,13 @@ def _reduce(a: Tensor, b: Tensor, plan: _Plan) -> tuple[Tensor, Tensor, Tensor, 
     two = plan.tau_beta != plan.tau_alpha and not math.isinf(plan.tau_beta)
     beta = _Sums(a, plan, plan.tau_beta) if two else None
     scaled = a * (BITS / plan.tau_alpha)
-    kept = a.new_empty(a.shape[0], b.shape[0]) if plan.kept else none
-    buffer = none if plan.kept else _buffer(a, plan)
+    kept = a.new_empty(a.shape[0] * b.shape[0]) if plan.kept else none  # tile after tile
+    buffer = kept if plan.kept else _buffer(a, plan)
     second = _buffer(a, plan) if beta else none
     for rows, keys in plan.tiles:
-        tile = _product(scaled, b, rows, keys, plan, kept[rows] if plan.kept else buffer, own)
+        tile = _product(scaled, b, rows, keys, plan, buffer, own)
+        if plan.kept:
+            buffer = buffer[tile.numel() :]
         columns = plan.both_directions or (plan.symmetric and rows != keys and not plan.kept)
         if beta:
             beta.add(tile, rows, keys, columns, out=second[: tile.numel()].view_as(tile))
@@ -274,6 +273,12 @@ def _equal_keys(a: Tensor, b: Tensor, plan: _Plan) -> Tensor:
     """Log-sum-exp at an infinite temperature, the logarithm of the number of negatives."""
     negatives = len(b) - (plan.own is not None)
     return a.new_full((1 + plan.both_directions, a.shape[0]), math.log(negatives) if negatives else -math.inf)
+
+
+def _shaped(buffer: Tensor, rows: slice, keys: slice) -> Tensor:
+    """The beginning of a buffer, as a tile."""
+    height, width = rows.stop - rows.start, keys.stop - keys.start
+    return buffer[: height * width].view(height, width)
 
 
 def _buffer(a: Tensor, plan: _Plan) -> Tensor:
@@ -309,11 +314,13 @@ def _gradient(
     own = lse.new_empty(lse.shape[1])  # known from forward, written again
     buffer, second = kept if plan.kept else _buffer(a, plan), _buffer(a, plan)
     for rows, keys in plan.tiles:
-        tile = kept[rows] if plan.kept else _product(scaled, b, rows, keys, plan, buffer, own)
-        if fixed and not plan.kept:
-            tile.exp2_()
-        elif not fixed:
-            tile.mul_(1 / BITS)
+        if plan.kept:
+            tile = _shaped(buffer, rows, keys)
+            buffer = buffer[tile.numel() :]
+        elif fixed:
+            tile = _product(scaled, b, rows, keys, plan, buffer, own).exp2_()
+        else:
+            tile = _product(scaled, b, rows, keys, plan, buffer, own).mul_(1 / BITS)
         weights = second[: tile.numel()].view_as(tile)
         if fixed and columns:
             torch.add(weight[0, rows, None], weight[-1, None, keys], out=weights).mul_(tile)

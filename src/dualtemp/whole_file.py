@@ -20,5 +20,16 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
+        _settle(path.parent)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _settle(folder: Path) -> None:
+    """Bring the new name itself to the disk, where the system lets a folder be opened."""
+    if os.name == "posix":
+        opened = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)

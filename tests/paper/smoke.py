@@ -11,6 +11,7 @@ from dualtemp.paper.plan import PlannedRun, run_word
 from dualtemp.paper.results import DataFacts, Job, job, opened_facts
 
 TINY = {"data": "digits", "method": "simco", "backbone": "resnet_mini", "epochs": 1, "batch": 64, "subset": 128}
+DIVERGING = {"lr": 1e6, "weight_decay": 1e10, "warmup_epochs": 0, "epochs": 4}
 PROGRAM = """
 import argparse, sys
 from dualtemp.paper import command

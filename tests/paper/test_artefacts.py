@@ -2,7 +2,7 @@ from importlib.resources import files
 
 import pytest
 
-from dualtemp.config import OF_METHOD, settings
+from dualtemp.config import OF_METHOD, complete, settings
 from dualtemp.errors import UserError
 from dualtemp.paper.artefact import IDS, artefacts, chosen_artefacts, read_yaml
 from dualtemp.paper.plan import Plan, plan
@@ -73,7 +73,7 @@ def test_equal_cells_of_different_tables_are_one_run(scale: str) -> None:
 def test_the_papers_scale_is_the_published_recipe() -> None:
     found = planned("paper")
     for word in (run(found, "T-reverse", "SimCo", "DT .1, 1"), run(found, "F-dict", "scalar", "65536")):
-        chosen = found.runs[word].with_seed(1)
+        chosen = complete(found.runs[word].with_seed(1), image_size=32)
         assert (chosen.data, chosen.backbone, chosen.epochs, chosen.batch) == ("cifar100", "resnet18", 200, 256)
         assert (chosen.lr, chosen.warmup_epochs, chosen.subset) == (0.03, 10, None)
     noise = found.runs[run(found, "S-noise", "CE(DT)", "symmetric .4")].with_seed(1)

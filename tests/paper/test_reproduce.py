@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from paper.smoke import digits, reproduce, tiny_job
+from paper.smoke import DIVERGING, digits, reproduce, tiny_job
 
 from dualtemp.errors import UserError
 from dualtemp.paper.artefact import IDS
@@ -116,7 +116,7 @@ def test_a_stop_saves_the_runs_and_they_are_gone_on_with(tmp_path: Path) -> None
 
 
 def test_what_fails_does_not_stop_the_others(tmp_path: Path) -> None:
-    diverging, killed, sound = tiny_job(lr=1e30, warmup_epochs=0), tiny_job(epochs=500), tiny_job()
+    diverging, killed, sound = tiny_job(**DIVERGING), tiny_job(epochs=500), tiny_job()
 
     class Killer(Heard):
         def moved(self, job: Job, fraction: float) -> None:

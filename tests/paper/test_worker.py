@@ -3,7 +3,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from paper.smoke import tiny_job
+from paper.smoke import DIVERGING, tiny_job
 
 from dualtemp.paper.results import Job, Results
 from dualtemp.paper.worker import BUSY, perform
@@ -61,7 +61,7 @@ def test_a_result_that_is_there_is_not_made_again(tmp_path: Path) -> None:
 
 
 def test_a_loss_that_is_not_finite_is_a_result(tmp_path: Path) -> None:
-    results, job = Results(tmp_path), tiny_job(lr=1e30, warmup_epochs=0)
+    results, job = Results(tmp_path), tiny_job(**DIVERGING)
     status, reason = done(results, job)
     assert status == "failed"
     assert "not finite" in reason

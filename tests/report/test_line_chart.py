@@ -50,3 +50,11 @@ def test_the_diagram_names_every_framework() -> None:
     names = {text.text for text in drawn.iter("text")}
     assert set(BOXES) <= names
     assert len(list(drawn.iter("line"))) == 5
+
+
+@given(st.lists(heights, min_size=1, max_size=8, unique=True))
+def test_names_stand_apart_in_the_order_of_the_lines(ends: list[float]) -> None:
+    drawn = ElementTree.fromstring(line_chart({str(y): [Point(1, 0.0), Point(2, y)] for y in ends}, "x", "y"))
+    names = {t.text: float(t.get("y", "")) for t in drawn.iter("text") if t.get("class") == "name"}
+    found = [names[str(y)] for y in sorted(ends, reverse=True)]
+    assert all(low - high >= 13.9 for high, low in pairwise(found))

@@ -16,7 +16,7 @@ from dualtemp.evaluation.probe import OnlineProbe
 from dualtemp.methods import build_method
 from dualtemp.training import loop
 from dualtemp.training.display import Display
-from dualtemp.training.loop import TrainingData
+from dualtemp.training.training_data import TrainingData
 from dualtemp.training.run_data import opened, training_data
 from dualtemp.training.run_folder import RunFolder
 

@@ -14,9 +14,9 @@ from dualtemp.dictionary import KeyDictionary
 from dualtemp.errors import UserError
 from dualtemp.methods import build_method
 from dualtemp.training import checkpoint
-from dualtemp.training.loop import TrainingData
-from dualtemp.training.run import opened, training_data
+from dualtemp.training.run_data import opened, training_data
 from dualtemp.training.run_folder import RunFolder
+from dualtemp.training.training_data import TrainingData
 
 
 class Anchors(NamedTuple):

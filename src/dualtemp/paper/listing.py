@@ -36,8 +36,8 @@ def print_listing(request: Request, times: bool = True) -> None:
     total = f"{len(everything)} runs, of which {len(everything & done)} are done{time}"
     console.print(
         f"\nScale {found.scale.name}: {found.scale.about}. Seeds {seeds}. Equal runs of several tables are made once: "
-        f"{total}. Times are for the {cores()} CPU cores here.\n`dualtemp reproduce ID --scale {found.scale.name}` runs "
-        "what is missing.",
+        f"{total}. Times are for the {cores()} CPU cores here.\n"
+        f"`dualtemp reproduce ID --scale {found.scale.name}` runs what is missing.",
         soft_wrap=True,
     )
 

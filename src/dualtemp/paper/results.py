@@ -114,7 +114,7 @@ def opened_facts(word: str) -> DataFacts:
     """Open a set and tell what a key needs; downloads it if it has to."""
     from dualtemp.data import open_source
     from dualtemp.data.normalisation import OF_SETS
-    from dualtemp.training.run import image_size
+    from dualtemp.training.run_data import image_size
 
     splits = open_source(word)
     parts = (splits.train, splits.test, splits.unlabelled)

@@ -7,6 +7,7 @@ from html import escape
 
 WIDTH, HEIGHT = 640, 320
 LEFT, RIGHT, TOP, BOTTOM = 56, 92, 14, 44
+LINE = 14  # height of a line of text
 At = Callable[[float, float], tuple[float, float]]  # from a point of the plot to one of the picture
 
 
@@ -37,11 +38,13 @@ def line_chart(series: dict[str, list[Point]], x_title: str, y_title: str, order
         return round(right, 1), round(TOP + (HEIGHT - TOP - BOTTOM) * (high - y) / (high - low), 1)
 
     parts = [_axes(xs, ticks, at, x_title, y_title)]
-    taken: list[float] = []
-    for number, (name, line) in enumerate(series.items()):
-        if line:
+    lines = {name: sorted(line, key=lambda p: p.x) for name, line in series.items() if line}
+    highest_first = sorted(lines, key=lambda name: -lines[name][-1].y)
+    labels = _apart({name: at(lines[name][-1].x, lines[name][-1].y)[1] + 4 for name in highest_first})
+    for number, name in enumerate(series):
+        if name in lines:
             colour = f"ramp{number * 4 // max(1, len(series) - 1)}" if ordered else f"series{number % 5}"
-            parts.append(_line(name, sorted(line, key=lambda p: p.x), at, colour, taken))
+            parts.append(_line(name, lines[name], at, colour, labels[name]))
     title = escape(f"{y_title} against {x_title}")
     return f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}">{"".join(parts)}</svg>'
 
@@ -78,7 +81,7 @@ def _axes(xs: list[float], ticks: list[float], at: At, x_title: str, y_title: st
     return "".join([*rows, *columns, titles])
 
 
-def _line(name: str, line: list[Point], at: At, colour: str, taken: list[float]) -> str:
+def _line(name: str, line: list[Point], at: At, colour: str, label: float) -> str:
     places = [at(p.x, p.y) for p in line]
     path = " ".join(f"{x},{y}" for x, y in places)
     bars = [
@@ -90,15 +93,14 @@ def _line(name: str, line: list[Point], at: At, colour: str, taken: list[float])
         f'<circle cx="{x}" cy="{y}" r="4"><title>{escape(p.told)}</title></circle>'
         for p, (x, y) in zip(line, places, strict=True)
     ]
-    label = _free(places[-1][1] + 4, taken)
     end = f'<text class="name" x="{places[-1][0] + 10}" y="{label}">{escape(name)}</text>'
     return f'<g class="{colour}"><polyline points="{path}"/>{"".join(bars)}{"".join(dots)}{end}</g>'
 
 
-def _free(y: float, taken: list[float]) -> float:
-    """A height for a label near y that covers no other label."""
-    for shift in (s * sign for s in range(0, HEIGHT, 3) for sign in (1, -1)):
-        if all(abs(y + shift - other) >= 14 for other in taken):
-            taken.append(y + shift)
-            return round(y + shift, 1)
-    return y
+def _apart(heights: dict[str, float]) -> dict[str, float]:
+    """Heights of labels in the same order, at least a line of text apart; those in the way move down, or all up."""
+    placed: dict[str, float] = {}
+    for name, y in heights.items():
+        placed[name] = max([y, *(other + LINE for other in placed.values())])
+    over = max(0.0, max(placed.values()) - (HEIGHT - BOTTOM + 10))
+    return {name: round(y - over, 1) for name, y in placed.items()}

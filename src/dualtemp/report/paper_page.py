@@ -25,7 +25,7 @@ MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
 def write_paper_page(request: Request, path: Path, facts: Mapping[str, DataFacts] | None = None) -> None:
     """Write the page of what is in the results folder; facts of the data, if it has been opened already."""
     found, results = request.planned(), Results(request.results)
-    there = collected(found, request.seeds, known_facts(found, results) if facts is None else facts, results)
+    there = collected(found, request.seeds, {**known_facts(found, results), **(facts or {})}, results)
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as file:
         file.write(paper_page(found, request.seeds, there).encode())

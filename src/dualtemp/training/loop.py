@@ -6,7 +6,6 @@ The loop knows no page and no terminal. Whoever starts it passes a `Watch` that 
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -14,9 +13,7 @@ from torch import nn
 
 from dualtemp import distributed
 from dualtemp.config import Settings
-from dualtemp.data.images import ImageSet
 from dualtemp.data.loader import Batch, Loader
-from dualtemp.data.views import Views
 from dualtemp.evaluation.probe import OnlineProbe
 from dualtemp.methods import views_needed
 from dualtemp.models.weights import save_backbone
@@ -28,6 +25,7 @@ from dualtemp.training.optimizers import build_optimizer, set_lr
 from dualtemp.training.run_folder import RunFolder
 from dualtemp.training.schedule import highest_lr, lr_factor, step_seed
 from dualtemp.training.stops import Interrupted, all_finite, disk_trouble_told, loss_not_finite, weights_not_finite
+from dualtemp.training.training_data import TrainingData
 
 # Feature spread below which all images look the same to the encoder. Isotropic features have 1; measured: untrained
 # encoders 0.06 (resnet50) to 0.7, transformers that collapse 0.005 to 0.016.
@@ -48,17 +46,6 @@ class Watch(Protocol):
     def note(self, text: str) -> None:
         """Something a person should know."""
         ...
-
-
-@dataclass(frozen=True)
-class TrainingData:
-    """What a run sees: images to learn from; labelled images for kNN and the probe, if there are any; a test set."""
-
-    images: ImageSet
-    bank: ImageSet | None
-    test: ImageSet | None
-    views: Views
-    classes: int
 
 
 def fit(
@@ -106,7 +93,7 @@ def fit(
         workers=workers,
         count=views_needed(chosen.method),
     )
-    steps, warmup = chosen.epochs * loader.steps, round(chosen.warmup_epochs * loader.steps)
+    steps, warmup = chosen.epochs * loader.steps, round((chosen.warmup_epochs or 0) * loader.steps)
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
     if chosen.amp != "none":
         half = torch.bfloat16 if chosen.amp == "bf16" else torch.float16

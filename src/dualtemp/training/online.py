@@ -1,7 +1,5 @@
 """What is measured after an epoch, on clean images: online probe, kNN, feature spread."""
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 
@@ -15,9 +13,7 @@ from dualtemp.evaluation.knn import knn_accuracy
 from dualtemp.evaluation.probe import OnlineProbe
 from dualtemp.evaluation.spread import feature_spread
 from dualtemp.methods.network import Network
-
-if TYPE_CHECKING:
-    from dualtemp.training.loop import TrainingData
+from dualtemp.training.training_data import TrainingData
 
 SPREAD_IMAGES = 2_000  # of a set without labels, where only the spread is measured
 BATCH = 256
@@ -26,7 +22,7 @@ BATCH = 256
 def evaluate(
     network: Network,
     probe: OnlineProbe | None,
-    data: "TrainingData",
+    data: TrainingData,
     chosen: Settings,
     device: torch.device,
     workers: int | None = None,

@@ -20,11 +20,12 @@ from dualtemp.errors import UserError
 from dualtemp.methods import build_method
 from dualtemp.training.checkpoint import checkpoints, read_latest, unpacked
 from dualtemp.training.display import Display
-from dualtemp.training.loop import TrainingData, Watch, fit
+from dualtemp.training.loop import Watch, fit
 from dualtemp.training.run_data import check_batch, described, image_size, opened, refuse_other_data, training_data
 from dualtemp.training.run_folder import RunFolder
 from dualtemp.training.signals import stop_signals
 from dualtemp.training.stops import Interrupted, disk_trouble_told, last_checkpoint
+from dualtemp.training.training_data import TrainingData
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from dualtemp.data.label_noise import with_label_noise
 from dualtemp.data.normalisation import normalisation
 from dualtemp.data.views import Views
 from dualtemp.errors import UserError
-from dualtemp.training.loop import TrainingData
 from dualtemp.training.run_folder import RunFolder
+from dualtemp.training.training_data import TrainingData
 
 PHOTOGRAPH_SIZE = 224
 

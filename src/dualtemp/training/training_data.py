@@ -1,0 +1,17 @@
+"""What a run sees of its data."""
+
+from dataclasses import dataclass
+
+from dualtemp.data.images import ImageSet
+from dualtemp.data.views import Views
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What a run sees: images to learn from; labelled images for kNN and the probe, if there are any; a test set."""
+
+    images: ImageSet
+    bank: ImageSet | None
+    test: ImageSet | None
+    views: Views
+    classes: int

@@ -1,0 +1,75 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dualtemp.paper.cost import expected_seconds, passes
+from dualtemp.paper.listing import print_listing
+from dualtemp.paper.plan import PlannedRun
+from dualtemp.paper.reproduce import Request, missing
+from dualtemp.paper.results import Results
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DUALTEMP_DATA", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "160")
+    return tmp_path / "cache"
+
+
+def test_every_artefact_is_listed_with_its_runs_and_what_is_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = Request(["all"], "smoke", (1, 2), results=tmp_path / "results")
+    jobs = missing(
+        Request(["T-reverse"], "smoke", (1,), results=tmp_path), Request(["T-reverse"], "smoke").planned()
+    ).jobs
+    for job in jobs[:3]:
+        Results(request.results).write(job, {"status": "done", "metrics": {}})
+    print_listing(request, times=False)
+    told = capsys.readouterr().out
+    rows = {line.split()[0]: line.split() for line in told.splitlines() if line.strip()}
+    assert rows["T-reverse"][-2:] == ["16", "3"]
+    assert rows["T-unified"][-2:] == ["16", "2"]  # two of these are its own
+    assert rows["F-frameworks"][-2:] == ["0", "0"]
+    assert "162 runs, of which 3 are done" in told
+
+
+def test_the_time_left_comes_from_a_step_measured_once(
+    tmp_path: Path, cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = Request(["T-reverse"], "smoke", (1,), results=tmp_path)
+    print_listing(request)
+    measured = json.loads((cache / "steps.json").read_text())
+    assert list(measured) == ["resnet_mini 8 px 1"]
+    assert 0 < measured["resnet_mini 8 px 1"] < 1
+    assert " s" in next(line for line in capsys.readouterr().out.splitlines() if line.startswith("T-reverse"))
+    (cache / "steps.json").write_text(json.dumps({"resnet_mini 8 px 1": 3600.0}))
+    print_listing(request)
+    assert "days" in next(line for line in capsys.readouterr().out.splitlines() if line.startswith("T-reverse"))
+
+
+def test_a_run_costs_its_passes() -> None:
+    def cost(method: str, **other: object) -> float:
+        values = {"data": "cifar10", "method": method, "epochs": 2, "batch": 100, "subset": 1050, **other}
+        return passes(PlannedRun("", values, ()).with_seed(1), 50_000)
+
+    assert cost("supervised") == 2 * 1000 * 3  # forward and backward; the images that fill no batch are dropped
+    assert cost("moco") == cost("simmoco") == 2 * 1000 * 4
+    assert cost("moco", symmetric=True) == cost("byol") == 2 * cost("moco")
+    assert cost("simco") == cost("simsiam") == 2 * 1000 * 6
+
+
+def test_of_a_set_that_is_not_known_no_time_is_told() -> None:
+    assert expected_seconds(PlannedRun("", {"data": "some/folder"}, ()).with_seed(1)) is None
+
+
+def test_listing_needs_no_torch() -> None:
+    program = (
+        "import argparse, sys; from dualtemp.paper import command; p = argparse.ArgumentParser();"
+        "command.add_paper_arguments(p); command.add_reproduce_arguments(argparse.ArgumentParser());"
+        "command.run_paper(vars(p.parse_args(['--no-times']))); assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
