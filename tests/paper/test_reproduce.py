@@ -101,6 +101,20 @@ def test_a_grid_that_was_killed_goes_on_and_repeats_nothing(tmp_path: Path) -> N
     assert int(re.findall(r"^(\d+) runs", told, re.M)[0]) <= 10 - len(before) + 2
 
 
+@pytest.mark.slow
+def test_two_commands_on_one_results_folder_share_the_runs(tmp_path: Path) -> None:
+    words = ["T-reverse", "--scale", "smoke", "--seeds", "2"]
+    both = [reproduce(words, tmp_path), reproduce(words, tmp_path)]
+    seen: dict[str, set[int]] = {}
+    while any(process.poll() is None for process in both):
+        for name, written in finished(tmp_path).items():
+            seen.setdefault(name, set()).add(written)
+        time.sleep(0.02)
+    assert [process.wait() for process in both] == [0, 0]
+    assert len(seen) == 16
+    assert all(len(times) == 1 for times in seen.values())  # none was written twice
+
+
 def test_a_stop_saves_the_runs_and_they_are_gone_on_with(tmp_path: Path) -> None:
     job = tiny_job(epochs=200)
 
