@@ -107,6 +107,24 @@ def resume(words: Sequence[str]) -> int:
     return 0
 
 
+def paper(words: Sequence[str]) -> int:
+    """List the paper's tables and figures: runs, what is done, expected time; or write the page of what is there."""
+    from dualtemp.paper import command
+
+    parser = Parser("paper", paper.__doc__ or "")
+    command.add_paper_arguments(parser)
+    return command.run_paper(parser.parse(words))
+
+
+def reproduce(words: Sequence[str]) -> int:
+    """Run what a table or figure still lacks: dualtemp reproduce T-reverse --scale mini --seeds 3."""
+    from dualtemp.paper import command
+
+    parser = Parser("reproduce", reproduce.__doc__ or "")
+    command.add_reproduce_arguments(parser)
+    return command.run_reproduce(parser.parse(words))
+
+
 def demo(words: Sequence[str]) -> int:
     """Train SimCo on 10,000 CIFAR-10 images in minutes, and see what it has learned."""
     parser = Parser("demo", demo.__doc__ or "")
@@ -132,6 +150,8 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "train": train,
     "resume": resume,
     "data": data,
+    "paper": paper,
+    "reproduce": reproduce,
     "demo": demo,
     "doctor": doctor,
 }
@@ -176,7 +196,7 @@ def _command(word: str) -> Callable[[Sequence[str]], int]:
 
 
 def _overview() -> str:
-    rows = [f"  {name:<8} {(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
+    rows = [f"  {name:<9} {(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
     return "\n".join(
         [f"usage: dualtemp COMMAND ...\n\n{ABOUT}\n", *rows, "\n`dualtemp COMMAND --help` tells a command's settings."]
     )

@@ -16,9 +16,9 @@ from dualtemp.evaluation.probe import OnlineProbe
 from dualtemp.methods import build_method
 from dualtemp.training import loop
 from dualtemp.training.display import Display
-from dualtemp.training.training_data import TrainingData
 from dualtemp.training.run_data import opened, training_data
 from dualtemp.training.run_folder import RunFolder
+from dualtemp.training.training_data import TrainingData
 
 RUN: dict[str, Any] = {"backbone": "resnet_mini", "batch": 64, "epochs": 1, "warmup_epochs": 0, "quiet": True}
 
