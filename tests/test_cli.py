@@ -124,7 +124,7 @@ def test_labels_can_be_left_aside(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "message"),
     [
         (["dta"], "dualtemp: no command 'dta': did you mean 'data'?"),
-        (["xyzzy"], "dualtemp: no command 'xyzzy': Commands: train, resume, data),
+        (["xyzzy"], "dualtemp: no command 'xyzzy': Commands: train, resume, data"),
         (["data", "cifar11"], "did you mean 'cifar10'?"),
         (["data", "./nowhere"], "no such folder or file"),
         (["data", "--show"], "--show needs a set"),
