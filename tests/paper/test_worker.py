@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from paper.smoke import DIVERGING, tiny_job
 
+from dualtemp.errors import UserError
 from dualtemp.paper.results import Job, Results
 from dualtemp.paper.worker import BUSY, perform
 from dualtemp.training.folder_lock import locked
@@ -106,3 +107,18 @@ def test_measurements_are_made_when_the_run_ends(tmp_path: Path) -> None:
     assert curves["0.1"]["4096"] is None  # the dictionary has 128 keys
     assert 0 < curves["0.1"]["8"] < curves["1"]["8"] < curves["1"]["64"]
     shutil.rmtree(tmp_path)
+
+
+def test_a_disk_that_cannot_be_written_is_no_result(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"results folder .* cannot be written"):
+        done(Results(tmp_path / "file" / "results"), tiny_job())
+    results = Results(tmp_path / "results")
+
+    class Full(Silent):
+        def epoch(self, *_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(UserError, match=r"No space left on device.*the same command goes on"):
+        perform(tiny_job(), results, "cpu", 1, Full())
+    assert results.read(tiny_job()) is None

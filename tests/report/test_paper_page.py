@@ -173,4 +173,15 @@ def test_the_page_can_be_made_from_results_alone(page: Path) -> None:
     write_paper_page(request, page.parent / "again.html")
     text = (page.parent / "again.html").read_text()
     assert "24 of 24 are there" in text
+    assert 'id="T-batch"' not in text
     assert str(page.parent) not in text
+
+
+def test_a_claim_rests_on_all_its_tables_though_one_is_shown(page: Path) -> None:
+    request = Request(["T-batch"], "mini", SEEDS, results=page.parent / "results")
+    write_paper_page(request, page.parent / "batch.html")
+    text = (page.parent / "batch.html").read_text()
+    assert text.count('class="claim"') == 1
+    (claim,) = re.findall(r'id="C9">\s*<summary>.*?</summary>', text, re.S)
+    assert "undecided" not in claim
+    assert "T-epochs" in text

@@ -9,6 +9,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Protocol
 
+from dualtemp.errors import UserError
 from dualtemp.paper.results import Job, Results
 from dualtemp.paper.worker import BUSY, work
 
@@ -50,7 +51,8 @@ class Crew:
 def run_jobs(jobs: Sequence[Job], results: Path, crew: Crew, progress: Progress) -> Counter[str]:
     """Make all runs; returns how many were done, collapsed or failed.
 
-    Runs that another process is making are waited for, and made here if it gives up.
+    Runs that another process is making are waited for, and made here if it gives up. A disk that cannot be written ends
+    all: UserError.
     """
     waiting, busy_until = deque(jobs), dict.fromkeys((job.name for job in jobs), 0.0)
     attempts: Counter[str] = Counter()
@@ -74,6 +76,8 @@ def run_jobs(jobs: Sequence[Job], results: Path, crew: Crew, progress: Progress)
                     Results(results).write(job, {"status": "failed", "reason": reason})
                     outcome["failed"] += 1
                     progress.ended(job, "failed", reason)
+                elif message is not None and message[0] == "trouble":
+                    raise UserError(message[1])
                 elif message is not None and message[0] == "step":
                     progress.moved(worker.job, message[1])
                 elif message is not None:

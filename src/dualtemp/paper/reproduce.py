@@ -92,6 +92,7 @@ def missing(request: Request, found: Plan, cell: str | None = None, retry: bool 
 def run_missing(request: Request, left: Missing, jobs: int | None, device: str = "auto", keep: bool = False) -> int:
     """Make the runs; returns how many failed. Interrupted, the same command goes on."""
     results = Results(request.results)
+    results.make_folders()
     for job in left.jobs:  # only failed ones that are to be tried again have a result
         (results.path / f"{job.name}.json").unlink(missing_ok=True)
     crew = _crew(jobs, device, keep)

@@ -6,6 +6,7 @@
 import hashlib
 import json
 import math
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -78,12 +79,25 @@ class Results:
 
     def write(self, job: Job, result: dict[str, Any]) -> None:
         """Write a result, whole."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        self.make_folders()
         values = {name: value for name, value in job.settings.model_dump().items() if value is not None}
         values["data"] = data_name(job.settings.data)
         whole = {"settings": values, "data": job.facts.__dict__, **result}
-        with whole_file(self.path / f"{job.name}.json") as file:
-            file.write((json.dumps(plain(whole), indent=1, allow_nan=False) + "\n").encode())
+        text = json.dumps(plain(whole), indent=1, allow_nan=False) + "\n"
+        try:
+            with whole_file(self.path / f"{job.name}.json") as file:
+                file.write(text.encode())
+        except OSError as error:
+            raise self._cannot_be_written(error) from None
+
+    def make_folders(self) -> None:
+        """Make the folder, and see that it can be written."""
+        try:
+            self.runs.mkdir(parents=True, exist_ok=True)
+            if not os.access(self.runs, os.W_OK):
+                raise PermissionError(0, "no permission")
+        except OSError as error:
+            raise self._cannot_be_written(error) from None
 
     def run_folder(self, job: Job) -> Path:
         """Where the run of a job lies while it is being made."""
@@ -98,6 +112,12 @@ class Results:
             if result is not None:
                 facts[result["settings"]["data"]] = DataFacts(**result["data"])
         return facts
+
+    def _cannot_be_written(self, error: OSError) -> UserError:
+        return UserError(
+            f"the results folder {self.path} cannot be written ({error.strerror or error}): make room or make it "
+            "writable, or give another --results"
+        )
 
     def _read(self, path: Path) -> dict[str, Any] | None:
         try:

@@ -25,6 +25,8 @@ def work(connection: Connection, results: Path, device: str, threads: int, keep:
             job = connection.recv()
             status, reason = perform(job, folder, device, threads, Teller(connection, job.settings.epochs), keep)
             connection.send(("end", status, reason))
+    except UserError as error:
+        connection.send(("trouble", str(error)))
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
         return
 
@@ -56,12 +58,14 @@ def perform(
 ) -> tuple[str, str]:
     """Make a run unless it is there or another process makes it; returns its status and, if it failed, why.
 
+    A disk that cannot be written is no result of a run: UserError.
+
     What a killed process left of the run is gone on with. Once the result is written the run's folder is removed,
     unless `keep`.
     """
     from dualtemp.training.folder_lock import locked
 
-    results.runs.mkdir(parents=True, exist_ok=True)
+    results.make_folders()
     lock = results.runs / f".{job.name}.lock"
     with ExitStack() as held:
         try:
@@ -101,6 +105,8 @@ def made(job: Job, folder: Path, device: str, threads: int, watch: Any) -> dict[
             measured = measure(folder, wanted, str(chosen_device(how)))
     except (Exception, MemoryError) as error:
         said = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        if isinstance(error, OSError) or isinstance(error.__context__, OSError):
+            raise UserError(f"{' '.join(said.split())}; then the same command goes on") from None
         return {"status": "failed", "reason": " ".join(said.split())}
     run = RunFolder(folder)
     with_versions = {name: value for name, value in run.made_with().items() if name in VERSIONS}

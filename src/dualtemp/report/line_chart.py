@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 
 WIDTH, HEIGHT = 640, 320
-LEFT, RIGHT, TOP, BOTTOM = 56, 92, 14, 44
+LEFT, RIGHT, TOP, BOTTOM = 56, 100, 14, 44
 LINE = 14  # height of a line of text
 At = Callable[[float, float], tuple[float, float]]  # from a point of the plot to one of the picture
 
@@ -93,7 +93,11 @@ def _line(name: str, line: list[Point], at: At, colour: str, label: float) -> st
         f'<circle cx="{x}" cy="{y}" r="4"><title>{escape(p.told)}</title></circle>'
         for p, (x, y) in zip(line, places, strict=True)
     ]
-    end = f'<text class="name" x="{places[-1][0] + 10}" y="{label}">{escape(name)}</text>'
+    right = places[-1][0] + 10
+    end = (
+        f'<rect class="key" x="{right}" y="{round(label - 9, 1)}" width="9" height="9" rx="2"/>'
+        f'<text class="name" x="{right + 14}" y="{label}">{escape(name)}</text>'
+    )
     return f'<g class="{colour}"><polyline points="{path}"/>{"".join(bars)}{"".join(dots)}{end}</g>'
 
 

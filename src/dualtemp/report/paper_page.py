@@ -1,6 +1,7 @@
 """The page of the paper: every table beside its measured twin, every figure, and a verdict on every claim."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from statistics import fmean, stdev
@@ -9,6 +10,7 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader
 
 from dualtemp import __version__
+from dualtemp.errors import UserError
 from dualtemp.paper.artefact import Artefact
 from dualtemp.paper.claims import MeasuredCell, judged
 from dualtemp.paper.plan import Plan, PlannedCell
@@ -25,19 +27,24 @@ MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
 def write_paper_page(request: Request, path: Path, facts: Mapping[str, DataFacts] | None = None) -> None:
     """Write the page of what is in the results folder; facts of the data, if it has been opened already."""
     found, results = request.planned(), Results(request.results)
-    there = collected(found, request.seeds, {**known_facts(found, results), **(facts or {})}, results)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(path) as file:
-        file.write(paper_page(found, request.seeds, there).encode())
+    everything = replace(request, ids=["all"]).planned()  # a claim may rest on tables that are not shown
+    there = collected(everything, request.seeds, {**known_facts(everything, results), **(facts or {})}, results)
+    page = paper_page(found, request.seeds, there)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(path) as file:
+            file.write(page.encode())
+    except OSError as error:
+        raise UserError(f"{path} cannot be written ({error.strerror}): give another --report") from None
 
 
 def paper_page(found: Plan, seeds: tuple[int, ...], there: Collected) -> str:
-    """The page as HTML: one file, no network."""
+    """The page of a plan as HTML: one file, no network; `there` may hold more tables, on which claims rest too."""
     wanted = {claim for artefact in found.artefacts for claim in artefact.claims}
-    digits = {artefact.id: 2 if artefact.measure is None else 4 for artefact in found.artefacts}
+    digits = {artefact.id: 2 if artefact.measure is None else 6 for artefact in found.artefacts}
     environment = Environment(loader=FunctionLoader(_template), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["signed"] = lambda value, places=2: f"{value:+.{places}f}".replace("-", MINUS)
-    runs = [result for by_seed in there.results.values() for result in by_seed.values()]
+    runs = [result for word in found.runs for result in there.results.get(word, {}).values()]
     return environment.get_template("paper.html.j2").render(
         css=environment.get_template("paper.css").render(),
         version=__version__,
