@@ -4,7 +4,7 @@ import json
 import shutil
 import signal
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,8 @@ def work(connection: Connection, results: Path, device: str, threads: int, keep:
             status, reason = perform(job, folder, device, threads, Teller(connection, job.settings.epochs), keep)
             connection.send(("end", status, reason))
     except UserError as error:
-        connection.send(("trouble", str(error)))
+        with suppress(OSError):  # whoever listens may have stopped already
+            connection.send(("trouble", str(error)))
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
         return
 
@@ -105,8 +106,10 @@ def made(job: Job, folder: Path, device: str, threads: int, watch: Any) -> dict[
             measured = measure(folder, wanted, str(chosen_device(how)))
     except (Exception, MemoryError) as error:
         said = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-        if isinstance(error, OSError) or isinstance(error.__context__, OSError):
-            raise UserError(f"{' '.join(said.split())}; then the same command goes on") from None
+        trouble = error if isinstance(error, OSError) else error.__context__
+        if isinstance(trouble, OSError):
+            said = f"{folder} cannot go on ({trouble.strerror or trouble}): make room, then the same command goes on"
+            raise UserError(said) from None
         return {"status": "failed", "reason": " ".join(said.split())}
     run = RunFolder(folder)
     with_versions = {name: value for name, value in run.made_with().items() if name in VERSIONS}
