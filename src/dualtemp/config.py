@@ -80,14 +80,14 @@ class Settings(BaseModel):
     epochs: int = Field(200, ge=1, description="Passes over the images.")
     batch: int = Field(256, ge=1, description="Images in a step, over all processes.")
     optimizer: Literal["sgd", "adamw", "lars"] = Field("sgd", description="The optimiser.")
-    lr: float = Field(0.03, gt=0, le=1e6, description="Highest learning rate, at batch 256; scaled with the batch.")
+    lr: float = Field(0.03, gt=0, le=1e38, description="Highest learning rate, at batch 256; scaled with the batch.")
     warmup_epochs: float | None = Field(
         None, ge=0, description="Epochs of linear warm-up, then a cosine; 10, or a tenth of fewer than 100 epochs."
     )
     momentum: float = Field(0.9, ge=0, lt=1, description="Of SGD and LARS.")
     weight_decay: float = Field(5e-4, ge=0, description="Weight decay.")
     clip_gradient: float | None = Field(None, gt=0, description="Largest norm of the gradient.")
-    probe_lr: float = Field(0.3, gt=0, le=1e6, description="Highest learning rate of the online probe; not scaled.")
+    probe_lr: float = Field(0.3, gt=0, le=1e38, description="Highest learning rate of the online probe; not scaled.")
     knn: int = Field(200, ge=1, description="Neighbours that vote.")
     knn_images: int = Field(10_000, ge=1, description="Training images among which they are sought, at most.")
     evaluate_every: int = Field(1, ge=1, description="Epochs between evaluations; the last is always evaluated.")
