@@ -19,7 +19,18 @@ DIGITS = ("--data", "digits", "--backbone", "resnet_mini", "--batch", "64", "--s
 def test_a_run_that_is_not_finite_stops_with_a_line_and_only_finite_checkpoints(
     lr: str, commands: Commands, tmp_path: Path
 ) -> None:
-    words = ("--method", "simco", "--epochs", "40", "--lr", lr, "--weight-decay", "1000", "--checkpoint-minutes", "1e-9")
+    words = (
+        "--method",
+        "simco",
+        "--epochs",
+        "40",
+        "--lr",
+        lr,
+        "--weight-decay",
+        "1000",
+        "--checkpoint-minutes",
+        "1e-9",
+    )
     ended = commands.run("train", *DIGITS, *words, "--out", tmp_path / "run")
     assert ended.code == 2, ended.err
     told = re.fullmatch(
