@@ -19,6 +19,11 @@ def test_the_core_needs_torch_alone() -> None:
     assert modules_after(core) - with_torch - standard == {"dualtemp"}
 
 
+def test_modules_can_be_reached_from_the_package() -> None:
+    found = modules_after("import dualtemp; dualtemp.losses.nt_xent; dualtemp.hardness.entropy; dualtemp.data.Views")
+    assert "torch" in found
+
+
 def test_public_names_come_from_the_package_itself() -> None:
     import dualtemp
     from dualtemp import losses

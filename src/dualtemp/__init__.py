@@ -4,8 +4,9 @@
 Importing the package is cheap: torch is loaded with the first name that needs it.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from dualtemp.lazy import lazily
 
 __version__ = "0.1.0"
 
@@ -52,14 +53,4 @@ __all__ = [
     "train",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Load a public name from its module when it is first asked for."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'dualtemp' has no attribute {name!r}")
-    return getattr(import_module(f"dualtemp.{_HOME[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    """List the public names."""
-    return sorted(__all__)
+__getattr__, __dir__ = lazily(__name__, _HOME)

@@ -3,8 +3,9 @@
 Importing the package is cheap: torch is loaded with the first name that needs it.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from dualtemp.lazy import lazily
 
 if TYPE_CHECKING:
     from dualtemp.evaluation.accuracy import Accuracy, top_accuracy
@@ -47,14 +48,4 @@ __all__ = [
     "uniformity",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Load a public name from its module when it is first asked for."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'dualtemp.evaluation' has no attribute {name!r}")
-    return getattr(import_module(f"dualtemp.evaluation.{_HOME[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    """List the public names."""
-    return sorted(__all__)
+__getattr__, __dir__ = lazily(__name__, _HOME)

@@ -3,8 +3,9 @@
 Importing the package is cheap: torch is loaded with the first name that needs it.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from dualtemp.lazy import lazily
 
 if TYPE_CHECKING:
     from dualtemp.models.backbones import build_backbone, describe_backbone, seeded_initialisation
@@ -57,14 +58,4 @@ __all__ = [
     "simsiam_projector",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Load a public name from its module when it is first asked for."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'dualtemp.models' has no attribute {name!r}")
-    return getattr(import_module(f"dualtemp.models.{_HOME[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    """List the public names."""
-    return sorted(__all__)
+__getattr__, __dir__ = lazily(__name__, _HOME)
