@@ -115,6 +115,25 @@ def test_the_contact_sheet_is_written_where_told_or_here(
     assert (first != second).any()
 
 
+def test_a_contact_sheet_does_not_become_an_image_of_the_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(11):
+        Image.new("RGB", (20, 20)).save(tmp_path / f"{number}.png")
+    monkeypatch.chdir(tmp_path)
+    assert main(["data", ".", "--show"]) == 2
+    assert "give --out" in capsys.readouterr().err
+    assert not list(tmp_path.glob("*views.png"))
+
+
+def test_a_link_to_nowhere_is_an_unreadable_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(11):
+        Image.new("RGB", (120, 100 + number)).save(tmp_path / f"{number}.png")
+    (tmp_path / "gone.png").symlink_to("nowhere")
+    assert main(["data", str(tmp_path)]) == 1
+    assert "gone.png" in capsys.readouterr().out
+
+
 def test_labels_can_be_left_aside(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "digits", "--no-labels"]) == 0
     assert "none (no labels)" in capsys.readouterr().out

@@ -6,7 +6,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dualtemp.config import OF_METHOD, Settings, complete, from_yaml, settings, tau_beta, to_yaml
+from dualtemp.config import OF_METHOD, Settings, complete, from_yaml, overridden, settings, tau_beta, to_yaml
 from dualtemp.errors import UserError
 
 
@@ -61,6 +61,9 @@ def test_words_of_the_command_line_become_numbers() -> None:
         ({"data": "x", "tau_alpha": math.inf}, "tau_alpha must be finite"),
         ({"data": "x", "tau_beta": 0.0}, "tau_beta must be a number > 0"),
         ({"data": "x", "tau_beta": math.nan}, "tau_beta must be a number > 0"),
+        ({"data": "x", "batch": 1}, "batch: input should be greater than or equal to 2, got 1"),
+        ({"data": "x", "chunk": 1}, "chunk: input should be greater than or equal to 2, got 1"),
+        ({"data": "x", "seed": 10**20}, "seed: input should be less than"),
         ({"data": "x", "subset": 0}, "subset must be a count or a fraction"),
         ({"data": "x", "subset": 1.5}, "subset must be a count or a fraction"),
         ({"data": "x", "optimizer": "sdg"}, "no optimizer is called 'sdg': did you mean 'sgd'?"),
@@ -75,6 +78,13 @@ def test_a_mistake_is_one_line_with_the_remedy(values: dict, said: str) -> None:
         settings(values)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_another_framework_on_the_command_line_drops_what_the_files_one_had() -> None:
+    of_file = complete(settings({"data": "x", "epochs": 7}), 8).model_dump(exclude_none=True)
+    moco = settings(overridden(of_file, {"method": "moco", "dictionary_size": 64}))
+    assert (moco.method, moco.epochs, moco.dictionary_size, moco.tau_beta) == ("moco", 7, 64, None)
+    assert settings(overridden(of_file, {"tau_beta": 2.0})).tau_beta == 2.0
 
 
 @given(

@@ -112,6 +112,7 @@ def test_a_flat_folder_without_labels_trains() -> None:
         (["--data", "text", "--out", "a"], "text"),
         (["--data", "no/where", "--out", "a"], "no such folder"),
         (["--data", "digits", "--out", "full"], "full exists and is not a run"),
+        (["--data", "digits", "--out", "a", "--batch", "65", "--chunk", "32"], "chunk 32 leaves one image of 65 over"),
         (["--data", "digits", "--out", "a", "--threads", "0"], "--threads must be at least 1"),
         (["--data", "text", "--method", "supervised", "--out", "a"], "text"),
     ],
@@ -131,6 +132,17 @@ def test_a_mistake_is_one_line_exit_code_2_and_nothing_created(
     assert err.startswith("dualtemp: ")
     assert not Path("a").exists()
     assert list(Path("full").iterdir()) == [Path("full/something")]
+
+
+def test_a_run_goes_on_from_any_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 8, 8), dtype=np.uint8)
+    np.savez("set.npz", images=pixels)
+    words = ["--backbone", "resnet_mini", "--batch", "16", "--epochs", "1", "--no-labels"]
+    assert main(["train", "--data", "set.npz", *words, "--out", "a"]) == 0
+    Path("elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    assert main(["resume", "../a", "--epochs", "2"]) == 0
+    assert len((tmp_path / "a" / "metrics.jsonl").read_text().splitlines()) == 2
 
 
 def test_an_existing_run_is_never_overwritten(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 from dualtemp import __version__
 from dualtemp.errors import UserError
@@ -70,23 +70,22 @@ def data(words: Sequence[str]) -> int:
 
 def train(words: Sequence[str]) -> int:
     """Train an encoder: dualtemp train --data cifar100 --method simco --out runs/simco."""
-    from dualtemp.config import Settings, from_yaml, settings
+    from dualtemp.config import Settings, from_yaml, overridden, settings
 
     parser = Parser("train", train.__doc__ or "")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="the run's folder; must be new")
-    parser.add_argument("--config", type=Path, metavar="FILE.yaml", help="settings; flags come before them")
+    parser.add_argument("--config", type=Path, metavar="FILE.yaml", help="settings; flags override them")
     _add_how(parser)
     for name, field in Settings.model_fields.items():
         flag, text = f"--{name.replace('_', '-')}", _help(name, field)
         if "bool" in str(field.annotation):
             parser.add_argument(flag, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
         else:
-            metavar = {str: "NAME", int: "N", float: "X"}.get(field.annotation, "X")  # pyright: ignore
-            parser.add_argument(flag, default=argparse.SUPPRESS, metavar=metavar, help=text)
+            parser.add_argument(flag, default=argparse.SUPPRESS, metavar=_metavar(field.annotation), help=text)
     given = parser.parse(words)
     out, config = given.pop("out"), given.pop("config")
     how = _how(given)
-    chosen = settings({**(from_yaml(config) if config else {}), **given})
+    chosen = settings(overridden(from_yaml(config) if config else {}, given))
     from dualtemp.training.run import start
 
     start(chosen, out, how())
@@ -180,7 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it ends
         return 0
     except KeyboardInterrupt as error:
-        print(f"dualtemp: {error or 'interrupted'}", file=sys.stderr)
+        print(f"dualtemp: {str(error) or 'interrupted'}", file=sys.stderr)
         return 130
     except SystemExit as error:  # --help of a command
         return int(error.code or 0)
@@ -213,9 +212,9 @@ def _add_how(parser: Parser) -> None:
 
 def _how(given: dict[str, Any]) -> Callable[[], Any]:
     values = {name: given.pop(name) for name in ("device", "workers", "threads", "checkpoint_minutes", "quiet")}
-    for name in ("workers", "threads"):
-        if values[name] is not None and values[name] < 1:
-            raise UserError(f"--{name} must be at least 1, got {values[name]}")
+    for name, least in (("workers", 0), ("threads", 1)):
+        if values[name] is not None and values[name] < least:
+            raise UserError(f"--{name} must be at least {least}, got {values[name]}")
 
     def made() -> Any:
         from dualtemp.training.run import How
@@ -225,10 +224,19 @@ def _how(given: dict[str, Any]) -> Callable[[], Any]:
     return made
 
 
+def _metavar(annotation: Any) -> str:
+    """The choices of a setting, or what kind of value it takes."""
+    words = [word for part in (annotation, *get_args(annotation)) for word in get_args(part) if isinstance(word, str)]
+    if words and float not in get_args(annotation):
+        return "|".join(dict.fromkeys(words))
+    return {str: "NAME", int: "N"}.get(annotation, "N" if int in get_args(annotation) else "X")
+
+
 def _help(name: str, field: Any) -> str:
     from dualtemp.config import OF_METHOD
 
-    text = field.description[0].lower() + field.description[1:].rstrip(".")
+    text = field.description.rstrip(".")
+    text = text if text.startswith(("MoCo", "BYOL")) else text[0].lower() + text[1:]
     owners = {method: values[name] for method, values in OF_METHOD.items() if name in values}
     if owners:
         defaults = {str(value): [m for m in owners if str(owners[m]) == str(value)] for value in owners.values()}

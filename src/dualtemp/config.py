@@ -49,6 +49,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=True)
 
     data: str = Field(description="A set (cifar10, ...), a folder of images, or an .npz file.")
+    labels: bool = Field(True, description="Use labels and class folders, to measure with; --no-labels ignores them.")
     subset: int | float | None = Field(None, description="Train on so many images, or on this fraction of them.")
     method: Method = Field("simco", description="The framework.")
 
@@ -78,7 +79,7 @@ class Settings(BaseModel):
     recipe: str = Field("paper", description="Augmentation: paper, mocov2, simclr, byol or weak.")
 
     epochs: int = Field(200, ge=1, description="Passes over the images.")
-    batch: int = Field(256, ge=1, description="Images in a step, over all processes.")
+    batch: int = Field(256, ge=2, description="Images in a step, over all processes.")
     optimizer: Literal["sgd", "adamw", "lars"] = Field("sgd", description="The optimiser.")
     lr: float = Field(0.03, gt=0, le=1e38, description="Highest learning rate, at batch 256; scaled with the batch.")
     warmup_epochs: float | None = Field(
@@ -91,10 +92,10 @@ class Settings(BaseModel):
     knn: int = Field(200, ge=1, description="Neighbours that vote.")
     knn_images: int = Field(10_000, ge=1, description="Training images among which they are sought, at most.")
     evaluate_every: int = Field(1, ge=1, description="Epochs between evaluations; the last is always evaluated.")
-    seed: int = Field(0, ge=0, description="Decides all that is random.")
+    seed: int = Field(0, ge=0, lt=2**63, description="Decides all that is random.")
 
     amp: Literal["none", "bf16", "fp16"] = Field("none", description="Mixed precision.")
-    chunk: int | None = Field(None, ge=1, description="Images at once through the encoder, if a batch does not fit.")
+    chunk: int | None = Field(None, ge=2, description="Images at once through the encoder, if a batch does not fit.")
     channels_last: bool = Field(True, description="Memory format of the images; the faster one for most networks.")
     compile: bool = Field(False, description="Compile the encoder with torch.compile.")
 
@@ -112,6 +113,16 @@ def settings(values: dict[str, Any]) -> Settings:
         raise UserError(_sentence(name, first, values)) from None
     _check_method(chosen)
     return chosen
+
+
+def overridden(of_file: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a file with others in their place; where these choose another framework, what it lacks is dropped."""
+    if given.get("method") in OF_METHOD and given["method"] != of_file.get(
+        "method", Settings.model_fields["method"].default
+    ):
+        dropped = {name for names in OF_METHOD.values() for name in names}
+        of_file = {name: value for name, value in of_file.items() if name not in dropped}
+    return {**of_file, **given}
 
 
 def complete(chosen: Settings, image_size: int) -> Settings:

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from dualtemp.data.cache import cache_folder, cached_set
 from dualtemp.data.catalogue import CATALOGUE, NamedSet
+from dualtemp.errors import UserError
 
 MANY = 12  # lines of a list before it is cut
 
@@ -63,10 +64,13 @@ def show(source: str, out: Path | None, recipe: str, labels: bool) -> None:
     """Write the contact sheet of a source's training images and say where it is."""
     from dualtemp.data.contact_sheet import write_contact_sheet
     from dualtemp.data.recipes import recipe_named
-    from dualtemp.data.sources import open_source
+    from dualtemp.data.sources import named_path, open_source
 
     recipe_named(recipe)  # a mistyped recipe is answered before anything is opened
     images = open_source(source, labels=labels).train
+    path = named_path(source)
+    if out is None and path is not None and Path.cwd().resolve().is_relative_to(path.resolve()):
+        raise UserError("the sheet would become an image of the set: give --out FILE.png, outside of the folder")
     out = out or Path(f"{images.name}-views.png")
     write_contact_sheet(images, out, recipe=recipe)
     print(out)

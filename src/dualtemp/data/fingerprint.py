@@ -29,11 +29,18 @@ def fingerprint_pixels(pixels: Tensor, labels: Tensor | None, classes: Sequence[
 
 
 def fingerprint_files(files: Iterable[tuple[str, Path]], labels: Tensor | None, classes: Sequence[str]) -> str:
-    """Fingerprint a set of files: (relative posix name, path) in name order; the bytes are read in a stream."""
+    """Fingerprint a set of files: (relative posix name, path) in name order; the bytes are read in a stream.
+
+    A file that cannot be opened counts with its name alone.
+    """
     digest = blake2b(digest_size=16)
     digest.update(b"files\n")
     for name, path in files:
-        content = path.read_bytes()
+        try:
+            content = path.read_bytes()
+        except OSError:
+            digest.update(f"{name}\0unreadable\n".encode(errors="surrogateescape"))
+            continue
         digest.update(f"{name}\0{len(content)}\n".encode(errors="surrogateescape"))
         digest.update(content)
     return _finish(digest, labels, classes)

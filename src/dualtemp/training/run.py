@@ -14,14 +14,22 @@ import torch
 from torch import nn
 
 from dualtemp import __version__, distributed
-from dualtemp.config import Settings, complete, from_yaml, settings
+from dualtemp.config import Settings, complete, from_yaml, overridden, settings
 from dualtemp.data.images import Splits
 from dualtemp.errors import UserError
 from dualtemp.methods import build_method
 from dualtemp.training.checkpoint import checkpoints, read_latest, unpacked
 from dualtemp.training.display import Display
 from dualtemp.training.loop import Watch, fit
-from dualtemp.training.run_data import check_batch, described, image_size, opened, refuse_other_data, training_data
+from dualtemp.training.run_data import (
+    check_batch,
+    described,
+    image_size,
+    located,
+    opened,
+    refuse_other_data,
+    training_data,
+)
 from dualtemp.training.run_folder import RunFolder
 from dualtemp.training.signals import stop_signals
 from dualtemp.training.stops import Interrupted, disk_trouble_told, last_checkpoint
@@ -67,7 +75,7 @@ def train(
     Example:
         >>> dualtemp.train(data="digits", method="simco", epochs=10, batch=64, out="runs/digits")  # doctest: +SKIP
     """
-    chosen = settings({**(from_yaml(Path(config)) if config is not None else {}), **values})
+    chosen = settings(overridden(from_yaml(Path(config)) if config is not None else {}, values))
     return start(chosen, Path(out), How(device, workers, threads, checkpoint_minutes, quiet), watch)
 
 
@@ -78,7 +86,7 @@ def resume(run: Path | str, epochs: int | None = None, *, watch: Watch | None = 
 
 def start(chosen: Settings, out: Path, how: How = How(), watch: Watch | None = None) -> dict[str, Any]:  # noqa: B008
     """Make a run folder and train; returns the last epoch's metrics. A mistake leaves no folder behind."""
-    run = RunFolder(out)
+    chosen, run = located(chosen), RunFolder(out)
     with joined(run), ExitStack() as held:
         if distributed.from_first(lambda: started_anew(run, chosen)):
             return go_on(out, None, how, watch)

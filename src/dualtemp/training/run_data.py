@@ -8,6 +8,7 @@ from dualtemp.data import open_source
 from dualtemp.data.images import ImageSet, Splits
 from dualtemp.data.label_noise import with_label_noise
 from dualtemp.data.normalisation import normalisation
+from dualtemp.data.sources import named_path
 from dualtemp.data.views import Views
 from dualtemp.errors import UserError
 from dualtemp.training.run_folder import RunFolder
@@ -16,10 +17,17 @@ from dualtemp.training.training_data import TrainingData
 PHOTOGRAPH_SIZE = 224
 
 
+def located(chosen: Settings) -> Settings:
+    """The settings with a path to the data that holds from any folder."""
+    path = named_path(chosen.data)
+    return chosen if path is None else chosen.model_copy(update={"data": str(path.resolve())})
+
+
 def opened(chosen: Settings) -> Splits:
     """The data of a run; on several processes, rank 0 first, which may have to fetch it."""
-    distributed.from_first(lambda: open_source(chosen.data) and None)
-    splits = open_source(chosen.data)
+    if distributed.world_size() > 1:
+        distributed.from_first(lambda: open_source(chosen.data, labels=chosen.labels) and None)
+    splits = open_source(chosen.data, labels=chosen.labels)
     if chosen.subset is not None:
         splits = Splits(splits.train.subset(chosen.subset, chosen.seed), splits.test, None, splits.unreadable)
     if chosen.method == "supervised":
@@ -56,6 +64,8 @@ def image_size(splits: Splits) -> int:
 
 def check_batch(chosen: Settings, data: TrainingData) -> None:
     """Refuse batches that the data cannot fill, and dictionaries' parts that are larger than the whole."""
+    if len(data.images) < 2:
+        raise UserError(f"{chosen.data} has {len(data.images)} image to train on: at least two are needed")
     if chosen.batch > len(data.images):
         raise UserError(
             f"batch {chosen.batch} is larger than the set of {len(data.images)} images: give --batch "
@@ -63,6 +73,11 @@ def check_batch(chosen: Settings, data: TrainingData) -> None:
         )
     if chosen.batch % distributed.world_size():
         raise UserError(f"batch {chosen.batch} cannot be shared by {distributed.world_size()} processes evenly")
+    share = chosen.batch // distributed.world_size()
+    if share < 2:
+        raise UserError(f"batch {chosen.batch} leaves one image to a process: give --batch {2 * chosen.batch} or more")
+    if chosen.chunk is not None and share % chosen.chunk == 1:
+        raise UserError(f"chunk {chosen.chunk} leaves one image of {share} over: give another --chunk")
     for name in ("vector_size", "scalar_size"):
         part = getattr(chosen, name)
         if part is not None and chosen.dictionary_size is not None and part > chosen.dictionary_size:
