@@ -117,9 +117,8 @@ def settings(values: dict[str, Any]) -> Settings:
 
 def overridden(of_file: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """Settings of a file with others in their place; where these choose another framework, what it lacks is dropped."""
-    if given.get("method") in OF_METHOD and given["method"] != of_file.get(
-        "method", Settings.model_fields["method"].default
-    ):
+    before = of_file.get("method", Settings.model_fields["method"].default)
+    if given.get("method", before) != before:
         dropped = {name for names in OF_METHOD.values() for name in names}
         of_file = {name: value for name, value in of_file.items() if name not in dropped}
     return {**of_file, **given}
