@@ -13,6 +13,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dualtemp.errors import UserError
+from dualtemp.temperatures import TAU_ALPHA, TAU_BETA
 
 Method = Literal["moco", "simmoco", "simco", "simclr", "byol", "simsiam", "supervised"]
 Sampling = Literal["newest", "random", "earliest"]
@@ -21,7 +22,7 @@ Temperature = float | Literal["tied"]
 # What each framework takes, with its defaults. "tied": tau_beta follows tau_alpha.
 OF_METHOD: dict[str, dict[str, Any]] = {
     "moco": {
-        "tau_alpha": 0.1,
+        "tau_alpha": TAU_ALPHA,
         "tau_beta": "tied",
         "key_momentum": 0.99,
         "symmetric": False,
@@ -32,11 +33,17 @@ OF_METHOD: dict[str, dict[str, Any]] = {
         "scalar_size": None,
         "scalar_sampling": "newest",
     },
-    "simmoco": {"tau_alpha": 0.1, "tau_beta": 1.0, "key_momentum": 0.99, "symmetric": False, "both_views": False},
-    "simco": {"tau_alpha": 0.1, "tau_beta": 1.0, "both_views": False},
-    "simclr": {"tau_alpha": 0.1},
-    "byol": {"key_momentum": 0.99, "hardness_aware": False, "tau_weight": 0.1},
-    "simsiam": {"hardness_aware": False, "tau_weight": 0.1},
+    "simmoco": {
+        "tau_alpha": TAU_ALPHA,
+        "tau_beta": TAU_BETA,
+        "key_momentum": 0.99,
+        "symmetric": False,
+        "both_views": False,
+    },
+    "simco": {"tau_alpha": TAU_ALPHA, "tau_beta": TAU_BETA, "both_views": False},
+    "simclr": {"tau_alpha": TAU_ALPHA},
+    "byol": {"key_momentum": 0.99, "hardness_aware": False, "tau_weight": TAU_ALPHA},
+    "simsiam": {"hardness_aware": False, "tau_weight": TAU_ALPHA},
     "supervised": {"tau_alpha": 1.0, "tau_beta": 1.0, "label_noise": 0.0, "noise": "symmetric"},
 }
 # May stay None in a complete config: no limit, nothing to start from, all images.

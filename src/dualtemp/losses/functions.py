@@ -40,9 +40,8 @@ from dualtemp.losses.arguments import (
 )
 from dualtemp.losses.in_batch import in_batch_log_odds
 from dualtemp.similarity import log_sum_exp, unit
+from dualtemp.temperatures import TAU_ALPHA, TAU_BETA
 
-TAU_ALPHA = 0.1
-TAU_BETA = 1.0
 Stats = dict[str, Tensor]
 
 

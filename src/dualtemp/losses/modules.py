@@ -6,7 +6,8 @@ from torch import Tensor, nn
 
 from dualtemp.losses import functions
 from dualtemp.losses.arguments import Reduction, require_reduction, require_temperatures
-from dualtemp.losses.functions import TAU_ALPHA, TAU_BETA, Stats
+from dualtemp.losses.functions import Stats
+from dualtemp.temperatures import TAU_ALPHA, TAU_BETA
 
 
 class _Loss(nn.Module):

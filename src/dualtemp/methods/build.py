@@ -18,8 +18,6 @@ from dualtemp.models import heads
 from dualtemp.models.backbones import build_backbone
 from dualtemp.models.weights import initialise
 
-DIM = 128  # of the paper's projections
-
 
 def views_needed(method: str) -> int:
     """Views of each image that a step of the framework looks at."""
@@ -71,9 +69,10 @@ def _framework(chosen: Settings, network: Network) -> nn.Module:
         return SimMoCo(network, s.tau_alpha, tau_beta(s), s.key_momentum, s.symmetric, s.both_views)
     if s.keys == "current":  # MoCo without a dictionary is SimMoCo
         return SimMoCo(network, s.tau_alpha, tau_beta(s), s.key_momentum, s.symmetric)
+    projector: Any = network.projector
     return MoCo(
         network,
-        DIM,
+        projector[-1].out_features,
         s.tau_alpha,
         tau_beta(s),
         s.key_momentum,
