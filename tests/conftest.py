@@ -3,7 +3,50 @@ import os
 # One thread per process: pytest-xdist runs one worker per core.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
 from hypothesis import settings
 
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
+
+OpenPage = Callable[..., tuple[Any, list[str]]]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A real browser."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("no browser: install Debian's chromium")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def open_page(browser: Any) -> Iterator[OpenPage]:
+    """open_page(path, width, scheme) -> the page from disk, and a list of what it complains of or asks the network for."""
+    opened = []
+
+    def show(path: Path, width: int = 1100, scheme: str = "light") -> tuple[Any, list[str]]:
+        view = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+        told: list[str] = []
+        view.on("console", lambda message: told.append(message.text))
+        view.on("pageerror", lambda error: told.append(str(error)))
+        view.on(
+            "request", lambda request: None if request.url.startswith(("file:", "data:")) else told.append(request.url)
+        )
+        view.goto(path.as_uri())
+        opened.append(view)
+        return view, told
+
+    yield show
+    for view in opened:
+        view.close()

@@ -5,6 +5,7 @@ import difflib
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
@@ -106,24 +107,6 @@ def resume(words: Sequence[str]) -> int:
     return 0
 
 
-def paper(words: Sequence[str]) -> int:
-    """List the paper's tables and figures: runs, what is done, expected time; or write the page of what is there."""
-    from dualtemp.paper import command
-
-    parser = Parser("paper", paper.__doc__ or "")
-    command.add_paper_arguments(parser)
-    return command.run_paper(parser.parse(words))
-
-
-def reproduce(words: Sequence[str]) -> int:
-    """Run what a table or figure still lacks: dualtemp reproduce T-reverse --scale mini --seeds 3."""
-    from dualtemp.paper import command
-
-    parser = Parser("reproduce", reproduce.__doc__ or "")
-    command.add_reproduce_arguments(parser)
-    return command.run_reproduce(parser.parse(words))
-
-
 def demo(words: Sequence[str]) -> int:
     """Train SimCo on 10,000 CIFAR-10 images in minutes, and see what it has learned."""
     parser = Parser("demo", demo.__doc__ or "")
@@ -145,12 +128,50 @@ def doctor(words: Sequence[str]) -> int:
     return examine()
 
 
+def _of(room: str, name: str, about: str) -> Callable[[Sequence[str]], int]:
+    """A command that lives in `dualtemp.ROOM` as add_NAME_arguments(parser) and run_NAME(given) -> exit code."""
+
+    def run(words: Sequence[str]) -> int:
+        commands, word = import_module(f"dualtemp.{room}"), name.replace("-", "_")
+        parser = Parser(name, about)
+        getattr(commands, f"add_{word}_arguments")(parser)
+        return getattr(commands, f"run_{word}")(parser.parse(words))
+
+    run.__doc__ = about
+    return run
+
+
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "train": train,
     "resume": resume,
     "data": data,
-    "paper": paper,
-    "reproduce": reproduce,
+    "runs": _of("report.command", "runs", "List runs: method, data, temperatures, status, probe and kNN."),
+    "report": _of(
+        "report.command", "report", "Write the page of a run anew, or one page that puts several side by side."
+    ),
+    "explore": _of(
+        "report.explore_command", "explore", "Write a page with sliders for tau_alpha, tau_beta and the dictionary."
+    ),
+    "analyze": _of("analysis.command", "analyze", "Look into a run: entropy, similarity, dictionary or neighbours."),
+    "evaluate": _of(
+        "inference.evaluate_command", "evaluate", "Measure a run: kNN, linear probe, few labels, fine-tuning."
+    ),
+    "embed": _of("inference.command", "embed", "Write the features of a folder's images: parquet, npz or csv."),
+    "search": _of("inference.command", "search", "Show the images nearest to one."),
+    "near-duplicates": _of("inference.command", "near-duplicates", "List pairs of almost equal images."),
+    "export": _of(
+        "inference.export_command",
+        "export",
+        "Write the encoder for timm, onnxruntime or torch.export, with a model card.",
+    ),
+    "paper": _of(
+        "paper.command",
+        "paper",
+        "List the paper's tables and figures: runs, what is done, expected time; or their page.",
+    ),
+    "reproduce": _of(
+        "paper.command", "reproduce", "Run what a table or figure still lacks: dualtemp reproduce T-reverse --seeds 3."
+    ),
     "demo": demo,
     "doctor": doctor,
 }
@@ -195,7 +216,7 @@ def _command(word: str) -> Callable[[Sequence[str]], int]:
 
 
 def _overview() -> str:
-    rows = [f"  {name:<9} {(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
+    rows = [f"  {name:<16} {(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
     return "\n".join(
         [f"usage: dualtemp COMMAND ...\n\n{ABOUT}\n", *rows, "\n`dualtemp COMMAND --help` tells a command's settings."]
     )

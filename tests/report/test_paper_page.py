@@ -2,8 +2,8 @@
 
 import json
 import re
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,40 +60,12 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "page.html"
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if program is None:
-        pytest.skip("no browser: install Debian's chromium")
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield opened
-        opened.close()
-
-
 Open = Callable[..., tuple[Any, list[str]]]
 
 
 @pytest.fixture
-def shown(browser: Any, page: Path) -> Iterator[Open]:
-    opened = []
-
-    def show(width: int = 1100, scheme: str = "light") -> tuple[Any, list[str]]:
-        view = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
-        told: list[str] = []
-        view.on("console", lambda message: told.append(message.text))
-        view.on("pageerror", lambda error: told.append(str(error)))
-        view.on(
-            "request", lambda request: None if request.url.startswith(("file:", "data:")) else told.append(request.url)
-        )
-        view.goto(page.as_uri())
-        opened.append(view)
-        return view, told
-
-    yield show
-    for view in opened:
-        view.close()
+def shown(open_page: Open, page: Path) -> Open:
+    return partial(open_page, page)
 
 
 def test_every_table_and_figure_is_there_without_an_error_or_the_network(shown: Open) -> None:
