@@ -32,7 +32,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def open_page(browser: Any) -> Iterator[OpenPage]:
-    """open_page(path, width, scheme) -> the page from disk, and a list of what it complains of or asks the network for."""
+    """open_page(path, width, scheme): the page from disk, and a list of its complaints and its calls to the network."""
     opened = []
 
     def show(path: Path, width: int = 1100, scheme: str = "light") -> tuple[Any, list[str]]:

@@ -152,7 +152,9 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "explore": _of(
         "report.explore_command", "explore", "Write a page with sliders for tau_alpha, tau_beta and the dictionary."
     ),
-    "analyze": _of("analysis.command", "analyze", "Look into a run: entropy, similarity, dictionary or neighbours."),
+    "analyze": _of(
+        "report.analyze_command", "analyze", "Look into a run: entropy, similarity, dictionary or neighbours."
+    ),
     "evaluate": _of(
         "inference.evaluate_command", "evaluate", "Measure a run: kNN, linear probe, few labels, fine-tuning."
     ),
