@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from dualtemp.errors import UserError
+
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
@@ -23,6 +25,16 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         _settle(path.parent)
     finally:
         part.unlink(missing_ok=True)
+
+
+def write_output(path: Path, content: str | bytes, flag: str = "--out") -> None:
+    """Write what a user asked for at a path, whole; its folder is made. `flag` is what to give another path with."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(path) as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written ({error.strerror or error}): give another {flag}") from None
 
 
 def _settle(folder: Path) -> None:

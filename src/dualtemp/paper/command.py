@@ -21,8 +21,9 @@ def run_paper(given: dict[str, Any]) -> int:
     from dualtemp.paper.listing import print_listing
 
     request = _request({**given, "ids": given["ids"] or ["all"]})
-    if given["report"] is not None:
-        return _report(request, given["report"])
+    if given["report"] is not None or given["summary"] is not None:
+        _report(request, given)
+        return 0
     print_listing(request, times=not given["no_times"])
     return 0
 
@@ -61,8 +62,7 @@ def run_reproduce(given: dict[str, Any]) -> int:
         failed = run_missing(request, left, given["jobs"], given["device"], given["keep_runs"])
     else:
         print("nothing is missing")
-    if given["report"] is not None:
-        _report(request, given["report"], left.facts)
+    _report(request, given, left.facts)
     return 1 if failed else 0
 
 
@@ -75,6 +75,7 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="FOLDER", help="default: results")
     parser.add_argument("--report", type=Path, metavar="FILE.html", help="write the page of what is there")
+    parser.add_argument("--summary", type=Path, metavar="FILE.md", help="write the claims in a page of Markdown")
 
 
 def _request(given: dict[str, Any]) -> Any:
@@ -83,9 +84,13 @@ def _request(given: dict[str, Any]) -> Any:
     return Request(given["ids"], given["scale"], parsed_seeds(given["seeds"]), given["data"], given["results"])
 
 
-def _report(request: Any, path: Path, facts: Any = None) -> int:
+def _report(request: Any, given: dict[str, Any], facts: Any = None) -> None:
     from dualtemp.report.paper_page import write_paper_page
+    from dualtemp.report.paper_summary import write_paper_summary
 
-    write_paper_page(request, path, facts)
-    print(path)
-    return 0
+    if given["report"] is not None:
+        write_paper_page(request, given["report"], facts)
+        print(given["report"])
+    if given["summary"] is not None:
+        write_paper_summary(request, given["summary"])
+        print(given["summary"])

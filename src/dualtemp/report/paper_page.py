@@ -10,7 +10,6 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader
 
 from dualtemp import __version__
-from dualtemp.errors import UserError
 from dualtemp.paper.artefact import Artefact
 from dualtemp.paper.claims import MeasuredCell, judged
 from dualtemp.paper.plan import Plan, PlannedCell
@@ -19,7 +18,7 @@ from dualtemp.paper.results import DataFacts, Results, data_name
 from dualtemp.paper.tables import Collected, collected, known_facts
 from dualtemp.report.frameworks import frameworks_diagram
 from dualtemp.report.line_chart import Point, line_chart
-from dualtemp.whole_file import whole_file
+from dualtemp.whole_file import write_output
 
 MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
 
@@ -29,13 +28,7 @@ def write_paper_page(request: Request, path: Path, facts: Mapping[str, DataFacts
     found, results = request.planned(), Results(request.results)
     everything = replace(request, ids=["all"]).planned()  # a claim may rest on tables that are not shown
     there = collected(everything, request.seeds, {**known_facts(everything, results), **(facts or {})}, results)
-    page = paper_page(found, request.seeds, there)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(path) as file:
-            file.write(page.encode())
-    except OSError as error:
-        raise UserError(f"{path} cannot be written ({error.strerror}): give another --report") from None
+    write_output(path, paper_page(found, request.seeds, there), "--report")
 
 
 def paper_page(found: Plan, seeds: tuple[int, ...], there: Collected) -> str:

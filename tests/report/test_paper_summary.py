@@ -1,0 +1,63 @@
+"""The summary of synthetic results whose outcome is known."""
+
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from dualtemp.cli import main
+from dualtemp.paper.reproduce import Request
+from dualtemp.paper.results import DataFacts, Job, Results
+from dualtemp.paper.tables import jobs_of
+from dualtemp.report.paper_summary import write_paper_summary
+
+FACTS = {"cifar10": DataFacts("cifar10", 32, 50_000)}
+SEEDS = (1, 2, 3)
+
+
+def accuracy(job: Job) -> float:
+    s = job.settings
+    return 40.0 + 5.0 * (s.tau_alpha == 0.1) + 3.0 * (s.tau_beta == 1.0) + 0.1 * s.seed
+
+
+@pytest.fixture
+def request_of_reverse(tmp_path: Path) -> Request:
+    request = Request(["T-reverse"], "mini", SEEDS, results=tmp_path / "results")
+    results = Results(request.results)
+    for job in jobs_of(request.planned(), SEEDS, FACTS).values():
+        result = {"status": "done", "metrics": {"probe_top1": accuracy(job)}, "seconds": 900.0}
+        results.write(job, result)
+    return request
+
+
+def test_the_summary_tells_verdict_effect_interval_and_time(request_of_reverse: Request, tmp_path: Path) -> None:
+    write_paper_summary(request_of_reverse, tmp_path / "new" / "summary.md")
+    text = (tmp_path / "new" / "summary.md").read_text()
+    assert "24 runs at scale `mini`, 6.0 hours" in text
+    assert "| C1 | DT(.1, 1) beats ST(.1), in SimMoCo and in SimCo | **holds** |" in text
+    row = next(line for line in text.splitlines() if "| SimCo | DT .1, 1 > ST .1 |" in line)
+    assert "+3.00 (+2.8" in row
+    assert row.endswith("| 6 | holds |")
+    mean = fmean(48.0 + 0.1 * seed for seed in SEEDS)
+    assert f"{mean:.2f} \u00b1 0.10 [3]" in text
+    assert "C3" not in text
+
+
+def test_what_was_not_run_is_undecided_and_said(request_of_reverse: Request, tmp_path: Path) -> None:
+    jobs = jobs_of(request_of_reverse.planned(), SEEDS, FACTS).values()
+    for job in jobs:
+        if job.settings.method == "simco" and job.settings.tau_alpha == 1.0:
+            (request_of_reverse.results / f"{job.name}.json").unlink()
+    write_paper_summary(request_of_reverse, tmp_path / "summary.md")
+    text = (tmp_path / "summary.md").read_text()
+    assert "**holds** |" in text.split("| C2 |")[0]
+    assert "| C2 | ST(1) and DT reverse are far below both | **undecided** |" in text
+    assert "ST 1: not run" in text
+
+
+def test_a_folder_in_the_place_of_the_file_is_one_line(
+    request_of_reverse: Request, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["paper", "T-reverse", "--results", str(request_of_reverse.results), "--summary", str(tmp_path)]
+    assert main(words) == 2
+    assert capsys.readouterr().err.count("\n") == 1
