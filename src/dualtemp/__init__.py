@@ -11,6 +11,7 @@ from dualtemp.lazy import lazily
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from dualtemp.api import resume, train
     from dualtemp.dictionary import KeyDictionary
     from dualtemp.losses import (
         CrossEntropyLoss,
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
         NTXentLoss,
         SimpleLoss,
     )
-    from dualtemp.training.run import resume, train
 
 _HOME = {
     "KeyDictionary": "dictionary",
@@ -34,8 +34,8 @@ _HOME = {
     "NegativeCosineLoss": "losses",
     "NTXentLoss": "losses",
     "SimpleLoss": "losses",
-    "resume": "training.run",
-    "train": "training.run",
+    "resume": "api",
+    "train": "api",
 }
 
 __all__ = [

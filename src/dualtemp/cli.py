@@ -71,7 +71,7 @@ def data(words: Sequence[str]) -> int:
 
 def train(words: Sequence[str]) -> int:
     """Train an encoder: dualtemp train --data cifar100 --method simco --out runs/simco."""
-    from dualtemp.config import Settings, from_yaml, overridden, settings
+    from dualtemp.config import Settings
 
     parser = Parser("train", train.__doc__ or "")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="the run's folder; must be new")
@@ -84,12 +84,9 @@ def train(words: Sequence[str]) -> int:
         else:
             parser.add_argument(flag, default=argparse.SUPPRESS, metavar=_metavar(field.annotation), help=text)
     given = parser.parse(words)
-    out, config = given.pop("out"), given.pop("config")
-    how = _how(given)
-    chosen = settings(overridden(from_yaml(config) if config else {}, given))
-    from dualtemp.training.run import start
+    from dualtemp import api
 
-    start(chosen, out, how())
+    api.train(**given)
     return 0
 
 
@@ -100,10 +97,9 @@ def resume(words: Sequence[str]) -> int:
     parser.add_argument("--epochs", type=int, metavar="N", help="go on to so many epochs, also of a finished run")
     _add_how(parser)
     given = parser.parse(words)
-    from dualtemp.training.run import go_on
+    from dualtemp import api
 
-    path, epochs = given.pop("run"), given.pop("epochs")
-    go_on(path, epochs, _how(given)())
+    api.resume(**given)
     return 0
 
 
@@ -231,20 +227,10 @@ def _add_how(parser: Parser) -> None:
     how.add_argument("--threads", type=int, metavar="N", help="of the CPU, for one process")
     how.add_argument("--checkpoint-minutes", type=float, default=5.0, metavar="X", help="default: 5, and every epoch")
     how.add_argument("--quiet", action="store_true", help="say nothing but what is wrong")
-
-
-def _how(given: dict[str, Any]) -> Callable[[], Any]:
-    values = {name: given.pop(name) for name in ("device", "workers", "threads", "checkpoint_minutes", "quiet")}
-    for name, least in (("workers", 0), ("threads", 1)):
-        if values[name] is not None and values[name] < least:
-            raise UserError(f"--{name} must be at least {least}, got {values[name]}")
-
-    def made() -> Any:
-        from dualtemp.training.run import How
-
-        return How(**values)
-
-    return made
+    how.add_argument(
+        "--log", action="append", default=[], metavar="tensorboard|wandb", help="log figures there too; repeatable"
+    )
+    how.add_argument("--no-page", dest="page", action="store_false", help="leave report.html and its pictures out")
 
 
 def _metavar(annotation: Any) -> str:

@@ -8,14 +8,13 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from dualtemp.config import settings
+from dualtemp import api
 from dualtemp.data import open_source
 from dualtemp.errors import UserError
 from dualtemp.evaluation.knn import knn_accuracy
 from dualtemp.methods import build_method
 from dualtemp.training.display import duration
 from dualtemp.training.online import clean_features, few
-from dualtemp.training.run import go_on, start
 from dualtemp.training.run_data import opened, training_data
 from dualtemp.training.run_folder import RunFolder
 
@@ -27,7 +26,7 @@ IMAGES, EPOCHS, DIGIT_EPOCHS = 10_000, 20, 40
 def demo(out: Path, data: str = "cifar10", epochs: int | None = None) -> None:
     """Train, or go on with a demo that was interrupted, and print what was learned."""
     began, console = time.monotonic(), Console(highlight=False, soft_wrap=True)
-    metrics = go_on(out, epochs) if (out / "config.yaml").exists() else _train(console, out, data, epochs)
+    metrics = api.resume(out, epochs) if (out / "config.yaml").exists() else _train(console, out, data, epochs)
     _show(console, RunFolder.opened(out), metrics)
     chosen = RunFolder.opened(out).settings()
     console.print(
@@ -52,7 +51,7 @@ def _train(console: Console, out: Path, data: str, epochs: int | None) -> dict[s
     epochs = epochs or (DIGIT_EPOCHS if data == "digits" else EPOCHS)
     images = f"{subset or len(splits.train):,} images of {data}"
     console.print(f"SimCo (tau_alpha 0.1, tau_beta 1) on {images}, {epochs} epochs.", markup=False)
-    return start(settings({**SMALL, "data": data, "subset": subset, "epochs": epochs}), out)
+    return api.train(out=out, data=data, subset=subset, epochs=epochs, **SMALL)
 
 
 def _show(console: Console, run: RunFolder, metrics: dict[str, Any]) -> None:

@@ -62,7 +62,7 @@ def test_a_terminal_gets_a_live_line_that_is_gone_at_the_end(tmp_path: Path) -> 
 
 
 def test_notes_go_to_standard_error_even_when_quiet(capsys: pytest.CaptureFixture[str]) -> None:
-    Display(3, quiet=True).note("one thing")
+    Display(quiet=True).note("one thing")
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", "dualtemp: one thing\n")
 

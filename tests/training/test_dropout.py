@@ -47,9 +47,9 @@ def trained(path: Path, stops: tuple[int, ...], chunk: int | None) -> dict[str, 
         }
         if stop:
             with pytest.raises(Interrupted):
-                fit(chosen, method, data, run, torch.device("cpu"), Display(3, quiet=True), **arguments)
+                fit(chosen, method, data, run, torch.device("cpu"), Display(quiet=True), **arguments)
         else:
-            fit(chosen, method, data, run, torch.device("cpu"), Display(3, quiet=True), **arguments)
+            fit(chosen, method, data, run, torch.device("cpu"), Display(quiet=True), **arguments)
     return everything(path)
 
 

@@ -40,7 +40,7 @@ def test_images_without_a_label_never_reach_the_probe(tmp_path: Path, monkeypatc
     run = RunFolder(tmp_path)
     run.checkpoints.mkdir()
     method = build_method(chosen, 1, data.classes)
-    metrics = loop.fit(chosen, method, data, run, torch.device("cpu"), Display(1, quiet=True))
+    metrics = loop.fit(chosen, method, data, run, torch.device("cpu"), Display(quiet=True))
     assert len(seen) == 6
     labels = torch.cat(seen)
     assert 0 < len(labels) <= 100

@@ -1,22 +1,27 @@
-"""A trained framework with its data: what measurements look into."""
+"""A trained framework with its data, or with other data: what measurements look into."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from dualtemp.config import Settings
-from dualtemp.data.loader import Loader
-from dualtemp.dictionary import KeyDictionary
+from dualtemp.analysis.drawn_views import Drawn, drawn_views
+from dualtemp.analysis.seen_data import seen_data
+from dualtemp.config import OF_METHOD, Settings, tau_beta
+from dualtemp.data.draws import permutation
 from dualtemp.errors import UserError
 from dualtemp.methods import build_method
+from dualtemp.methods.moco import MoCo
 from dualtemp.training import checkpoint
-from dualtemp.training.run_data import opened, training_data
 from dualtemp.training.run_folder import RunFolder
 from dualtemp.training.training_data import TrainingData
+
+MOST_KEYS: int = OF_METHOD["moco"]["dictionary_size"]
 
 
 class Anchors(NamedTuple):
@@ -26,51 +31,197 @@ class Anchors(NamedTuple):
     k_pos: Tensor
     k_redrawn: Tensor
     views: tuple[Tensor, Tensor]  # of q and k_pos, normalised (N, C, H, W)
+    index: Tensor  # int64 (N,) on the CPU: which images of run.data.images
+
+
+class KeyBatch(NamedTuple):
+    """Keys of some images: unit vectors k (N, D); their views (N, C, H, W), normalised; index (N,), which images."""
+
+    k: Tensor
+    view: Tensor
+    index: Tensor
+
+
+class Temperatures(NamedTuple):
+    """Of the vector and of the scalar, as the run has them."""
+
+    alpha: float
+    beta: float
 
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """Settings, framework and data of a run."""
+    """Settings, framework and data of a run.
 
+    path: the run's folder; chosen: its settings; method: the framework, in training mode (batch norm sees batches, as
+    it did when the run's own keys were made) with statistics that stay as they are; data: what is looked at; step: that
+    the weights are of; own_data: whether the data are the run's own.
+    """
+
+    path: Path
     chosen: Settings
     method: Any
     data: TrainingData
     device: torch.device
+    step: int
+    own_data: bool = True
 
     @property
-    def keys(self) -> Tensor:
-        """The keys of MoCo's dictionary that came from an encoder, (K, D), newest last."""
-        dictionary = self.method.dictionaries[0]
-        assert isinstance(dictionary, KeyDictionary)
-        return dictionary.newest(dictionary.real)
+    def has_anchors(self) -> bool:
+        """Whether the framework compares views: all do but supervised learning."""
+        return self.chosen.method != "supervised"
 
-    def anchors(self, batches: int) -> Iterator[Anchors]:
+    @property
+    def temperatures(self) -> Temperatures:
+        """Those of the loss; SimCLR has one, BYOL and SimSiam that of their weight."""
+        self._require_anchors()
+        s: Any = self.chosen
+        if s.method in ("byol", "simsiam"):
+            return Temperatures(s.tau_weight, s.tau_weight)
+        return Temperatures(s.tau_alpha, s.tau_alpha if s.method == "simclr" else tau_beta(s))
+
+    @torch.no_grad()
+    def query(self, view: Tensor) -> Tensor:
+        """q (N, D) of views (N, C, H, W): the prediction where there is a predictor, else the projection."""
+        self._require_anchors()
+        return self._embedded(self.method.network, view, "prediction")
+
+    @torch.no_grad()
+    def key(self, view: Tensor) -> Tensor:
+        """Keys (N, D) of views (N, C, H, W): the projection, of the key encoder where there is one."""
+        self._require_anchors()
+        return self._embedded(getattr(self.method, "key_network", self.method.network), view, "projection")
+
+    def anchors(self, batches: int, size: int | None = None) -> Iterator[Anchors]:
         """Batches of anchors from views that the run has not seen: those of the epoch after its last.
 
-        Batch norm sees batches, as it did when the dictionary's keys were made.
+        size: anchors in a batch, at most; by default the run's batch. Files that cannot be read are left out.
         """
-        count = self.chosen.batch
-        with Loader(self.data.images, self.data.views, count, device=self.device, count=3) as loader:
-            for number, batch in enumerate(loader.batches(self.chosen.epochs)):
-                if number == batches:
-                    return
-                first, second, third = batch.views
-                with torch.no_grad():
-                    q = self.method.network(first).projection
-                    k_pos, k_redrawn = (self.method.key_network(view).projection for view in (second, third))
-                yield Anchors(q, k_pos, k_redrawn, (first, second))
+        epoch, in_memory = self.chosen.epochs, self.data.images.in_memory
+        # The third view has the augmentation of the first. Of a file only two views are drawn in an epoch.
+        draws = [(epoch, 0), (epoch, 1), (epoch, 2) if in_memory else (epoch + 1, 0)]
+        chosen = self._order.split(self._batch(size))[: min(batches, self._steps(size))]
+        for drawn in drawn_views(self.data.images, self.data.views, chosen, draws, self.device):
+            if len(drawn.index) > 1:
+                yield self._anchors(drawn)
+
+    @property
+    def most_keys(self) -> int:
+        """Keys that a dictionary of this run can have: MoCo's real ones, else one an image (of an epoch's batches)."""
+        if (held := self._held) is not None:
+            return held.real
+        return min(self._steps() * self._batch(), MOST_KEYS)
+
+    @cached_property
+    def keys(self) -> Tensor:
+        """The largest dictionary that there is: (most_keys, D), unit vectors, newest last."""
+        return self.dictionary(self.most_keys)
+
+    def dictionary(self, size: int) -> Tensor:
+        """Keys (K, D), unit vectors, newest last.
+
+        MoCo's own dictionary is given whole. Other frameworks have none, nor has MoCo one of other data: `size` keys
+        are made as MoCo would, K = min(size, most_keys).
+        """
+        self._require_anchors()
+        if (held := self._held) is not None:
+            return held.newest(held.real)
+        made = [batch.k for batch in self.key_batches(size)]
+        if not made:
+            raise UserError(f"{self.data.images.name}: no image of it can be read; see `dualtemp data` on it")
+        return torch.cat(made)
+
+    def key_batches(self, size: int) -> Iterator[KeyBatch]:
+        """The newest `size` keys that MoCo's dictionary would hold of one epoch, oldest first, with their views.
+
+        The images stand in the order of the anchors' epoch, and the anchors come from its beginning: as long as there
+        are enough images the keys are of others. The views are of yet another epoch, so that no key is a positive.
+        Of a smaller size the keys are the same.
+        """
+        self._require_anchors()
+        batch, steps = self._batch(), self._steps()
+        size = min(size, steps * batch, MOST_KEYS)
+        first = -(-size // batch) * batch  # whole batches, counted from the end
+        chosen = self._order[: steps * batch][steps * batch - first :].split(batch)
+        left_over = first - size
+        draws = [(self.chosen.epochs + 1, 1)]
+        for drawn in drawn_views(self.data.images, self.data.views, chosen, draws, self.device):
+            if len(drawn.index) > 1:
+                k = F.normalize(self.key(drawn.views[0]), dim=1)
+                yield KeyBatch(k[left_over:], drawn.views[0][left_over:], drawn.index[left_over:])
+            left_over = 0
+
+    @property
+    def _held(self) -> Any:
+        """The dictionary that the run filled itself, if its data are looked at."""
+        if self.own_data and isinstance(self.method, MoCo):
+            held: Any = self.method.dictionaries[0]
+            return held if held.real else None
+        return None
+
+    @cached_property
+    def _order(self) -> Tensor:
+        return permutation(self.data.views.seed, self.chosen.epochs, len(self.data.images))
+
+    def _batch(self, size: int | None = None) -> int:
+        self._require_anchors()
+        count = len(self.data.images)
+        if count < 2:
+            raise UserError(f"{self.data.images.name} has {count} image: anchors need at least two, give more images")
+        return max(2, min(self.chosen.batch, count, size or count))
+
+    def _steps(self, size: int | None = None) -> int:
+        return len(self.data.images) // self._batch(size)
+
+    def _anchors(self, drawn: Drawn) -> Anchors:
+        first, second, third = drawn.views
+        q, k_pos, k_redrawn = self.query(first), self.key(second), self.key(third)
+        return Anchors(q, k_pos, k_redrawn, (first, second), drawn.index)
+
+    def _embedded(self, network: nn.Module, view: Tensor, which: str) -> Tensor:
+        # A network that draws something, such as dropout, draws the same every time.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.chosen.seed)
+            parts = [getattr(network(part), which) for part in view.split(self.chosen.chunk or max(1, len(view)))]
+        return torch.cat(parts).float()
+
+    def _require_anchors(self) -> None:
+        if not self.has_anchors:
+            others = ", ".join(name for name in OF_METHOD if name != "supervised")
+            raise UserError(f"{self.path} is a supervised run, which has no anchors: give a run of {others}")
 
 
-def trained_run(path: Path, device: torch.device | str = "cpu") -> TrainedRun:
-    """The run in a folder, with the weights of its newest checkpoint; its framework must have a dictionary."""
-    run = RunFolder.opened(path)
-    chosen, device = run.settings(), torch.device(device)
-    saved = checkpoint.checkpoints(run.checkpoints)
-    if not saved:
-        raise UserError(f"{path} has no checkpoint yet: train first")
-    if chosen.method != "moco":
-        raise UserError(f"{path} is a run of {chosen.method}: a dictionary is looked into, give one of moco")
-    data = training_data(chosen, opened(chosen))
-    method = build_method(chosen, data.images.channels, data.classes)
-    method.load_state_dict(checkpoint.load(saved[-1])["method"])
-    return TrainedRun(chosen, method.to(device).train(), data, device)
+def trained_run(path: Path, device: torch.device | str = "cpu", data: str | Path | None = None) -> TrainedRun:
+    """The run in a folder, with the weights of its newest whole checkpoint. Nothing is written to the folder.
+
+    Args:
+        path: of the run.
+        device: where it is computed, default "cpu".
+        data: a set, a folder or an .npz file to look at instead of the run's own data; it is seen as the run saw its
+            own: with its image size, recipe and normalisation. Default: the run's own data.
+    """
+    run, device = RunFolder.opened(path), torch.device(device)
+    chosen, saved = run.settings(), newest_whole(run)
+    seen = seen_data(run, chosen, data)
+    weights = saved["method"]
+    classes = len(weights["network.projector.weight"]) if chosen.method == "supervised" else 0
+    # The weights come from the checkpoint: what the run was initialised from need not be there any more.
+    method = build_method(chosen.model_copy(update={"init": None}), seen.images.channels, classes)
+    method.load_state_dict(weights)
+    for module in method.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.momentum = 0.0  # looking changes nothing
+    return TrainedRun(path, chosen, method.to(device).train(), seen, device, saved["done"], own_data=data is None)
+
+
+def newest_whole(run: RunFolder) -> dict[str, Any]:
+    """The newest checkpoint of a run that is whole; damaged ones are left where they are."""
+    told = []
+    for path in reversed(checkpoint.checkpoints(run.checkpoints)):
+        try:
+            return checkpoint.load(path)
+        except checkpoint.DamagedCheckpoint as error:
+            told.append(str(error))
+    if told:
+        raise UserError(f"no checkpoint of {run.path} can be read: {'; '.join(told)}; train anew")
+    raise UserError(f"{run.path} has no checkpoint yet: train first")

@@ -12,6 +12,8 @@ from dualtemp.evaluation.accuracy import Accuracy, top_accuracy
 
 # Candidates for the L2 penalty of the offline probe.
 PENALTIES = (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5)
+# The search, from strong to weak, ends after so many that did worse than the best: the weakest take longest to fit.
+PATIENCE = 2
 
 
 class OnlineProbe(nn.Module):
@@ -110,7 +112,7 @@ def linear_probe(
     """
     if len(train_features) != len(train_labels) or len(test_features) != len(test_labels) or len(train_labels) < 2:
         raise ValueError("linear_probe: give one label per feature, and at least two training features")
-    train, test = _standardised(train_features.float(), test_features.float().to(train_features.device))
+    train, test = standardised(train_features.float(), test_features.float().to(train_features.device))
     train_labels, test_labels = train_labels.to(train.device), test_labels.to(train.device)
     classes = 1 + max(int(train_labels.max()), int(test_labels.max()))
     held = _held_out(train_labels, seed)
@@ -162,7 +164,7 @@ def logistic_regression(
     return weight.detach(), bias.detach()
 
 
-def _standardised(train: Tensor, test: Tensor) -> tuple[Tensor, Tensor]:
+def standardised(train: Tensor, test: Tensor) -> tuple[Tensor, Tensor]:
     """Both (., F) with the mean and deviation of the training features taken out; what is constant there becomes 0."""
     mean, deviation = train.mean(0), train.std(0, correction=0)
     # Below this, the deviation is rounding of the mean, and the test features would be blown up by it.
@@ -173,7 +175,7 @@ def _standardised(train: Tensor, test: Tensor) -> tuple[Tensor, Tensor]:
 def _best_fit(
     features: Tensor, labels: Tensor, held: Tensor, held_labels: Tensor, classes: int, penalties: Sequence[float]
 ) -> tuple[float, tuple[Tensor, Tensor] | None]:
-    """The penalty whose fit does best on the held-out part, and that fit."""
+    """The penalty whose fit does best on the held-out part, and that fit; see PATIENCE."""
     fit: tuple[Tensor, Tensor] | None = None
     found: list[tuple[float, float, float, tuple[Tensor, Tensor]]] = []
     for penalty in sorted(penalties, reverse=True):  # each fit starts where the one with more penalty ended
@@ -182,6 +184,9 @@ def _best_fit(
         found.append(
             (top_accuracy(logits, held_labels).top1, -float(F.cross_entropy(logits, held_labels)), penalty, fit)
         )
+        best = max(range(len(found)), key=lambda place: found[place][:3])
+        if len(found) - 1 - best >= PATIENCE:
+            break
     _, _, penalty, fit = max(found, key=lambda one: one[:3])
     return penalty, fit
 

@@ -38,6 +38,9 @@ class Teller:
     def __init__(self, connection: Connection, epochs: int) -> None:
         self.connection, self.epochs, self.told = connection, epochs, 0.0
 
+    def begin(self, path: Path, chosen: Any) -> None:
+        """The beginning is not told."""
+
     def step(self, epoch: int, step: int, steps: int, loss: float) -> None:
         """A step has been made."""
         if time.monotonic() - self.told > 0.5:
@@ -52,6 +55,9 @@ class Teller:
 
     def note(self, text: str) -> None:
         """Notes are not told."""
+
+    def close(self) -> None:
+        """The end is told by whoever made the run."""
 
 
 def perform(

@@ -60,12 +60,24 @@ def y_ticks(low: float, high: float, count: int = 5) -> list[float]:
     return [number * step for number in range(first, last + 1)]
 
 
+def tick_labels(ticks: list[float]) -> list[str]:
+    """Ticks as text: as many decimals as tell them apart, powers of ten where these would be long."""
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0
+    digits = max(0, -math.floor(math.log10(step) + 1e-9))
+    if abs(step / 10.0**-digits - round(step / 10.0**-digits)) > 1e-6:  # 2.5, 0.25
+        digits += 1
+    largest = max(map(abs, ticks))
+    if digits > 5 or largest >= 1e6:
+        significant = max(0, math.floor(math.log10(largest)) - math.floor(math.log10(step) + 1e-9))
+        return [f"{tick:.{min(significant, 6)}e}" if tick else "0" for tick in ticks]
+    return [f"{tick + 0.0:.{digits}f}" for tick in ticks]
+
+
 def _axes(xs: list[float], ticks: list[float], at: At, x_title: str, y_title: str) -> str:
-    digits = max(0, -math.floor(math.log10(ticks[1] - ticks[0]) + 1e-9)) if len(ticks) > 1 else 0
     rows = [
         f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>'
-        f'<text class="tick" x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{tick:.{digits}f}</text>'
-        for tick in ticks
+        f'<text class="tick" x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{label}</text>'
+        for tick, label in zip(ticks, tick_labels(ticks), strict=True)
         for _, y in [at(xs[0], tick)]
     ]
     bottom = HEIGHT - BOTTOM

@@ -2,14 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from jinja2 import Environment, FunctionLoader
-
-from dualtemp import __version__
 from dualtemp.paper.artefact import Artefact
 from dualtemp.paper.claims import MeasuredCell, judged
 from dualtemp.paper.plan import Plan, PlannedCell
@@ -18,9 +14,10 @@ from dualtemp.paper.results import DataFacts, Results, data_name
 from dualtemp.paper.tables import Collected, collected, known_facts
 from dualtemp.report.frameworks import frameworks_diagram
 from dualtemp.report.line_chart import Point, line_chart
+from dualtemp.report.page import rendered
 from dualtemp.whole_file import write_output
 
-MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
+TIMES = "\N{MULTIPLICATION SIGN}"
 
 
 def write_paper_page(request: Request, path: Path, facts: Mapping[str, DataFacts] | None = None) -> None:
@@ -35,27 +32,20 @@ def paper_page(found: Plan, seeds: tuple[int, ...], there: Collected) -> str:
     """The page of a plan as HTML: one file, no network; `there` may hold more tables, on which claims rest too."""
     wanted = {claim for artefact in found.artefacts for claim in artefact.claims}
     digits = {artefact.id: 2 if artefact.measure is None else 6 for artefact in found.artefacts}
-    environment = Environment(loader=FunctionLoader(_template), autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["signed"] = lambda value, places=2: f"{value:+.{places}f}".replace("-", MINUS)
     runs = [result for word in found.runs for result in there.results.get(word, {}).values()]
-    return environment.get_template("paper.html.j2").render(
-        css=environment.get_template("paper.css").render(),
-        version=__version__,
-        scale=found.scale,
-        seeds=", ".join(map(str, seeds)),
-        data=_data(found),
-        changes=_changes(found),
-        runs=len(runs),
-        wanted=len(found.runs) * len(seeds),
-        hours=sum(result.get("seconds", 0) for result in runs) / 3600,
-        verdicts=[verdict for verdict in judged(there.tables) if verdict.claim in wanted],
-        digits=digits,
-        sections=[_section(artefact, found, there) for artefact in found.artefacts],
-    )
-
-
-def _template(name: str) -> str:
-    return files("dualtemp.report").joinpath("templates", name).read_text(encoding="utf-8")
+    context = {
+        "scale": found.scale,
+        "seeds": ", ".join(map(str, seeds)),
+        "data": _data(found),
+        "changes": _changes(found),
+        "runs": len(runs),
+        "wanted": len(found.runs) * len(seeds),
+        "hours": sum(result.get("seconds", 0) for result in runs) / 3600,
+        "verdicts": [verdict for verdict in judged(there.tables) if verdict.claim in wanted],
+        "digits": digits,
+        "sections": [_section(artefact, found, there) for artefact in found.artefacts],
+    }
+    return rendered("paper.html.j2", context)
 
 
 def _data(found: Plan) -> str:

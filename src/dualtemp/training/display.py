@@ -2,24 +2,31 @@
 
 import sys
 import time
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
+
+from dualtemp.config import Settings
 
 
 class Display:
-    """Tells of a run on standard output.
+    """Tells of a run on standard output. Where that is gone, such as a closed pipe, the run goes on unseen.
 
     Args:
-        epochs: of the whole run.
         quiet: say nothing but notes, which go to standard error.
         live: a progress line that is redrawn; default: if standard output is a terminal.
     """
 
-    def __init__(self, epochs: int, quiet: bool = False, live: bool | None = None) -> None:
-        self.epochs, self.quiet = epochs, quiet
+    def __init__(self, quiet: bool = False, live: bool | None = None) -> None:
+        self.epochs, self.quiet = 0, quiet
         self.live = sys.stdout.isatty() if live is None else live
         self.progress: Any = None
         self.task: Any = None
         self.begun: tuple[float, float] | None = None  # time and epochs at the first step seen
+
+    def begin(self, path: Path, chosen: Settings) -> None:
+        """Know how many epochs there are."""
+        self.epochs = chosen.epochs
 
     def step(self, epoch: int, step: int, steps: int, loss: float) -> None:
         """Move the live line."""
@@ -30,20 +37,24 @@ class Display:
         progress.update(self.task, completed=now, loss=f"loss {loss:.3f}", left=self._left(now))
 
     def epoch(self, metrics: dict[str, Any]) -> None:
-        """Print a line."""
+        """Print a line: in a terminal, of as many figures as fit."""
         if self.quiet:
             return
-        now = float(metrics["epoch"])
-        line = f"epoch {metrics['epoch']:>{len(str(self.epochs))}}/{self.epochs}  {summary(metrics)}"
-        left = self._left(now)
-        if self.progress is not None:
-            self.progress.console.print(line, highlight=False)
-            return
-        print(f"{line}  {left}" if left else line, flush=True)
+        head, left = f"epoch {metrics['epoch']:>{len(str(self.epochs))}}/{self.epochs}", self._left(metrics["epoch"])
+        try:
+            if self.progress is not None:
+                console = self.progress.console
+                line = f"{head}  {summary(metrics, console.width - len(head) - 2)}"
+                console.print(line, highlight=False, markup=False)
+            else:
+                print("  ".join((head, summary(metrics), *([left] if left else []))), flush=True)
+        except OSError:
+            self.quiet = True
 
     def note(self, text: str) -> None:
         """Print a note on standard error."""
-        print(f"dualtemp: {text}", file=sys.stderr, flush=True)
+        with suppress(OSError):
+            print(f"dualtemp: {text}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """Leave the terminal as it was."""
@@ -72,19 +83,24 @@ class Display:
         return f"{duration(elapsed / made * (self.epochs - now))} left" if made > 0 and now < self.epochs else ""
 
 
-def summary(metrics: dict[str, Any]) -> str:
-    """One line of an epoch's figures."""
-    parts = [f"loss {metrics['loss']:.3f}"]
-    if "probe_top1" in metrics:
-        parts.append(f"probe {metrics['probe_top1']:.2f} %")
-        parts.append(f"kNN {metrics['knn_top1']:.2f} %")
-    if "spread" in metrics:
-        parts.append(f"spread {metrics['spread']:.2f}")
-    if "entropy" in metrics:
-        parts.append(f"entropy of r_+ {metrics['entropy']:.3f}")
+def summary(metrics: dict[str, Any], width: int | None = None) -> str:
+    """One line of an epoch's figures; if it is wider than `width`, without those that tell the least."""
+    figures = {"loss": f"loss {metrics['loss']:.3f}"}
+    for name, form in (
+        ("probe_top1", "probe {:.2f} %"),
+        ("knn_top1", "kNN {:.2f} %"),
+        ("spread", "spread {:.2f}"),
+        ("entropy", "entropy of r_+ {:.3f}"),
+    ):
+        if name in metrics:
+            figures[name] = form.format(metrics[name])
     if metrics.get("collapsed"):
-        parts.append("COLLAPSED: all images have nearly the same features")
-    return "  ".join(parts)
+        figures["collapsed"] = "COLLAPSED: all images have nearly the same features"
+    for least in ("entropy", "spread", "knn_top1"):
+        if width is None or len("  ".join(figures.values())) <= width:
+            break
+        figures.pop(least, None)
+    return "  ".join(figures.values())
 
 
 def duration(seconds: float) -> str:

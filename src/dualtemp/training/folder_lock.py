@@ -38,6 +38,23 @@ def locked(path: Path, patience: float = PATIENCE) -> Iterator[None]:
         yield
 
 
+def held(path: Path) -> bool:
+    """Whether a process holds the lock file `path` now; asks without waiting, and takes nothing from whoever holds it.
+
+    The question is a shared lock for a moment, so that any number may ask at once.
+    """
+    try:
+        with open(path, "rb") as file:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return False
+            return not _taken(file)  # given back when the file is closed
+    except BlockingIOError:
+        return True
+    except OSError:  # no such file, or a file system without locks
+        return False
+
+
 def _taken(file: BinaryIO) -> bool:
     try:
         if fcntl is not None:

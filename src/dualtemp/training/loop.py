@@ -6,7 +6,7 @@ The loop knows no page and no terminal. Whoever starts it passes a `Watch` that 
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,6 +19,7 @@ from dualtemp.methods import views_needed
 from dualtemp.models.weights import save_backbone
 from dualtemp.training import checkpoint
 from dualtemp.training.chunks import ChunkedNetwork
+from dualtemp.training.collapse import COLLAPSED
 from dualtemp.training.meter import EpochMeter
 from dualtemp.training.online import evaluate
 from dualtemp.training.optimizers import build_optimizer, set_lr
@@ -26,26 +27,7 @@ from dualtemp.training.run_folder import RunFolder
 from dualtemp.training.schedule import highest_lr, lr_factor, step_seed
 from dualtemp.training.stops import Interrupted, all_finite, disk_trouble_told, loss_not_finite, weights_not_finite
 from dualtemp.training.training_data import TrainingData
-
-# Feature spread below which all images look the same to the encoder. Isotropic features have 1; measured: untrained
-# encoders 0.06 (resnet50) to 0.7, transformers that collapse 0.005 to 0.016.
-COLLAPSED = 0.02
-
-
-class Watch(Protocol):
-    """What a run tells while it goes on; rank 0 alone does."""
-
-    def step(self, epoch: int, step: int, steps: int, loss: float) -> None:
-        """A step of an epoch has been made."""
-        ...
-
-    def epoch(self, metrics: dict[str, Any]) -> None:
-        """An epoch is over."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Something a person should know."""
-        ...
+from dualtemp.training.watches import Watch
 
 
 def fit(
@@ -101,7 +83,7 @@ def fit(
 
     meter, done, seconds = EpochMeter(), 0, 0.0  # done: steps of the whole run
     if saved is not None:
-        done, seconds, meter.totals = saved["done"], saved["seconds"], saved["totals"]
+        done, seconds, meter = saved["done"], saved["seconds"], EpochMeter(saved["totals"])
         method.load_state_dict(saved["method"])
         optimizer.load_state_dict(saved["optimizer"])
         scaler.load_state_dict(saved["scaler"])
@@ -114,6 +96,7 @@ def fit(
 
     def state() -> dict[str, Any]:
         return {
+            "settings": chosen.model_dump(),
             "done": done,
             "seconds": elapsed(),
             "totals": meter.totals,
@@ -148,7 +131,7 @@ def fit(
         lr = highest_lr(chosen.lr, chosen.batch) * lr_factor(done - 1, steps, warmup)
         metrics: dict[str, Any] = {"epoch": epoch + 1, "step": done, **meter.means(), "lr": lr}
         if (epoch + 1) % chosen.evaluate_every == 0 or epoch + 1 == chosen.epochs:
-            metrics |= evaluate(network, probe, data, chosen, device, workers)
+            metrics |= evaluate(network, probe, data, chosen, device, workers, epoch=epoch)
             metrics["collapsed"] = metrics["spread"] < COLLAPSED
         metrics["seconds"] = round(elapsed(), 3)
         metrics["images_per_second"] = round(done * chosen.batch / elapsed(), 1)

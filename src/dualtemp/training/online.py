@@ -1,22 +1,24 @@
-"""What is measured after an epoch, on clean images: online probe, kNN, feature spread."""
+"""What is measured after an epoch: online probe, kNN, and what the features look like on the unit sphere."""
 
 import torch
 from torch import Tensor, nn
 
 from dualtemp.config import Settings
 from dualtemp.data.images import ImageSet
-from dualtemp.data.loader import evaluation_batches
+from dualtemp.data.loader import Loader, evaluation_batches
 from dualtemp.data.views import Views
 from dualtemp.evaluation.accuracy import top_accuracy
 from dualtemp.evaluation.features import image_features, image_features_and_labels
 from dualtemp.evaluation.knn import knn_accuracy
 from dualtemp.evaluation.probe import OnlineProbe
-from dualtemp.evaluation.spread import feature_spread
+from dualtemp.evaluation.spread import alignment, effective_rank, feature_spread, uniformity
 from dualtemp.methods.network import Network
 from dualtemp.training.training_data import TrainingData
 
-SPREAD_IMAGES = 2_000  # of a set without labels, where only the spread is measured
+SPREAD_IMAGES = 2_000  # at most, where only the features are looked at, and for what grows faster than their number
+ALIGNED_IMAGES = 512  # at most, of which two augmented views are compared
 BATCH = 256
+ALIGNED_BATCH = 64  # photographs of a batch are held twice, and are large
 
 
 def evaluate(
@@ -26,14 +28,20 @@ def evaluate(
     chosen: Settings,
     device: torch.device,
     workers: int | None = None,
+    *,
+    epoch: int = 0,
 ) -> dict[str, float]:
-    """Accuracies in %, top-1 and top-5 of the probe and top-1 of kNN, and the spread of the features."""
+    """Accuracies in %, top-1 and top-5 of the probe and top-1 of kNN, and what the features look like.
+
+    These are of clean images; the alignment alone is of two augmented views, as this epoch (from 0) draws them.
+    """
+    aligned = {"alignment": view_alignment(network.backbone, data, epoch, device, workers)}
     if data.bank is None or data.test is None:
         images = few(data.images, SPREAD_IMAGES)
         batches = (
             batch.pixels for batch in evaluation_batches(images, data.views, BATCH, device=device, workers=workers)
         )
-        return {"spread": float(feature_spread(image_features(network.backbone, batches)))}
+        return {**sphere(image_features(network.backbone, batches)), **aligned}
     found, labels = clean_features(network.backbone, data.test, data.views, device, workers)
     if probe is None:  # supervised: the classifier itself
         with torch.inference_mode():
@@ -46,8 +54,33 @@ def evaluate(
         "probe_top1": 100 * top1,
         "probe_top5": 100 * top5,
         "knn_top1": 100 * nearest,
-        "spread": float(feature_spread(found)),
+        **sphere(found),
+        **aligned,
     }
+
+
+def sphere(features: Tensor) -> dict[str, float]:
+    """Spread of features (N, F); uniformity, which needs two, and effective rank of 2,000 of them, evenly chosen."""
+    some = features
+    if len(features) > SPREAD_IMAGES:
+        some = features[torch.linspace(0, len(features) - 1, SPREAD_IMAGES, device=features.device).long()]
+    return {
+        "spread": float(feature_spread(features)),
+        **({"uniformity": float(uniformity(some))} if len(some) > 1 else {}),
+        "effective_rank": float(effective_rank(some.cpu())),  # MPS has no singular values
+    }
+
+
+def view_alignment(
+    backbone: nn.Module, data: TrainingData, epoch: int, device: torch.device, workers: int | None = None
+) -> float:
+    """Alignment of two views of training images, always the same ones; the views are drawn anew for each epoch."""
+    images = few(data.images, ALIGNED_IMAGES)
+    size = min(ALIGNED_BATCH, len(images))
+    with Loader(images, data.views, size, device=device, workers=workers) as loader:
+        features = image_features(backbone, (torch.cat(batch.views) for batch in loader.batches(epoch)))
+    one, other = features.unflatten(0, (-1, 2, size)).transpose(0, 1).flatten(1, 2)  # each (images, F)
+    return float(alignment(one, other))
 
 
 def few(images: ImageSet, count: int) -> ImageSet:

@@ -14,13 +14,13 @@ import torch
 from torch import nn
 
 from dualtemp import __version__, distributed
-from dualtemp.config import Settings, complete, from_yaml, overridden, settings
+from dualtemp.config import Settings, complete, settings
 from dualtemp.data.images import Splits
 from dualtemp.errors import UserError
 from dualtemp.methods import build_method
 from dualtemp.training.checkpoint import checkpoints, read_latest, unpacked
 from dualtemp.training.display import Display
-from dualtemp.training.loop import Watch, fit
+from dualtemp.training.loop import fit
 from dualtemp.training.run_data import (
     check_batch,
     described,
@@ -32,8 +32,9 @@ from dualtemp.training.run_data import (
 )
 from dualtemp.training.run_folder import RunFolder
 from dualtemp.training.signals import stop_signals
-from dualtemp.training.stops import Interrupted, disk_trouble_told, last_checkpoint
+from dualtemp.training.stops import Interrupted, disk_trouble_told, last_checkpoint, trouble_of
 from dualtemp.training.training_data import TrainingData
+from dualtemp.training.watches import Watch
 
 
 @dataclass(frozen=True)
@@ -45,43 +46,6 @@ class How:
     threads: int | None = None
     checkpoint_minutes: float = 5.0
     quiet: bool = False
-
-
-def train(
-    *,
-    out: Path | str,
-    config: Path | str | None = None,
-    device: str = "auto",
-    workers: int | None = None,
-    threads: int | None = None,
-    checkpoint_minutes: float = 5.0,
-    quiet: bool = False,
-    watch: Watch | None = None,
-    **values: Any,
-) -> dict[str, Any]:
-    """Train an encoder: what `dualtemp train` does, with the same words; returns the last epoch's metrics.
-
-    Args:
-        out: the run's folder; must be new.
-        config: settings in a YAML file; those given by name come before them.
-        device: "auto" takes the best there is.
-        workers: processes that read photographs.
-        threads: of the CPU.
-        checkpoint_minutes: at the latest so often, and every epoch.
-        quiet: say nothing but what is wrong.
-        watch: is told of steps and epochs instead of the terminal.
-        values: settings by name, see `dualtemp.config.Settings`: data="cifar10", method="simco", tau_beta=1.0 ...
-
-    Example:
-        >>> dualtemp.train(data="digits", method="simco", epochs=10, batch=64, out="runs/digits")  # doctest: +SKIP
-    """
-    chosen = settings(overridden(from_yaml(Path(config)) if config is not None else {}, values))
-    return start(chosen, Path(out), How(device, workers, threads, checkpoint_minutes, quiet), watch)
-
-
-def resume(run: Path | str, epochs: int | None = None, *, watch: Watch | None = None, **how: Any) -> dict[str, Any]:
-    """Go on with a run: what `dualtemp resume` does; `how` as in `train`. Returns the last epoch's metrics."""
-    return go_on(Path(run), epochs, How(**how), watch)
 
 
 def start(chosen: Settings, out: Path, how: How = How(), watch: Watch | None = None) -> dict[str, Any]:  # noqa: B008
@@ -97,9 +61,9 @@ def start(chosen: Settings, out: Path, how: How = How(), watch: Watch | None = N
         data = training_data(chosen, splits)
         check_batch(chosen, data)
         method = build_method(chosen, data.images.channels, data.classes)
-        made_with = environment(device, splits)
+        made_with = environment(device, splits, data)
         distributed.from_first(lambda: held.enter_context(run.created(chosen, made_with)))
-        return _fit(chosen, method, data, run, device, how, watch or Display(chosen.epochs, quiet=how.quiet))
+        return _fit(chosen, method, data, run, device, how, watch or Display(quiet=how.quiet))
 
 
 def go_on(path: Path, epochs: int | None = None, how: How = How(), watch: Watch | None = None) -> dict[str, Any]:  # noqa: B008
@@ -112,7 +76,7 @@ def go_on(path: Path, epochs: int | None = None, how: How = How(), watch: Watch 
             held.enter_context(run.reopened())
             return run.settings()
 
-        chosen = distributed.from_first(reopened)
+        chosen = of_config = distributed.from_first(reopened)
         if epochs is not None:
             chosen = settings({**chosen.model_dump(exclude_none=True), "epochs": epochs})
         device = chosen_device(how)
@@ -121,13 +85,15 @@ def go_on(path: Path, epochs: int | None = None, how: How = How(), watch: Watch 
         data = training_data(chosen, splits)
         check_batch(chosen, data)
         method = build_method(chosen, data.images.channels, data.classes)
-        watch = watch or Display(chosen.epochs, quiet=how.quiet)
+        watch = watch or Display(quiet=how.quiet)
 
         payload, damaged = distributed.from_first(lambda: newest_checkpoint(run))
         saved = None if payload is None else unpacked(payload)
         if distributed.rank() == 0:
             for text in damaged:
                 watch.note(f"{text}; going on from the checkpoint before it")
+            if changes := changed_settings(saved, of_config):
+                watch.note(f"{run.config} was changed since the last checkpoint ({changes}); going on as it says now")
         steps = len(data.images) // chosen.batch
         reached = 0 if saved is None else -(-saved["done"] // steps)  # epochs, also one that has only begun
         if reached > chosen.epochs:
@@ -185,6 +151,16 @@ def rewrite_settings(run: RunFolder, chosen: Settings) -> None:
         run.set_settings(chosen)
 
 
+def changed_settings(saved: dict[str, Any] | None, chosen: Settings) -> str:
+    """What differs from the settings inside a checkpoint: "lr 0.03 -> 0.1"; older checkpoints have none to compare."""
+    before = (saved or {}).get("settings", {})
+    return ", ".join(
+        f"{name} {before[name]} -> {value}"
+        for name, value in chosen.model_dump().items()
+        if name in before and before[name] != value and name != "epochs"  # a run may be extended
+    )
+
+
 def chosen_device(how: How) -> torch.device:
     """The device to train on, and the threads that a CPU uses for it."""
     if how.threads is not None:
@@ -202,7 +178,7 @@ def chosen_device(how: How) -> torch.device:
     return device
 
 
-def environment(device: torch.device, splits: Splits) -> dict[str, Any]:
+def environment(device: torch.device, splits: Splits, data: TrainingData) -> dict[str, Any]:
     """Where and with what a run was made, and of what data."""
     return {
         "dualtemp": __version__,
@@ -218,6 +194,13 @@ def environment(device: torch.device, splits: Splits) -> dict[str, Any]:
         "train": described(splits.train),
         "unlabelled": described(splits.unlabelled),
         "test": described(splits.test),
+        "images": {
+            "channels": data.images.channels,
+            "size": data.views.size,
+            "mean": list(data.views.mean),
+            "std": list(data.views.std),
+            "classes": list(splits.train.classes),
+        },
     }
 
 
@@ -231,8 +214,12 @@ def _fit(
     watch: Watch,
     saved: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
+    first = distributed.rank() == 0
     with stop_signals() as stop_requested:
         try:
+            if first:
+                run.clear_trouble()
+                watch.begin(run.path, chosen)
             return fit(
                 chosen,
                 method,
@@ -247,8 +234,12 @@ def _fit(
             )
         except Interrupted:
             pass  # what the loop held is gone before the processes part
+        except Exception as error:
+            if first:
+                run.set_trouble(trouble_of(error))
+            raise
         finally:
-            if isinstance(watch, Display):
+            if first:
                 watch.close()
     distributed.wait()
     if distributed.rank() > 0:

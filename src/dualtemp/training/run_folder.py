@@ -15,13 +15,14 @@ from dualtemp.whole_file import whole_file
 
 
 class RunFolder:
-    """config.yaml, environment.json, metrics.jsonl, checkpoints/, backbone.safetensors."""
+    """config.yaml, environment.json, metrics.jsonl, checkpoints/, backbone.safetensors; trouble.txt if it failed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.config, self.environment = path / "config.yaml", path / "environment.json"
         self.metrics, self.checkpoints = path / "metrics.jsonl", path / "checkpoints"
         self.backbone, self.lock = path / "backbone.safetensors", path / ".lock"
+        self.trouble, self.logs = path / "trouble.txt", path / "logs"
 
     @staticmethod
     def opened(path: Path) -> "RunFolder":
@@ -89,6 +90,16 @@ class RunFolder:
             return json.loads(self.environment.read_text())
         except (OSError, ValueError):
             return {}
+
+    def set_trouble(self, why: str) -> None:
+        """Write down, in one line, why the run failed; where that cannot be written either, nothing is."""
+        with contextlib.suppress(OSError):
+            _write(self.trouble, " ".join(why.split()) + "\n")
+
+    def clear_trouble(self) -> None:
+        """Forget why the run failed: it goes on."""
+        with contextlib.suppress(OSError):
+            self.trouble.unlink(missing_ok=True)
 
     def append(self, metrics: dict[str, Any]) -> None:
         """Add a line to metrics.jsonl."""

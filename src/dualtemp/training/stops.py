@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from dualtemp import distributed
 from dualtemp.config import Settings
 from dualtemp.errors import UserError
 from dualtemp.training.checkpoint import checkpoints
@@ -51,6 +52,15 @@ def weights_not_finite(step: int, steps: int, run: RunFolder, chosen: Settings) 
     return UserError(
         f"the weights are not finite after {_place(step, steps)}; {last_checkpoint(run)}. {_remedy(chosen)}"
     )
+
+
+def trouble_of(error: Exception) -> str:
+    """Why a run failed, for its folder."""
+    if isinstance(error, UserError):
+        return str(error)
+    if isinstance(error, RuntimeError) and distributed.world_size() > 1 and distributed.lost_peer(error):
+        return "another process of this run has ended"
+    return f"{type(error).__name__}: {error}"
 
 
 def last_checkpoint(run: RunFolder) -> str:

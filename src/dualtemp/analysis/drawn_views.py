@@ -1,0 +1,57 @@
+"""Augmented views of chosen images, of any draw, from a set in memory or from files."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from dualtemp.data.images import FileImages, ImageSet
+from dualtemp.data.loader import default_workers
+from dualtemp.data.reading import Reader, Request
+from dualtemp.data.views import Views
+
+Draw = tuple[int, int]  # epoch and view; of files a view is 0 or 1
+
+
+class Drawn(NamedTuple):
+    """Of one batch: which images, int64 (N,) on the CPU, and their views, each (N, C, size, size), on the device."""
+
+    index: Tensor
+    views: tuple[Tensor, ...]
+
+
+def drawn_views(
+    images: ImageSet, views: Views, batches: Sequence[Tensor], draws: Sequence[Draw], device: torch.device
+) -> Iterator[Drawn]:
+    """Views of batches of images, given by number; every view is that of training in that epoch.
+
+    A file that cannot be read is left out: training puts another image in its place, here it would stand for one that
+    it is not.
+    """
+    if isinstance(images.pixels, FileImages):
+        yield from _from_files(images.pixels, views, batches, draws, device)
+        return
+    for index in batches:
+        pixels = images.pixels[index.to(images.pixels.device)].to(device)
+        yield Drawn(index, tuple(views(pixels, index, *draw) for draw in draws))
+
+
+def _from_files(
+    files: FileImages, views: Views, batches: Sequence[Tensor], draws: Sequence[Draw], device: torch.device
+) -> Iterator[Drawn]:
+    epochs = sorted({epoch for epoch, _ in draws})
+    reader = Reader(files, views, max(map(len, batches), default=0), default_workers())
+    requests = (Request(tuple(index.tolist()), epoch) for index in batches for epoch in epochs)
+    try:
+        found = reader.read(requests)
+        for index in batches:
+            made: dict[Draw, Tensor] = {}
+            readable = torch.ones(len(index), dtype=torch.bool)
+            for epoch, photographs in zip(epochs, found, strict=False):  # in this order: none is read too many
+                pixels = photographs.pixels.to(device)
+                readable &= torch.tensor([i == j for i, j in zip(photographs.shown, index.tolist(), strict=True)])
+                made |= {draw: views.after_crop(pixels[draw[1]], index, *draw) for draw in draws if draw[0] == epoch}
+            yield Drawn(index[readable], tuple(made[draw][readable.to(device)] for draw in draws))
+    finally:
+        reader.close()

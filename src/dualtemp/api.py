@@ -1,0 +1,183 @@
+"""The Python calls, in the command line's words: a run with all that watches it. Heavy imports wait for their use."""
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dualtemp.config import Settings, from_yaml, overridden, settings
+from dualtemp.errors import UserError
+
+if TYPE_CHECKING:
+    from dualtemp.training.watches import Watch
+
+__all__ = ["resume", "train"]
+
+LOGS = {"tensorboard": "tensorboard_log.TensorBoardLog", "wandb": "wandb_log.WandbLog"}
+
+
+def train(
+    *,
+    out: Path | str,
+    config: Path | str | None = None,
+    device: str = "auto",
+    workers: int | None = None,
+    threads: int | None = None,
+    checkpoint_minutes: float = 5.0,
+    quiet: bool = False,
+    log: Sequence[str] = (),
+    page: bool = True,
+    watch: "Watch | None" = None,
+    **values: Any,
+) -> dict[str, Any]:
+    """Train an encoder: what `dualtemp train` does, with the same words; returns the last epoch's metrics.
+
+    Args:
+        out: the run's folder; must be new.
+        config: settings in a YAML file; those given by name come before them.
+        device: "auto" takes the best there is.
+        workers: processes that read photographs.
+        threads: of the CPU.
+        checkpoint_minutes: at the latest so often, and every epoch.
+        quiet: say nothing but what is wrong.
+        log: where the figures go besides metrics.jsonl: "tensorboard", "wandb"; into OUT/logs.
+        page: keep OUT/report.html up to date, with pictures at the end.
+        watch: is told of steps and epochs instead of the terminal (`dualtemp.training.watches.Watch`).
+        values: settings by name, see `dualtemp.config.Settings`: data="cifar10", method="simco", tau_beta=1.0 ...
+
+    Example:
+        >>> dualtemp.train(data="digits", method="simco", epochs=10, batch=64, out="runs/digits")  # doctest: +SKIP
+    """
+    chosen = settings(overridden(from_yaml(Path(config)) if config is not None else {}, values))
+    how = _how(device, workers, threads, checkpoint_minutes, quiet)
+    from dualtemp.training.run import start
+
+    return _watched(lambda told: start(chosen, Path(out), how, told), how, log, page, watch)
+
+
+def resume(
+    run: Path | str,
+    epochs: int | None = None,
+    *,
+    device: str = "auto",
+    workers: int | None = None,
+    threads: int | None = None,
+    checkpoint_minutes: float = 5.0,
+    quiet: bool = False,
+    log: Sequence[str] = (),
+    page: bool = True,
+    watch: "Watch | None" = None,
+) -> dict[str, Any]:
+    """Go on with a run from its newest checkpoint: what `dualtemp resume` does; returns the last epoch's metrics.
+
+    Args:
+        run: the run's folder.
+        epochs: go on to so many, also of a finished run; default: as many as its config says.
+        device: as in `train`, like all that follow.
+        workers: processes that read photographs.
+        threads: of the CPU.
+        checkpoint_minutes: at the latest so often, and every epoch.
+        quiet: say nothing but what is wrong.
+        log: where the figures go besides metrics.jsonl; not remembered from before.
+        page: keep RUN/report.html up to date, with pictures at the end.
+        watch: is told of steps and epochs instead of the terminal.
+    """
+    how = _how(device, workers, threads, checkpoint_minutes, quiet)
+    from dualtemp.training.run import go_on
+
+    return _watched(lambda told: go_on(Path(run), epochs, how, told), how, log, page, watch)
+
+
+class RunPage:
+    """Keeps report.html of a run up to date; `path` is None until the run has begun, and so on all ranks but 0."""
+
+    def __init__(self) -> None:
+        self.path: Path | None = None
+
+    def __str__(self) -> str:
+        """Name it in a note."""
+        return "the run's page"
+
+    def begin(self, path: Path, chosen: Settings) -> None:
+        """Write the page of a run that has just begun."""
+        self.path = path
+        self.write()
+
+    def step(self, epoch: int, step: int, steps: int, loss: float) -> None:
+        """Steps are not on the page."""
+
+    def epoch(self, metrics: dict[str, Any]) -> None:
+        """Write the page anew."""
+        self.write()
+
+    def note(self, text: str) -> None:
+        """Notes are not on the page."""
+
+    def close(self) -> None:
+        """Wait: the page says "running" as long as the run's folder is held."""
+
+    def write(self) -> None:
+        """Write the page from what is in the folder."""
+        from dualtemp.report.run_page import write_run_page
+
+        assert self.path is not None
+        write_run_page(self.path)
+
+    def take_pictures(self, device: str) -> None:
+        """Take the pictures of a finished run, and put them on the page."""
+        from dualtemp.analysis.pictures import take_pictures
+
+        assert self.path is not None
+        try:
+            take_pictures(self.path, device)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"{self.path} is finished, but its page has no pictures: `dualtemp report {self.path}` takes them"
+            ) from None
+        self.write()
+
+
+def _watched(
+    run: "Callable[[Watch], dict[str, Any]]", how: Any, log: Sequence[str], page: bool, watch: "Watch | None"
+) -> dict[str, Any]:
+    """Make a run that a terminal (or `watch`), a page and logs are told of; returns what it returns."""
+    from dualtemp.training.display import Display
+    from dualtemp.training.watches import Several, attempted
+
+    shown, first = RunPage(), watch or Display(quiet=how.quiet)
+    several = Several(first, *([shown] if page else []), *_logs(log))
+
+    def on_page(write: Callable[[], None]) -> bool:
+        return shown in several.others and shown.path is not None and attempted(shown, write, first.note)
+
+    try:
+        metrics = run(several)
+    finally:
+        on_page(shown.write)  # how it has ended
+    if on_page(lambda: shown.take_pictures(how.device)) and watch is None and not how.quiet:
+        print(f"The run's page: {shown.path}/report.html", flush=True)
+    return metrics
+
+
+def _logs(names: Sequence[str]) -> "list[Watch]":
+    """The logs of these names, each once; that a package is missing is said before anything is made."""
+    watches: list[Any] = []
+    for name in dict.fromkeys([names] if isinstance(names, str) else names):
+        if name not in LOGS:
+            raise UserError(f"no log is called {name!r}: choose among {', '.join(LOGS)}")
+        package = find_spec(name)
+        if package is None or package.origin is None:  # a folder of that name is no package
+            raise UserError(f"--log {name} needs a package that is not installed: pip install 'dualtemp[{name}]'")
+        module, _, kind = LOGS[name].partition(".")
+        watches.append(getattr(import_module(f"dualtemp.training.{module}"), kind)())
+    return watches
+
+
+def _how(device: str, workers: int | None, threads: int | None, checkpoint_minutes: float, quiet: bool) -> "Any":
+    for name, value, least in (("workers", workers, 0), ("threads", threads, 1)):
+        if value is not None and value < least:
+            raise UserError(f"--{name} must be at least {least}, got {value}")
+    from dualtemp.training.run import How
+
+    return How(device, workers, threads, checkpoint_minutes, quiet)

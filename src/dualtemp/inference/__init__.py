@@ -1,0 +1,1 @@
+"""A trained run in use: features of any images, search, near-duplicates, measurements, export."""

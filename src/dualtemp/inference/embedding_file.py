@@ -1,0 +1,159 @@
+"""Files of features, a row an image: written and read in pieces, so that memory does not grow with their length.
+
+    .parquet   columns name, part, label, and features, a list of fixed length of float32
+    .npz       names, parts, labels (numbers, -1 for none) and classes, features float32 (N, F)
+    .csv       name, part, label, f0, f1, ... with nine digits, which is all that float32 has
+
+part and label are there if they are known.
+"""
+
+import csv
+import io
+import itertools
+import json
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.lib import format as npy
+
+from dualtemp.errors import UserError
+
+FORMATS = (".parquet", ".npz", ".csv")
+ROWS = 4096  # of a piece
+ABOUT = "dualtemp"  # under which parquet and npz say what the features are
+
+
+class Columns(NamedTuple):
+    """What stands beside the features of N images: names, parts and labels int64 (N,) with -1 for none, or None."""
+
+    names: Sequence[str]
+    parts: np.ndarray | None
+    part_names: tuple[str, ...]
+    labels: np.ndarray | None
+    classes: tuple[str, ...]
+
+
+def checked_format(path: Path) -> str:
+    """The ending of a file of features; a UserError if it cannot be one, or not here."""
+    ending = path.suffix.lower()
+    if ending not in FORMATS:
+        raise UserError(f"{path}: features go into {', '.join(FORMATS)} files; give a name with such an ending")
+    if ending == ".parquet":
+        try:
+            import pyarrow.parquet  # noqa: F401
+        except ImportError:
+            raise UserError(
+                f"{path}: .parquet files need pyarrow: pip install 'dualtemp[parquet]', or take .npz or .csv"
+            ) from None
+    return ending
+
+
+def write_features(
+    file: BinaryIO, ending: str, columns: Columns, blocks: Iterable[np.ndarray], width: int, about: dict[str, Any]
+) -> None:
+    """Write features that come in blocks float32 (n, F), of any lengths, with their columns.
+
+    The same rows make the same bytes, whatever the lengths of the blocks.
+    """
+    pieces = _regrouped(blocks, width)
+    columns = columns._replace(names=[valid_text(name) for name in columns.names])
+    {".parquet": _write_parquet, ".npz": _write_npz, ".csv": _write_csv}[ending](file, columns, pieces, width, about)
+
+
+def valid_text(name: str) -> str:
+    """A file's name as text that every format can hold; bytes that are no text are escaped."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _regrouped(blocks: Iterable[np.ndarray], width: int) -> Iterator[tuple[slice, np.ndarray]]:
+    """Pieces of ROWS rows, the last one shorter, and which rows they are."""
+    held, count, start = [], 0, 0
+    for block in itertools.chain(blocks, [None]):
+        if block is not None:
+            held.append(block)
+            count += len(block)
+        while count >= ROWS or (block is None and count):
+            whole = np.concatenate(held) if len(held) > 1 else held[0]
+            piece, rest = whole[:ROWS], whole[ROWS:]
+            yield slice(start, start + len(piece)), piece.reshape(-1, width)
+            start, held, count = start + len(piece), [rest], len(rest)
+
+
+Pieces = Iterator[tuple[slice, np.ndarray]]
+
+
+def _write_parquet(file: BinaryIO, columns: Columns, pieces: Pieces, width: int, about: dict[str, Any]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    texts = [
+        (word, numbers, pa.array(names, pa.string()))
+        for word, numbers, names in (
+            ("part", columns.parts, columns.part_names),
+            ("label", columns.labels, [valid_text(name) for name in columns.classes]),
+        )
+        if numbers is not None
+    ]
+    fields = [pa.field("name", pa.string()), *(pa.field(word, pa.string()) for word, _, _ in texts)]
+    fields.append(pa.field("features", pa.list_(pa.float32(), width)))
+    schema = pa.schema(fields, metadata={ABOUT: json.dumps(about, sort_keys=True)})
+    repeated: Any = [word for word, _, _ in texts]
+    with pq.ParquetWriter(file, schema, use_dictionary=repeated) as writer:
+        for rows, features in pieces:
+            arrays = [pa.array(columns.names[rows], pa.string())]
+            for _, numbers, names in texts:
+                arrays.append(names.take(pa.array(numbers[rows], mask=numbers[rows] < 0)))
+            arrays.append(pa.FixedSizeListArray.from_arrays(pa.array(features.reshape(-1)), width))
+            writer.write_table(pa.Table.from_arrays(arrays, schema=schema), row_group_size=ROWS)
+
+
+def _write_npz(file: BinaryIO, columns: Columns, pieces: Pieces, width: int, about: dict[str, Any]) -> None:
+    count = len(columns.names)
+    with zipfile.ZipFile(file, "w") as archive:
+
+        def put(name: str, dtype: str, shape: tuple[int, ...], parts: Iterable[np.ndarray]) -> None:
+            # A ZipInfo of our own has no time in it.
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
+                npy.write_array_header_1_0(entry, {"descr": dtype, "fortran_order": False, "shape": shape})
+                for part in parts:
+                    entry.write(np.ascontiguousarray(part, dtype=dtype).tobytes())
+
+        def put_texts(name: str, texts: Sequence[str]) -> None:
+            dtype = f"<U{max([1, *map(len, texts)])}"
+            starts = range(0, len(texts), ROWS)
+            put(name, dtype, (len(texts),), (np.array(texts[i : i + ROWS], dtype) for i in starts))
+
+        put_texts("names", columns.names)
+        if columns.parts is not None:
+            put_texts("parts", [columns.part_names[part] if part >= 0 else "" for part in columns.parts])
+        if columns.labels is not None:
+            put("labels", "<i8", (count,), [columns.labels])
+            put_texts("classes", [valid_text(name) for name in columns.classes])
+        put_texts(ABOUT, [json.dumps(about, sort_keys=True)])
+        put("features", "<f4", (count, width), (features for _, features in pieces))
+
+
+def _write_csv(file: BinaryIO, columns: Columns, pieces: Pieces, width: int, about: dict[str, Any]) -> None:
+    texts = [
+        (word, numbers, [*names, ""])  # -1 takes the last one
+        for word, numbers, names in (
+            ("part", columns.parts, columns.part_names),
+            ("label", columns.labels, [valid_text(name) for name in columns.classes]),
+        )
+        if numbers is not None
+    ]
+    row_format = ",".join(["%.9g"] * width)
+    lines = io.StringIO(newline="")
+    writer = csv.writer(lines, lineterminator="")
+    writer.writerow(["name", *(word for word, _, _ in texts), *(f"f{i}" for i in range(width))])
+    file.write(f"{lines.getvalue()}\n".encode())
+    for rows, features in pieces:
+        lines.seek(0)
+        lines.truncate()
+        for i, values in zip(range(rows.start, rows.stop), features.tolist(), strict=True):
+            writer.writerow([columns.names[i], *(names[numbers[i]] for _, numbers, names in texts)])
+            lines.write(f",{row_format % tuple(values)}\n")
+        file.write(lines.getvalue().encode())

@@ -1,0 +1,130 @@
+"""The trained encoder of a run, ready for any images."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dualtemp.config import Settings
+from dualtemp.data.images import FileImages, ImageSet
+from dualtemp.data.loader import evaluation_batches
+from dualtemp.data.views import Views
+from dualtemp.errors import UserError
+from dualtemp.models.backbones import build_backbone
+from dualtemp.models.weights import initialise
+from dualtemp.training.run import How, chosen_device
+from dualtemp.training.run_data import opened, training_data
+from dualtemp.training.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class RunEncoder:
+    """A run's backbone and how it wants its images.
+
+    path: of the run; chosen: its settings; backbone: in eval mode, on the device; views: size and normalisation, for
+    `evaluation_batches`; channels: of the images, 1 is grey; classes: names by label, empty if unknown.
+    """
+
+    path: Path
+    chosen: Settings
+    backbone: nn.Module
+    views: Views
+    channels: int
+    classes: tuple[str, ...]
+    device: torch.device
+
+    def features(
+        self,
+        images: ImageSet,
+        batch: int = 256,
+        workers: int | None = None,
+        problems: dict[str, str] | None = None,
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Index int64 (B,) and features float32 (B, F) of the images, in order, both on the CPU, batch by batch.
+
+        Grey and colour are turned into what the encoder was trained on. Unreadable files are left out (the index tells
+        what is there) and put into problems, name -> reason.
+
+        Args:
+            images: any set, in memory or in files.
+            batch: images at once, default 256.
+            workers: processes that read photographs, default one for each core but one.
+            problems: collects unreadable files.
+        """
+        shown = self.fitted(images)
+        clean = evaluation_batches(
+            shown, self.views, batch, device=self.device, workers=workers, problems={} if problems is None else problems
+        )
+        for each in clean:
+            yield each.index, self.of_views(each.pixels)
+
+    @torch.inference_mode()
+    def of_views(self, views: Tensor) -> Tensor:
+        """Features float32 (B, F), on the CPU, of normalised views (B, C, size, size)."""
+        if self.chosen.channels_last:
+            views = views.contiguous(memory_format=torch.channels_last)
+        return self.backbone(views.to(self.device)).float().cpu()
+
+    def fitted(self, images: ImageSet) -> ImageSet:
+        """The images with the encoder's number of channels: grey from colour, or colour from grey."""
+        if images.channels == self.channels:
+            return images
+        if isinstance(images.pixels, FileImages):
+            pixels: Tensor | FileImages = replace(images.pixels, channels=self.channels)
+        elif (images.channels, self.channels) == (1, 3):
+            pixels = images.pixels.expand(-1, 3, -1, -1)
+        elif (images.channels, self.channels) == (3, 1):
+            pixels = _grey(images.pixels)
+        else:
+            raise UserError(
+                f"{images.name} has images of {images.channels} channels, the encoder of {self.path} wants "
+                f"{self.channels}: give such images"
+            )
+        return replace(images, pixels=pixels, channels=self.channels)
+
+
+def run_encoder(path: Path, device: str = "auto") -> RunEncoder:
+    """The encoder in a run folder: its backbone.safetensors and config.yaml; no checkpoint is needed.
+
+    Args:
+        path: of the run.
+        device: default "auto", the best there is.
+    """
+    run = RunFolder.opened(path)
+    chosen, there = run.settings(), chosen_device(How(device=device))
+    if chosen.image_size is None:
+        raise UserError(f"{run.config} has no image_size: give the folder that `dualtemp train` wrote")
+    views, channels, classes = _images(run, chosen)
+    backbone = build_backbone(chosen.backbone, chosen.image_size, channels, seed=chosen.seed)
+    initialise(backbone, path)
+    backbone = backbone.to(there).eval().requires_grad_(False)
+    if chosen.channels_last:
+        backbone = backbone.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+    return RunEncoder(path, chosen, backbone, views, channels, classes, there)
+
+
+def _images(run: RunFolder, chosen: Settings) -> tuple[Views, int, tuple[str, ...]]:
+    """How the encoder wants its images: as the run wrote down, else, in older runs, found out from their data."""
+    assert chosen.image_size is not None
+    known: Any = run.made_with().get("images")
+    try:
+        channels, classes = int(known["channels"]), tuple(str(name) for name in known["classes"])
+        mean, std = (tuple(float(value) for value in known[name]) for name in ("mean", "std"))
+        assert len(mean) == channels
+        return Views(chosen.recipe, chosen.image_size, chosen.seed, mean, std), channels, classes
+    except (TypeError, KeyError, ValueError, AssertionError):
+        splits = opened(chosen)
+        return training_data(chosen, splits).views, splits.train.channels, splits.train.classes
+
+
+def _grey(pixels: Tensor) -> Tensor:
+    """uint8 (N, 3, H, W) -> uint8 (N, 1, H, W), as Pillow converts RGB to L."""
+    weights = torch.tensor([19595, 38470, 7471], dtype=torch.int32, device=pixels.device).view(1, 3, 1, 1)
+    parts = [
+        ((part.to(torch.int32) * weights).sum(1, keepdim=True, dtype=torch.int32) + 0x8000 >> 16).to(torch.uint8)
+        for part in pixels.split(4096)
+    ]
+    return torch.cat(parts)

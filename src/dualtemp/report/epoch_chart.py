@@ -1,0 +1,152 @@
+"""A small chart over epochs as SVG: one line a measure or a run, reference lines, values under the pointer."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from dualtemp.report.line_chart import tick_labels, y_ticks
+
+WIDTH, HEIGHT = 360, 210
+LEFT, RIGHT, TOP, BOTTOM = 58, 12, 10, 36
+COLOURS, DASHES = 8, 3  # of lines: told apart by colour first, then by dashes
+MANY = 300  # points of a line before it is thinned: about one a pixel
+DOTS = 40  # points up to which each is marked
+FLAT = 1e-3  # a range below this share of the values is drawn as flat: no mountains of rounding noise
+
+
+@dataclass(frozen=True)
+class Line:
+    """(epoch, value) in the order of epochs; number decides colour and dashes; form: how a value is written."""
+
+    name: str
+    points: Sequence[tuple[int, float]]
+    number: int = 0
+    form: str = "{:.4g}"
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A level to compare with, such as chance."""
+
+    name: str
+    value: float
+
+
+def epoch_chart(title: str, lines: Sequence[Line], references: Sequence[Reference] = ()) -> str:
+    """Draw lines over epochs from the first to the last, all on the same axes; "" if there is nothing to draw."""
+    lines = [line for line in lines if line.points]
+    if not lines:
+        return ""
+    values = [value for line in lines for _, value in line.points] + [reference.value for reference in references]
+    low, high = _widened(min(values), max(values))
+    ticks = y_ticks(low, high, 4)
+    low, high = min(low, ticks[0]), max(high, ticks[-1])
+    epochs = [epoch for line in lines for epoch, _ in line.points]
+    first, last = min(epochs), max(epochs)
+
+    def across(epoch: float) -> float:
+        share = (epoch - first) / (last - first) if last > first else 0.5
+        return round(LEFT + (WIDTH - LEFT - RIGHT) * share, 1)
+
+    def down(value: float) -> float:
+        return round(TOP + (HEIGHT - TOP - BOTTOM) * (high - value) / (high - low), 1)
+
+    labels = zip(ticks, tick_labels(ticks), strict=True)
+    rows = [
+        f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{down(tick)}" y2="{down(tick)}"/>'
+        f'<text class="tick" x="{LEFT - 6}" y="{down(tick) + 4}" text-anchor="end">{label}</text>'
+        for tick, label in labels
+    ]
+    columns = [
+        f'<text class="tick" x="{across(epoch)}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{epoch}</text>'
+        for epoch in epoch_ticks(first, last)
+    ]
+    middle = (LEFT + WIDTH - RIGHT) / 2
+    columns.append(f'<text class="axis" x="{middle}" y="{HEIGHT - 4}" text-anchor="middle">epoch</text>')
+    levels = [_level(reference, down(reference.value)) for reference in references]
+    drawn, told = [], []
+    for line in lines:
+        kept = thinned(line.points)
+        places = [(across(epoch), down(value)) for epoch, value in kept]
+        drawn.append(_drawn(line, kept, places))
+        told.append(
+            {
+                "name": line.name,
+                "number": line.number % COLOURS,
+                "line": line.number,
+                "points": [
+                    [x, y, epoch, line.form.format(value)] for (epoch, value), (x, y) in zip(kept, places, strict=True)
+                ],
+            }
+        )
+    return (
+        f'<svg class="epochs" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" tabindex="0" '
+        f'aria-label="{escape(_spoken(title, lines))}" data-lines="{escape(json.dumps(told), quote=True)}">'
+        f"{''.join([*rows, *columns, *levels, *drawn])}"
+        f'<g class="cross" visibility="hidden"><line y1="{TOP}" y2="{HEIGHT - BOTTOM}"/></g></svg>'
+    )
+
+
+def epoch_ticks(first: int, last: int, count: int = 5) -> list[int]:
+    """Whole epochs to write under the axis: the first, the last, and round ones between that do not touch them."""
+    if last == first:
+        return [first]
+    step = max(1, round(y_ticks(0, last - first, count)[1]))
+    between = [epoch for epoch in range(0, last, step) if first + 0.6 * step <= epoch <= last - 0.6 * step]
+    return [first, *between, last]
+
+
+def thinned(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+    """A line of about MANY points: of every stretch its lowest and highest, so that spikes stay; and the ends."""
+    if len(points) <= MANY:
+        return list(points)
+    stretch = math.ceil(2 * len(points) / MANY)
+    kept = {points[0], points[-1]}
+    for start in range(0, len(points), stretch):
+        some = points[start : start + stretch]
+        kept |= {min(some, key=lambda point: point[1]), max(some, key=lambda point: point[1])}
+    return sorted(kept)
+
+
+def colour_class(number: int) -> str:
+    """CSS class of a line: colour, and dashes from the ninth on."""
+    return f"run{number % COLOURS} dash{number // COLOURS % DASHES}"
+
+
+def _widened(low: float, high: float) -> tuple[float, float]:
+    least = FLAT * max(abs(low), abs(high)) or 1.0
+    if high - low >= least:
+        return low, high
+    middle = (low + high) / 2
+    return middle - least / 2, middle + least / 2
+
+
+def _level(reference: Reference, y: float) -> str:
+    above = y - 4 if y > TOP + 16 else y + 13
+    return (
+        f'<line class="level" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>'
+        f'<text class="level" x="{WIDTH - RIGHT}" y="{round(above, 1)}" text-anchor="end">'
+        f"{escape(reference.name)}</text>"
+    )
+
+
+def _drawn(line: Line, kept: Sequence[tuple[int, float]], places: Sequence[tuple[float, float]]) -> str:
+    path = " ".join(f"{x},{y}" for x, y in places)
+    dots = [
+        f'<circle cx="{x}" cy="{y}" r="3"><title>{escape(f"{line.name}, epoch {epoch}: {line.form.format(value)}")}'
+        f"</title></circle>"
+        for (epoch, value), (x, y) in zip(kept, places, strict=True)
+    ]
+    shown = "".join(dots if len(dots) <= DOTS else [])
+    return f'<g class="{colour_class(line.number)}" data-run="{line.number}"><polyline points="{path}"/>{shown}</g>'
+
+
+def _spoken(title: str, lines: Sequence[Line]) -> str:
+    parts = [
+        f"{line.name} {line.form.format(line.points[0][1])} at epoch {line.points[0][0]}, "
+        f"{line.form.format(line.points[-1][1])} at epoch {line.points[-1][0]}"
+        for line in lines
+    ]
+    return f"{title} over epochs: {'; '.join(parts)}"

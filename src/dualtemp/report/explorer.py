@@ -1,0 +1,175 @@
+"""The explorer: a page with sliders for both temperatures and the dictionary, over real anchors of a run."""
+
+import base64
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from dualtemp.analysis.thumbnails import sheet_url, tiles
+from dualtemp.analysis.trained_run import TrainedRun
+from dualtemp.data.images import FileImages, ImageSet
+from dualtemp.errors import UserError
+from dualtemp.hardness import Similarities, similarities
+from dualtemp.report.page import rendered, write_page
+from dualtemp.temperatures import TAU_ALPHA, TAU_BETA
+
+ANCHORS, KEYS = 64, 2048  # at most
+SMALL = 32  # keys of a small dictionary
+COLUMNS, SHEET_BYTES = 48, 1_800_000  # of the sheet of thumbnails
+LOWEST, HIGHEST = 0.02, 5.0
+MANTISSAS = (1, 1.1, 1.2, 1.3, 1.4, 1.6, 1.8, 2, 2.2, 2.5, 2.8, 3, 3.5, 4, 4.5, 5, 5.5, 6, 7, 8, 9)  # about even in log
+
+
+class Explored(NamedTuple):
+    """Anchors, keys of other images, and how alike they are.
+
+    s: similarities (N,) and (N, K), float32 on the CPU, newest key first, so that a dictionary of size k is the first k;
+    anchors (N,) and keys (K,): which images of `images`; pictures: uint8 tiles (2 N + K, C, T, T), of every anchor's
+    view, of every positive's, of every key's.
+    """
+
+    s: Similarities
+    anchors: Tensor
+    keys: Tensor
+    pictures: Tensor
+    images: ImageSet
+
+
+def explored(run: TrainedRun, anchors: int = ANCHORS, keys: int = KEYS) -> Explored:
+    """Take anchors in views that the run has not seen, and fresh keys of other training images.
+
+    anchors, keys: how many, at most. Of few images half are anchors. MoCo's own dictionary is not taken: nobody knows
+    any more which images its keys were.
+    """
+    images = run.data.images
+    anchors = max(1, min(anchors, len(images) // 2))
+    parts: list[tuple[Tensor, ...]] = []
+    for batch in run.anchors(-(-anchors // min(run.chosen.batch, len(images)))):
+        left = anchors - sum(len(part[0]) for part in parts)
+        views = [_tiles(run, view[:left]) for view in batch.views]
+        parts.append((batch.q[:left], batch.k_pos[:left], batch.index[:left], *views))
+    if not parts:
+        raise UserError(f"{images.name}: too few of its images can be read for anchors; see `dualtemp data` on it")
+    q, k_pos, index, first, second = (torch.cat(column) for column in zip(*parts, strict=True))
+    k, of_keys, third = _other_keys(run, index, keys)
+    s = similarities(q, k_pos, k)
+    s = Similarities(s.positive.float().cpu(), s.negatives.float().cpu())
+    if not all(part.isfinite().all() for part in s):
+        raise UserError(f"{run.path}: its encoder gives numbers that are not finite; look into an earlier or another run")
+    return Explored(s, index, of_keys, torch.cat([first, second, third]), images)
+
+
+def _other_keys(run: TrainedRun, anchors: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Keys (K, D), their images (K,) and pictures, newest first, none of an anchor's image."""
+    made: list[tuple[Tensor, Tensor, Tensor]] = []
+    for batch in run.key_batches(most + len(anchors)):
+        others = ~torch.isin(batch.index, anchors)
+        there = others.to(batch.k.device)
+        made.append((batch.k[there], batch.index[others], _tiles(run, batch.view[there])))
+    if not sum(len(index) for _, index, _ in made):
+        raise UserError(f"{run.data.images.name}: no images are left for keys beside the anchors; give more images")
+    k, index, pictures = (torch.cat(column) for column in zip(*made, strict=True))
+    newest = torch.arange(len(k) - 1, max(-1, len(k) - 1 - most), -1)
+    return k[newest.to(k.device)], index[newest], pictures[newest]
+
+
+def _tiles(run: TrainedRun, views: Tensor) -> Tensor:
+    return tiles(run.data.views.unnormalised(views))
+
+
+def write_explorer(run: TrainedRun, path: Path) -> Path:
+    """Write the page."""
+    return write_page(path, explorer_page(run, explored(run)))
+
+
+def explorer_page(run: TrainedRun, found: Explored) -> str:
+    """The page as HTML: one file, no network."""
+    count, sizes = len(found.anchors), dictionary_sizes(len(found.keys))
+    numbers = list(range(len(found.pictures)))
+    alpha, beta = run.temperatures
+    data = {
+        "taus": slider_taus(alpha, beta),
+        "sizes": sizes,
+        "start": {"alpha": TAU_ALPHA, "beta": str(TAU_BETA), "keys": min(SMALL, sizes[-1]), "tied": 0},
+        "positive": _words(found.s.positive),
+        "negatives": _words(found.s.negatives),
+        "columns": COLUMNS,
+        "classes": found.images.classes,
+        "anchors": {
+            "views": list(zip(numbers[:count], numbers[count : 2 * count], strict=True)),
+            **_described(found.images, found.anchors),
+        },
+        "keys": {"pictures": numbers[2 * count :], **_described(found.images, found.keys)},
+    }
+    context = {
+        "name": run.path.resolve().name,
+        "anchors": count,
+        "keys": len(found.keys),
+        "presets": presets(run, sizes),
+        "facts": _facts(run, found),
+        "sheet": {
+            "columns": COLUMNS,
+            "tile": found.pictures.shape[-1],
+            "picture": sheet_url(found.pictures, COLUMNS, SHEET_BYTES),
+        },
+        "data": data,
+    }
+    return rendered("explorer.html.j2", context)
+
+
+def slider_taus(*own: float) -> list[float]:
+    """Temperatures of a slider, ascending, about evenly apart on a logarithmic scale; `own` are among them, if finite."""
+    regular = {round(mantissa * 10.0**power, 4) for power in (-2, -1, 0) for mantissa in MANTISSAS}
+    return sorted({tau for tau in regular if LOWEST <= tau <= HIGHEST} | {tau for tau in own if math.isfinite(tau)})
+
+
+def dictionary_sizes(keys: int) -> list[int]:
+    """Powers of two from 2 on, and all there are."""
+    return sorted({size for power in range(1, 12) if (size := 2**power) <= keys} | {keys})
+
+
+def presets(run: TrainedRun, sizes: list[int]) -> list[dict[str, Any]]:
+    """What the buttons choose; temperatures as JavaScript reads them."""
+    small, large = max([size for size in sizes if size <= SMALL], default=sizes[0]), sizes[-1]
+    alpha, beta = run.temperatures
+    held = run.chosen.dictionary_size or run.chosen.batch - 1
+    own = max([size for size in sizes if size <= held], default=sizes[0])
+    one, two = f"one temperature {TAU_ALPHA:g}", f"tau_alpha {TAU_ALPHA:g}, tau_beta {TAU_BETA:g}"
+    return [
+        _preset("InfoNCE, large dictionary", f"{one}, {large:,} keys", TAU_ALPHA, TAU_ALPHA, large),
+        _preset("InfoNCE, small dictionary", f"{one}, {small:,} keys", TAU_ALPHA, TAU_ALPHA, small),
+        _preset("Dual temperature", f"{two}, {small:,} keys", TAU_ALPHA, TAU_BETA, small),
+        _preset("As this run", f"tau_alpha {alpha:g}, tau_beta {beta:g}, {own:,} keys", alpha, beta, own),
+    ]
+
+
+def _preset(name: str, about: str, alpha: float, beta: float, keys: int) -> dict[str, Any]:
+    words = "Infinity" if math.isinf(beta) else str(beta)
+    return {"name": name, "about": about, "alpha": alpha, "beta": words, "keys": keys, "tied": alpha == beta}
+
+
+def _described(images: ImageSet, index: Tensor) -> dict[str, Any]:
+    numbers, labels = index.tolist(), images.labels
+    files = images.pixels.names if isinstance(images.pixels, FileImages) else None
+    return {
+        "names": [f"image {i:,}" if files is None else files[i] for i in numbers],
+        "labels": None if labels is None else labels.cpu()[index].tolist(),
+    }
+
+
+def _facts(run: TrainedRun, found: Explored) -> dict[str, str]:
+    count = len(found.anchors)
+    return {
+        "Run": f"{run.path.resolve().name}: {run.chosen.method}, {run.chosen.backbone}, step {run.step:,}",
+        "Data": found.images.name,
+        "Anchors": f"{count:,}, in views that the run was not trained on",
+        "Keys": f"{len(found.keys):,} of other training images, made anew by the run's encoder of keys; MoCo v2 has 65,536",
+    }
+
+
+def _words(values: Tensor) -> str:
+    """Little-endian float32 in base64, row by row."""
+    return base64.b64encode(values.contiguous().numpy().astype("<f4").tobytes()).decode()

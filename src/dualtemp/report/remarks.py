@@ -1,0 +1,65 @@
+"""What is worth knowing of a run beside the verdict: what its anchors weigh, where the probe is."""
+
+import math
+
+from dualtemp.report.run_record import Facts, History, points
+
+FEW_ANCHORS = 0.5  # exp(entropy) / N below which fewer than half of the anchors count
+TOO_EASY = 0.05  # mean W below which an InfoNCE step is a twentieth of what it could be
+BEHIND = 5.0  # points of accuracy between kNN and probe
+
+
+def remarks(history: History, facts: Facts) -> list[str]:
+    """What is worth knowing beside the verdict, a sentence or two each."""
+    found = (_who_weighs(history, facts), _easy(history, facts), _probe_behind(history, facts), _rank(history))
+    return [remark for remark in found if remark is not None]
+
+
+def _who_weighs(history: History, facts: Facts) -> str | None:
+    entropy = points(history, "entropy")
+    if not entropy or facts.anchors < 2:
+        return None
+    N, count = facts.anchors, math.exp(entropy[-1][1])
+    used = "" if facts.weighted else " W is only measured here; it does not enter this loss."
+    if count < 2:
+        return (
+            f"The entropy of r_+ is {entropy[-1][1]:.2f}, near 0: one of {N} anchors has nearly all the weight of a "
+            f"step. tau_beta is too small.{used}"
+        )
+    if count < FEW_ANCHORS * N:
+        return (
+            f"The entropy of r_+ is {entropy[-1][1]:.2f} of log {N} = {math.log(N):.2f}: the weight is as if "
+            f"{count:.0f} of {N} anchors shared it. A larger tau_beta spreads it.{used}"
+        )
+    return (
+        f"The entropy of r_+ is {entropy[-1][1]:.4f} of at most log {N} = {math.log(N):.4f}: "
+        f"{'nearly all' if count > 0.99 * N else 'most'} anchors count alike.{used}"
+    )
+
+
+def _easy(history: History, facts: Facts) -> str | None:
+    W = points(history, "W_mean")
+    if not W or W[-1][1] > TOO_EASY or not facts.weighted:
+        return None
+    return (
+        f"The mean weight W is {W[-1][1]:.2g}: the positives are found so easily that little is left to learn. "
+        "Stronger views (--recipe) or more negatives make it harder."
+    )
+
+
+def _probe_behind(history: History, facts: Facts) -> str | None:
+    """The probe learns while the encoder trains, with a learning rate of its own: it can lag far behind kNN."""
+    probe, knn = points(history, "probe_top1"), points(history, "knn_top1")
+    if not probe or not knn or knn[-1][1] - probe[-1][1] < BEHIND or facts.method == "supervised":
+        return None
+    return (
+        f"kNN ({knn[-1][1]:.1f} %) is ahead of the probe ({probe[-1][1]:.1f} %), which learns along the way and has "
+        "not caught up; `dualtemp evaluate` fits one on the finished features."
+    )
+
+
+def _rank(history: History) -> str | None:
+    rank = points(history, "effective_rank")
+    if not rank or rank[-1][1] >= 2:
+        return None
+    return f"The effective rank is {rank[-1][1]:.2f}: the features lie nearly on one line."

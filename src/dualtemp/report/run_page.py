@@ -1,0 +1,150 @@
+"""The page of a run: verdict, curves, what was evaluated, pictures, settings. Needs no torch."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dualtemp.config import OF_METHOD, Settings, complete, settings
+from dualtemp.report.curves import run_charts
+from dualtemp.report.page import rendered, write_page
+from dualtemp.report.run_record import RunRecord, facts_of, part, read_json, read_run
+from dualtemp.report.verdict import told, verdict
+from dualtemp.training.display import duration
+
+PAGE = "report.html"
+REFRESH = 30  # seconds, while the run goes on
+
+
+def write_run_page(path: Path, out: Path | None = None) -> Path:
+    """Write the page of the run in folder `path` from what is there; RUN/report.html unless `out` says otherwise."""
+    return write_page(out or path / PAGE, run_page(read_run(path)))
+
+
+def run_page(run: RunRecord) -> str:
+    """The page of a run as HTML."""
+    found = verdict(run.history, facts_of(run), *run.status)
+    ended = run.status.word != "running" or run.epoch >= run.chosen.epochs
+    changed, same = settings_told(run.chosen)
+    return rendered(
+        "run.html.j2",
+        {
+            "run": run,
+            "refresh": None if ended else REFRESH,
+            "verdict": told(found),
+            "figures": _figures(run),
+            "groups": run_charts(run),
+            "evaluated": _evaluated(run),
+            "pictures": _pictures(run),
+            "changed": changed,
+            "same": same,
+            "data": _data_told(run),
+            "environment": _environment_told(run.environment),
+        },
+    )
+
+
+def settings_told(chosen: Settings) -> tuple[list[tuple[str, str, str, str]], list[tuple[str, str, str, str]]]:
+    """(name, value, default, what it is) of the settings that differ from the framework's defaults; and of the rest."""
+    default = complete(settings({"data": chosen.data, "method": chosen.method, "epochs": chosen.epochs}), 0)
+    usual = {**default.model_dump(), "image_size": chosen.image_size, "epochs": Settings.model_fields["epochs"].default}
+    changed, same = [], []
+    for name in applicable(chosen):
+        value, field = getattr(chosen, name), Settings.model_fields[name]
+        row = (name, shown(value), shown(usual[name]), field.description or "")
+        (changed if value != usual[name] or name in ("data", "method") else same).append(row)
+    return changed, same
+
+
+def applicable(chosen: Settings) -> list[str]:
+    """Names of the settings that the framework has."""
+    of_methods = {name for names in OF_METHOD.values() for name in names}
+    return [name for name in Settings.model_fields if name not in of_methods or name in OF_METHOD[chosen.method]]
+
+
+def shown(value: Any) -> str:
+    """A setting's value as config.yaml would have it, in short."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _figures(run: RunRecord) -> list[tuple[str, str]]:
+    forms = {
+        "loss": ("loss", "{:.4g}"),
+        "probe_top1": ("probe, top-1", "{:.2f} %"),
+        "probe_top5": ("probe, top-5", "{:.2f} %"),
+        "knn_top1": ("kNN, top-1", "{:.2f} %"),
+        "images_per_second": ("images a second", "{:,.0f}"),
+    }
+    figures = [("epochs", f"{run.epoch} of {run.chosen.epochs}")]
+    figures += [
+        (name, form.format(value)) for key, (name, form) in forms.items() if (value := run.last(key)) is not None
+    ]
+    seconds = run.last("seconds")
+    return figures + ([("time", duration(seconds))] if seconds is not None else [])
+
+
+def _evaluated(run: RunRecord) -> dict[str, Any] | None:
+    """evaluation.json, as far as it is what is expected there."""
+    found = read_json(run.path / "evaluation.json")
+    rows = found.get("measured") if found else None
+    if not found or not isinstance(rows, list):
+        return None
+    rows = [row for row in rows if isinstance(row, dict)]
+    last = run.history[-1].get("step") if run.history else None
+    return (
+        {
+            "rows": [
+                {
+                    key: _number(row.get(key)) if key in ("top1", "top5", "images", "labels") else row.get(key, "")
+                    for key in ("name", "encoder", "data", "top1", "top5", "images", "labels")
+                }
+                for row in rows
+            ],
+            "step": found.get("step"),
+            "made": str(found.get("made") or "")[:16].replace("T", " "),
+            "old": None not in (found.get("step"), last) and found.get("step") != last,
+        }
+        if rows
+        else None
+    )
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _pictures(run: RunRecord) -> dict[str, Any] | None:
+    found = read_json(run.path / "pictures.json")
+    return found if found and {"sheet", "tile", "columns", "step"} <= found.keys() else None
+
+
+def _data_told(run: RunRecord) -> list[tuple[str, str]]:
+    """What is known of the data, in words."""
+    told = [("source", run.chosen.data)]
+    for name, title in (("train", "training images"), ("unlabelled", "images without labels"), ("test", "test images")):
+        about = part(run.environment, name)
+        if about.get("images"):
+            fingerprint = f" (fingerprint {about['fingerprint']})" if about.get("fingerprint") else ""
+            told.append((title, f"{about['images']:,}{fingerprint}"))
+    images = part(run.environment, "images")
+    if images.get("size"):
+        told.append(("a view", f"{images['size']} px, {images.get('channels')} channels"))
+    for name, title in (("mean", "mean"), ("std", "standard deviation")):
+        if isinstance(images.get(name), list):
+            told.append((f"{title} of a channel", ", ".join(f"{value:.4g}" for value in images[name])))
+    if isinstance(images.get("classes"), list) and images["classes"]:
+        names = [str(name) for name in images["classes"]]
+        told.append(("classes", f"{len(names)}: {', '.join(names[:20])}{' ...' if len(names) > 20 else ''}"))
+    elif run.classes:
+        told.append(("classes", str(run.classes)))
+    return told
+
+
+def _environment_told(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
+    parts = {"train", "unlabelled", "test", "images"}
+    rows = [(name, value) for name, value in environment.items() if name not in parts and value is not None]
+    return [(name, value if isinstance(value, str) else json.dumps(value)) for name, value in rows]

@@ -1,0 +1,132 @@
+"""What a run folder tells, read once for pages and lists. Needs no torch."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from dualtemp.config import Settings
+from dualtemp.data.catalogue import named_set
+from dualtemp.errors import UserError
+from dualtemp.training.run_folder import RunFolder
+from dualtemp.training.status import Status, status_of
+
+History = Sequence[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A run: its folder, settings, environment.json, the lines of metrics.jsonl, how it stands, when it last moved."""
+
+    path: Path
+    chosen: Settings
+    environment: dict[str, Any]
+    history: History
+    status: Status
+    moved: datetime
+
+    @property
+    def name(self) -> str:
+        """The folder's own name."""
+        return self.path.resolve().name
+
+    @property
+    def data(self) -> str:
+        """The data in a word: a set's name, or that of a folder or file."""
+        return Path(self.chosen.data).name or self.chosen.data
+
+    @property
+    def epoch(self) -> int:
+        """Epochs that are over."""
+        return int(self.history[-1].get("epoch", len(self.history))) if self.history else 0
+
+    @property
+    def classes(self) -> int:
+        """Classes of the data; 0 if that is unknown, or if the run leaves labels aside."""
+        if not self.chosen.labels:
+            return 0
+        names = part(self.environment, "images").get("classes")
+        if isinstance(names, list) and names:
+            return len(names)
+        named = named_set(self.chosen.data)
+        return named.classes if named else 0
+
+    @property
+    def test_images(self) -> int:
+        """Images that accuracies are read on; 0 if that is unknown."""
+        return int(part(self.environment, "test").get("images") or 0)
+
+    def last(self, key: str) -> float | None:
+        """The newest value of a measure."""
+        found = points(self.history, key)
+        return found[-1][1] if found else None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the rules must know beside the epochs; classes and test_images are 0 if unknown."""
+
+    epochs: int
+    anchors: int
+    classes: int = 0
+    test_images: int = 0
+    weighted: bool = True  # whether W enters the loss, or is only measured
+    method: str = "simco"
+
+
+def facts_of(run: RunRecord) -> Facts:
+    """The facts of a run."""
+    chosen = run.chosen
+    weighted = chosen.method not in ("byol", "simsiam") or bool(chosen.hardness_aware)
+    return Facts(chosen.epochs, chosen.batch, run.classes, run.test_images, weighted, chosen.method)
+
+
+def read_run(path: Path) -> RunRecord:
+    """Read a run folder; what is damaged in it is a UserError."""
+    run = RunFolder.opened(path)
+    chosen = run.settings()
+    made_with = run.made_with()
+    history = _history(run)
+    newest = run.metrics if run.metrics.exists() else run.config
+    moved = datetime.fromtimestamp(newest.stat().st_mtime).astimezone()
+    return RunRecord(path, chosen, made_with if isinstance(made_with, dict) else {}, history, status_of(run), moved)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """A JSON object that may be missing; one that is damaged counts as missing."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def points(history: History, key: str) -> list[tuple[int, float]]:
+    """(epoch, value) wherever an epoch has a finite value of this measure."""
+    found = [(line.get("epoch", number), line.get(key)) for number, line in enumerate(history, 1)]
+    return [
+        (int(epoch), float(value))
+        for epoch, value in found
+        if isinstance(value, int | float) and math.isfinite(value) and isinstance(epoch, int | float)
+    ]
+
+
+def part(values: dict[str, Any], name: str) -> dict[str, Any]:
+    """A part of a JSON object that is an object itself; empty if it is not there."""
+    found = values.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _history(run: RunFolder) -> History:
+    try:
+        history = run.history()
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{run.metrics} cannot be read ({error}): `dualtemp resume {run.path}` needs it whole too"
+        ) from None
+    if not all(isinstance(line, dict) for line in history):
+        raise UserError(f"{run.metrics} is damaged: a JSON object in every line expected")
+    return history

@@ -1,0 +1,218 @@
+// The explorer: what the sliders choose, what follows from it (hardness.js), and how it is shown. `data` is set by explorer.html.j2.
+const $ = id => document.getElementById(id);
+const SHOWN = 16, FEW = 1.25, MANY = 2;  // negatives in the list; share of the hardest tenth against an even one
+const floats = words => new Float32Array(Uint8Array.from(atob(words), c => c.charCodeAt(0)).buffer);
+const positive = floats(data.positive), negatives = floats(data.negatives), N = positive.length, K = negatives.length / N;
+const anchorIds = Array.from(positive.keys());
+const row = (i, keys) => negatives.subarray(i * K, i * K + keys);  // to the newest keys
+const state = {alpha: 0, beta: 0, size: 0, anchor: 0, tied: false, bars: "r"};
+
+const tauOf = index => index < data.taus.length ? data.taus[index] : Infinity;
+const indexOf = tau => {  // of the nearest temperature on the slider
+  if (tau === Infinity) return data.taus.length;
+  const away = data.taus.map(value => Math.abs(Math.log(value / tau)));
+  return away.indexOf(Math.min(...away));
+};
+const sizeIndex = keys => Math.max(0, data.sizes.findLastIndex(size => size <= keys));
+const tauText = tau => tau === Infinity ? "∞" : String(tau);
+const percent = share => `${(100 * share).toPrecision(share < .0095 ? 2 : 3)} %`.replace("100.0", "100");
+const amount = value => value >= 99.95 ? Math.round(value).toLocaleString("en") : value.toPrecision(3);
+const imageName = (part, i) => [part.labels && part.labels[i] >= 0 ? data.classes[part.labels[i]] || `class ${part.labels[i]}` : "", part.names[i]].filter(Boolean).join(" · ");
+
+function tile(element, number) {
+  element.style.setProperty("--c", number % data.columns);
+  element.style.setProperty("--r", Math.floor(number / data.columns));
+}
+
+function read(id, value, words) {  // shown rounded, kept whole
+  $(id).textContent = words;
+  $(id).dataset.value = value;
+}
+
+function computed() {
+  const tau_alpha = tauOf(state.alpha), tau_beta = tauOf(state.beta), keys = data.sizes[state.size];
+  const odds = anchorIds.map(i => logOdds(positive[i], row(i, keys), tau_beta)), r = relativePenalty(odds);
+  const effective = anchorIds.map(i => Math.exp(negativesEntropy(row(i, keys), tau_alpha)));
+  return {
+    tau_alpha, tau_beta, keys, r, effective, W: odds.map(interAnchorWeight), H: entropy(r), tenth: hardestShare(r),
+    // log-odds order the anchors where W is 1 to the last digit
+    order: [...anchorIds].sort((a, b) => odds[b] - odds[a] || a - b),
+    p: intraAnchorWeights(row(state.anchor, keys), tau_alpha),
+    mean: effective.reduce((sum, value) => sum + value, 0) / N,
+  };
+}
+
+const EVEN = Math.ceil(N / 10) / N;
+function sentence(now) {
+  const uneven = now.tenth / EVEN, share = now.mean / now.keys;
+  const vector = `tau_alpha ${tauText(now.tau_alpha)} lets ${amount(now.mean)} of ${now.keys.toLocaleString("en")} negatives of an anchor count: ` +
+    (share < .3 ? "the hard ones stand out" : share < .75 ? "the hard ones count more" : "hard and easy ones count nearly alike");
+  const scalar = `tau_beta ${tauText(now.tau_beta)} gives the hardest tenth of the anchors ${percent(now.tenth)} of the weight: ` +
+    (uneven > MANY ? "few anchors do most of the learning" : uneven > FEW ? "hard anchors count more than others" : "all anchors learn");
+  const picks = share < .75, even = uneven <= FEW;
+  const end = !state.tied ? (picks && even ? "Hard negatives stand out, and yet all anchors learn: each temperature does one job." : "")
+    : picks && even ? "Here one temperature does both jobs, because the dictionary is large enough: take a smaller one to see it fail."
+    : picks ? "One temperature does both jobs: raise it, and the anchors even out but the hard negatives no longer stand out. Untie them, or take more keys."
+    : even ? "One temperature does both jobs: lower it, and hard negatives stand out, but the weight falls on fewer anchors."
+    : "One temperature does both jobs, and here it does neither.";
+  return `${state.tied ? "Tied" : "Two temperatures"}: ${vector}; ${scalar}. ${end}`;
+}
+
+function showAnchors(now) {
+  const values = now[state.bars], most = state.bars === "r" ? Math.max(...values) : 1;
+  const columns = $("profile").querySelectorAll("i"), buttons = $("anchors").children;
+  now.order.forEach((i, place) => {
+    const button = buttons[place], words = `anchor ${i + 1}, ${imageName(data.anchors, i)}: W ${now.W[i].toPrecision(3)}, share ${percent(now.r[i])}`;
+    columns[place].style.height = `${100 * values[i] / most}%`;
+    columns[place].className = i === state.anchor ? "chosen" : "";
+    Object.assign(button.dataset, {anchor: i, w: now.W[i], r: now.r[i]});
+    button.setAttribute("aria-pressed", String(i === state.anchor));
+    button.setAttribute("aria-label", words);
+    button.title = words;
+    tile(button.firstChild, data.anchors.views[i][0]);
+    button.lastChild.firstChild.style.width = `${100 * values[i] / most}%`;
+  });
+  $("profile").querySelector("hr").style.bottom = state.bars === "r" ? `${100 / N / most}%` : "100%";
+  $("profile-scale").textContent = state.bars === "r" ? `a bar at the dashed line has an equal share, ${percent(1 / N)}` : "a bar up to the dashed line has W = 1";
+  read("entropy", now.H, now.H.toFixed(3));
+  read("maximum", Math.log(N), Math.log(N).toFixed(3));
+  read("tenth", now.tenth, percent(now.tenth));
+  read("tenth-even", EVEN, percent(EVEN));
+  const mean = now.W.reduce((sum, W) => sum + W, 0) / N;
+  read("mean-W", mean, mean.toPrecision(3));
+}
+
+function showNegatives(now) {
+  const i = state.anchor, s = row(i, now.keys), order = Array.from(s.keys()).sort((a, b) => s[b] - s[a] || a - b).slice(0, SHOWN), most = now.p[order[0]];
+  tile($("anchor-view"), data.anchors.views[i][0]);
+  tile($("positive-view"), data.anchors.views[i][1]);
+  $("chosen-text").innerHTML = `<b>${text(imageName(data.anchors, i))}</b><br>s<sub>i+</sub> ${positive[i].toFixed(3)}, W ${now.W[i].toPrecision(3)}<br>` +
+    `r<sub>+</sub> ${percent(now.r[i])}, ${(now.r[i] * N).toPrecision(3)} of an equal share<br>place ${now.order.indexOf(i) + 1} of ${N} in hardness`;
+  read("effective", now.effective[i], amount(now.effective[i]));
+  read("effective-mean", now.mean, amount(now.mean));
+  read("keys-used", now.keys, now.keys.toLocaleString("en"));
+  [...$("negatives").children].forEach((item, place) => {
+    const j = order[place];
+    item.hidden = j === undefined;
+    if (item.hidden) return;
+    Object.assign(item.dataset, {key: j, p: now.p[j], s: s[j]});
+    tile(item.children[0], data.keys.pictures[j]);
+    item.querySelector(".meter i").style.width = `${100 * now.p[j] / most}%`;
+    item.querySelector("hr").style.left = `${Math.min(100, 100 / now.keys / most)}%`;
+    item.children[2].innerHTML = `<span class="called" title="${text(imageName(data.keys, j)).replace(/"/g, "&quot;")}">${text(imageName(data.keys, j))}</span><b>p̂ ${percent(now.p[j])}</b> s ${s[j].toFixed(3)}`;
+  });
+  const shown = order.reduce((sum, j) => sum + now.p[j], 0), left = now.keys - order.length;
+  $("rest").textContent = `${left > 0 ? `The other ${left.toLocaleString("en")} together: ${percent(Math.max(0, 1 - shown))}. ` : ""}A bar up to its dashed line has an equal share, ${percent(1 / now.keys)}.`;
+}
+
+const curves = {};
+function curvesOf(keys) {  // [tau, entropy of r_+] and [tau, mean effective negatives]; a third of a second for many keys, so once
+  if (!curves[keys]) {
+    const taus = [...data.taus.filter((_, i) => i % 2 === 0 || i === data.taus.length - 1), Infinity];
+    curves[keys] = {
+      entropy: taus.map(tau => [tau, entropy(relativePenalty(anchorIds.map(i => logOdds(positive[i], row(i, keys), tau))))]),
+      effective: taus.map(tau => [tau, anchorIds.reduce((sum, i) => sum + Math.exp(negativesEntropy(row(i, keys), tau)), 0) / N]),
+    };
+  }
+  return curves[keys];
+}
+
+function showCurves(now) {
+  const these = curvesOf(now.keys), all = curvesOf(data.sizes[data.sizes.length - 1]), top = Math.log(N);
+  const lowest = Math.min(now.H, ...these.entropy.concat(all.entropy).map(point => point[1]));
+  const mark = (name, y, acting) => ({name, tau: now[`tau_${name}`], y, acting});
+  drawChart($("entropy-curve"), {
+    title: `entropy of r₊, nats (${now.keys.toLocaleString("en")} keys)`, taus: data.taus, logarithmic: false,
+    lines: [{name: "all", values: all.entropy}, {name: "these", values: these.entropy}],
+    marks: [mark("alpha", 0, false), mark("beta", now.H, true)],
+    ticks: N > 1 ? [0, 1, 2, 3].map(i => lowest + (top - lowest) * i / 3).map((y, i) => [y, i === 3 ? `log ${N}` : y.toFixed(2)]) : [[0, "0"], [1, "1"]],
+  });
+  const powers = [1];
+  while (powers[powers.length - 1] * 8 < now.keys) powers.push(powers[powers.length - 1] * 8);
+  drawChart($("effective-curve"), {
+    title: `effective negatives, mean (${now.keys.toLocaleString("en")} keys)`, taus: data.taus, logarithmic: true,
+    lines: [{name: "these", values: these.effective}],
+    marks: [mark("beta", 0, false), mark("alpha", now.mean, true)],
+    ticks: [...new Set([...powers, now.keys])].map(y => [y, y.toLocaleString("en")]),
+  });
+}
+
+function showControls(now) {
+  for (const [id, value, words] of [["alpha", state.alpha, tauText(now.tau_alpha)], ["beta", state.beta, tauText(now.tau_beta)], ["size", state.size, now.keys.toLocaleString("en")]]) {
+    $(id).value = value;
+    $(id).setAttribute("aria-valuetext", words === "∞" ? "infinity" : words);
+    $(`${id}-value`).textContent = words;
+  }
+  $("tie").checked = state.tied;
+  document.querySelectorAll("[name=bars]").forEach(input => { input.checked = input.value === state.bars; });
+  document.querySelectorAll(".preset").forEach(button => button.setAttribute("aria-pressed", String(
+    indexOf(Number(button.dataset.alpha)) === state.alpha && indexOf(Number(button.dataset.beta)) === state.beta &&
+    sizeIndex(Number(button.dataset.keys)) === state.size && (button.dataset.tied === "1") === state.tied)));
+}
+
+let writing = 0;
+function show(remember = true) {
+  const now = computed();
+  showControls(now);
+  showAnchors(now);
+  showNegatives(now);
+  showCurves(now);
+  $("sentence").textContent = sentence(now);
+  if (!remember) return;
+  clearTimeout(writing);  // browsers refuse many changes of the address in a short time
+  writing = setTimeout(() => {
+    const words = new URLSearchParams({alpha: now.tau_alpha, beta: now.tau_beta, keys: now.keys, anchor: state.anchor + 1, tied: Number(state.tied), bars: state.bars});
+    history.replaceState(null, "", `#${words}`);
+  }, 250);
+}
+
+function choose({alpha, beta, keys, tied, anchor, bars}) {  // temperatures, counts and words, not places on a slider
+  const number = (value, least) => value !== null && value !== undefined && Number(value) >= least ? Number(value) : null;
+  if (number(alpha, 1e-9) !== null) state.alpha = Math.min(indexOf(number(alpha, 1e-9)), data.taus.length - 1);
+  if (number(beta, 1e-9) !== null) state.beta = indexOf(number(beta, 1e-9));
+  if (number(keys, 1) !== null) state.size = sizeIndex(number(keys, 1));
+  if (number(anchor, 1) !== null) state.anchor = Math.min(N, Math.floor(number(anchor, 1))) - 1;
+  if (tied !== null && tied !== undefined) state.tied = Number(tied) === 1;
+  if (bars === "r" || bars === "W") state.bars = bars;
+  if (state.tied) state.beta = state.alpha;
+}
+
+const fromAddress = () => choose(Object.fromEntries(new URLSearchParams(location.hash.slice(1))));
+
+for (const i of anchorIds) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.innerHTML = '<i class="tile"></i><span class="meter"><i></i></span>';
+  $("anchors").append(button);
+  $("profile").append(document.createElement("i"));
+}
+$("profile").append(document.createElement("hr"));
+$("negatives").innerHTML = '<li><i class="tile" aria-hidden="true"></i><span class="meter"><i></i><hr></span><span class="numbers"></span></li>'.repeat(Math.min(SHOWN, K));
+$("alpha").max = data.taus.length - 1;
+$("beta").max = data.taus.length;
+$("size").max = data.sizes.length - 1;
+
+$("alpha").addEventListener("input", () => { state.alpha = Number($("alpha").value); if (state.tied) state.beta = state.alpha; show(); });
+$("beta").addEventListener("input", () => {
+  state.beta = Number($("beta").value);
+  if (state.tied) state.alpha = state.beta = Math.min(state.beta, data.taus.length - 1);  // tau_alpha is finite
+  show();
+});
+$("size").addEventListener("input", () => { state.size = Number($("size").value); show(); });
+$("tie").addEventListener("change", () => { choose({tied: $("tie").checked ? 1 : 0}); show(); });
+document.querySelectorAll("[name=bars]").forEach(input => input.addEventListener("change", () => { choose({bars: input.value}); show(); }));
+document.querySelectorAll(".preset").forEach(button => button.addEventListener("click", () => { choose({...button.dataset}); show(); }));
+$("anchors").addEventListener("click", event => {
+  const button = event.target.closest("button");
+  if (button) { state.anchor = Number(button.dataset.anchor); show(); }
+});
+$("profile").addEventListener("click", event => {
+  const place = [...$("profile").querySelectorAll("i")].indexOf(event.target);
+  if (place >= 0) { state.anchor = Number($("anchors").children[place].dataset.anchor); show(); }
+});
+addEventListener("hashchange", () => { fromAddress(); show(false); });
+
+choose(data.start);
+state.anchor = computed().order[0];
+fromAddress();
+show(false);

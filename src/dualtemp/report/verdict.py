@@ -1,0 +1,226 @@
+"""How a run does, in plain words with the reason: rules over its epochs, read from top to bottom.
+
+The first rule that fits gives the headline; what else is worth knowing comes as remarks. docs/pages.md tells why each
+threshold is what it is.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+from dualtemp.report.remarks import remarks
+from dualtemp.report.run_record import Facts, History, points
+from dualtemp.training.collapse import COLLAPSED
+from dualtemp.training.display import duration
+
+POINT = 1.0  # % of accuracy: what the paper's claims call a difference
+ERRORS = 2.0  # standard errors beyond which a difference is none of chance
+LOSS_STILL = 1e-3  # of the loss: a run whose loss never leaves this band learns nothing
+LOSS_FALLS = 0.05  # of the whole fall, in the last fifth of the epochs: it has not levelled out
+RECOVERED = 1.2  # times the lowest spread: it rises again
+
+
+class Verdict(NamedTuple):
+    """headline: a few words; tone: how to colour them; reason: a sentence with figures; remarks: more sentences."""
+
+    headline: str
+    tone: Literal["good", "bad", "open"]
+    reason: str
+    remarks: Sequence[str] = ()
+
+
+def verdict(history: History, facts: Facts, word: str = "done", why: str = "") -> Verdict:
+    """The verdict on a run that is "running", "done", "interrupted" or "failed" (why: the reason)."""
+    found = health(history, facts)
+    now = int(history[-1].get("epoch", len(history))) if history else 0
+    if word == "failed":
+        reason = f"After epoch {now} of {facts.epochs}." if history else "Before the end of its first epoch."
+        return found._replace(headline=f"failed: {why}" if why else "failed", tone="bad", reason=reason)
+    place = f"epoch {now} of {facts.epochs}"
+    if now >= facts.epochs and word != "failed":  # the last page is written before the run lets go of its folder
+        return found
+    if word == "running":
+        left = _left(history, facts)
+        if found.tone == "bad":
+            return found._replace(reason=f"{found.reason} Still running, {place}{left}.")
+        so_far = f"So far: {found.headline}. {found.reason}" if history else "No epoch is over yet."
+        return found._replace(headline=f"running, {place}{left}", tone="open", reason=so_far)
+    if word == "interrupted":
+        stopped = f"interrupted at {place}" if history else "interrupted in its first epoch"
+        reason = "`dualtemp resume RUN` goes on from its last checkpoint."
+        if history:
+            reason += f" Until then: {found.headline}. {found.reason}"
+        return found._replace(headline=stopped, tone="bad" if found.tone == "bad" else "open", reason=reason)
+    return found
+
+
+def health(history: History, facts: Facts) -> Verdict:
+    """How the encoder does, whatever became of the run."""
+    if not history:
+        return Verdict("no epoch yet", "open", "Nothing has been measured.")
+    for rule in (_collapsed, _collapsing, _at_chance, _loss_still, _worse, _too_early, _improving):
+        found = rule(history, facts)
+        if found is not None:
+            return found._replace(remarks=remarks(history, facts))
+    return Verdict("healthy", "good", _healthy_reason(history, facts), remarks(history, facts))
+
+
+def _collapsed(history: History, facts: Facts) -> Verdict | None:
+    spread = points(history, "spread")
+    if not spread or spread[-1][1] >= COLLAPSED:
+        return None
+    since = next(
+        (e for (e, _), (_, before) in zip(spread[:0:-1], spread[-2::-1], strict=True) if before >= COLLAPSED), None
+    )
+    reason = (
+        f"The feature spread is {spread[-1][1]:.3g}, below {COLLAPSED}: all images have nearly the same features, and "
+        f"nothing can be told from them. {_against_collapse(facts)}"
+    )
+    return Verdict("collapsed" if since is None else f"collapsed since epoch {since}", "bad", reason)
+
+
+def _collapsing(history: History, facts: Facts) -> Verdict | None:
+    """More than half of the way, in powers of ten, from the highest spread down to collapse, and not coming back."""
+    spread = points(history, "spread")
+    if len(spread) < 2:
+        return None
+    top = max(range(len(spread)), key=lambda i: spread[i][1])
+    since, last = spread[top:], spread[-1][1]
+    if len(since) < 2 or last >= math.sqrt(since[0][1] * COLLAPSED) or last > RECOVERED * min(v for _, v in since):
+        return None
+    reason = (
+        f"The feature spread has fallen from {since[0][1]:.3g} (epoch {since[0][0]}) to {last:.3g}, and {COLLAPSED} is "
+        f"collapse: images look more and more the same. {_against_collapse(facts)}"
+    )
+    return Verdict(f"collapsing since epoch {since[1][0]}", "bad", reason)
+
+
+def _at_chance(history: History, facts: Facts) -> Verdict | None:
+    """Both accuracies of the last evaluation could be had by guessing; an untrained encoder does better."""
+    last = [found[-1][1] for key in ("probe_top1", "knn_top1") if (found := points(history, key))]
+    limit = _chance(facts)
+    if limit is None or not last or max(last) > limit:
+        return None
+    reason = (
+        f"Probe and kNN are at {' and '.join(f'{value:.1f} %' for value in last)}, no better than guessing among "
+        f"{facts.classes} classes ({100 / facts.classes:.3g} %); even an untrained encoder does better. Look at the "
+        "labels and at the views (`dualtemp data SOURCE --show`), and try a lower --lr."
+    )
+    return Verdict("not learning: at chance", "bad", reason)
+
+
+def _loss_still(history: History, facts: Facts) -> Verdict | None:
+    loss = [value for _, value in points(history, "loss")]
+    if len(loss) < 3 or max(loss) - min(loss) > LOSS_STILL * max(map(abs, loss)):
+        return None
+    reason = (
+        f"The loss has stayed at {loss[-1]:.4g}, within {100 * LOSS_STILL:g} %, for all {len(loss)} epochs. Try a "
+        "higher --lr; a smaller --tau-alpha makes the loss more sensitive."
+    )
+    return Verdict("not learning: the loss does not move", "bad", reason)
+
+
+def _worse(history: History, facts: Facts) -> Verdict | None:
+    """The last two evaluations are both clearly below the best one."""
+    key, accuracy = _accuracy(history)
+    if len(accuracy) < 3:
+        return None
+    best_epoch, best = max(accuracy, key=lambda point: point[1])
+    last = accuracy[-1][1]
+    if max(value for _, value in accuracy[-2:]) > best - _noise(facts, best):
+        return None
+    loss = points(history, "loss")
+    falls = bool(loss) and loss[-1][1] < dict(loss).get(best_epoch, -math.inf)
+    reason = (
+        f"The {key} was {best:.1f} % after epoch {best_epoch}, and is {last:.1f} % now"
+        f"{', though the loss still falls: what it rewards no longer helps to tell classes apart' if falls else ''}. "
+        "Try a lower --lr or stronger views (--recipe); the checkpoints of the best epoch are gone."
+    )
+    return Verdict(f"getting worse since epoch {best_epoch}", "bad", reason)
+
+
+def _too_early(history: History, facts: Facts) -> Verdict | None:
+    if len(history) > 1:
+        return None
+    return Verdict("too early to tell", "open", "One epoch is over; a direction takes two.")
+
+
+def _improving(history: History, facts: Facts) -> Verdict | None:
+    """The mean of the last fifth of the evaluated epochs is clearly better than that of the fifth before."""
+    key, accuracy = _accuracy(history)
+    more = " More epochs would probably help: `dualtemp resume RUN --epochs N`." if len(history) >= facts.epochs else ""
+    if len(accuracy) > 1:
+        before, after, when = _fifths(accuracy)
+        if after - before > _noise(facts, after):
+            return Verdict("still improving", "good", f"The {key} has gained {after - before:.1f} points {when}.{more}")
+        return None
+    loss = points(history, "loss")
+    values = [value for _, value in loss]
+    if len(loss) > 1:
+        before, after, when = _fifths(loss)
+        if before - after > LOSS_FALLS * (max(values) - min(values)) and before - after > LOSS_STILL * abs(before):
+            reason = (
+                f"There are no labels to measure with, and the loss still falls: {before:.4g} to {after:.4g} {when}."
+            )
+            return Verdict("still improving", "good", reason + more)
+    return None
+
+
+def _healthy_reason(history: History, facts: Facts) -> str:
+    key, accuracy = _accuracy(history)
+    spread = points(history, "spread")
+    far = f"the feature spread is {spread[-1][1]:.2f}, far from collapse" if spread else "nothing points to a collapse"
+    if accuracy:
+        return f"The {key} has levelled out at {accuracy[-1][1]:.1f} %, and {far}."
+    return f"The loss has levelled out, and {far}. Without labels nobody can say how good the features are."
+
+
+def _accuracy(history: History) -> tuple[str, list[tuple[int, float]]]:
+    """The probe's accuracies, or those of kNN if there are none."""
+    probe = points(history, "probe_top1")
+    return ("probe", probe) if probe else ("kNN accuracy", points(history, "knn_top1"))
+
+
+def _noise(facts: Facts, accuracy: float) -> float:
+    """The least difference of two accuracies, in %, that is taken for one."""
+    share = min(max(accuracy / 100, 0.0), 1.0)
+    error = 100 * math.sqrt(2 * share * (1 - share) / facts.test_images) if facts.test_images else 0.0
+    return max(POINT, ERRORS * error)
+
+
+def _chance(facts: Facts) -> float | None:
+    """The highest accuracy, in %, that guessing is given; None if classes or images are unknown."""
+    if facts.classes < 2 or not facts.test_images:
+        return None
+    share = 1 / facts.classes
+    return 100 * (share + ERRORS * math.sqrt(share * (1 - share) / facts.test_images))
+
+
+def _fifths(found: Sequence[tuple[int, float]]) -> tuple[float, float, str]:
+    """Mean of the fifth before the last fifth of two values or more, that of the last fifth, and these in words."""
+    values = [value for _, value in found]
+    size = min(math.ceil(len(values) / 5), len(values) // 2)
+    words = "with the last evaluation" if size == 1 else f"(mean of the last {size} evaluations, and of {size} before)"
+    return sum(values[-2 * size : -size]) / size, sum(values[-size:]) / size, words
+
+
+def _left(history: History, facts: Facts) -> str:
+    """How long the rest takes, at the pace so far."""
+    seconds, done = points(history, "seconds"), len(history)
+    if not seconds or done >= facts.epochs:
+        return ""
+    return f", about {duration(seconds[-1][1] / max(1, seconds[-1][0]) * (facts.epochs - seconds[-1][0]))} left"
+
+
+def _against_collapse(facts: Facts) -> str:
+    if facts.method in ("byol", "simsiam"):
+        return "Try a lower --lr or --warmup-epochs; without negatives, the predictor alone holds the features apart."
+    return (
+        "Try a lower --lr, more --warmup-epochs or --clip-gradient 1, and look at the views "
+        "(`dualtemp data SOURCE --show`)."
+    )
+
+
+def told(found: Verdict) -> dict[str, Any]:
+    """A verdict for templates: with a mark, so that colour alone says nothing."""
+    return {**found._asdict(), "mark": {"good": "✓", "bad": "✗", "open": "…"}[found.tone]}
