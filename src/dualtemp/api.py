@@ -148,15 +148,15 @@ def _watched(
     shown, first = RunPage(), watch or Display(quiet=how.quiet)
     several = Several(first, *([shown] if page else []), *_logs(log))
 
-    def on_page(write: Callable[[], None]) -> bool:
-        return shown in several.others and shown.path is not None and attempted(shown, write, first.note)
-
     try:
         metrics = run(several)
     finally:
-        on_page(shown.write)  # how it has ended
-    if on_page(lambda: shown.take_pictures(how.device)) and watch is None and not how.quiet:
-        print(f"The run's page: {shown.path}/report.html", flush=True)
+        there = shown.path is not None and shown in several.others
+        there = there and attempted(shown, shown.write, first.note)  # how it has ended
+    if there:
+        attempted("pictures for the page", lambda: shown.take_pictures(how.device), first.note)
+        if watch is None and not how.quiet:
+            print(f"The run's page is {shown.path}/report.html", flush=True)
     return metrics
 
 

@@ -30,8 +30,8 @@ def demo(out: Path, data: str = "cifar10", epochs: int | None = None) -> None:
     _show(console, RunFolder.opened(out), metrics)
     chosen = RunFolder.opened(out).settings()
     console.print(
-        f"\n{duration(time.monotonic() - began)}. The encoder is {out}/backbone.safetensors, its figures are in {out}/"
-        f"metrics.jsonl.\nNext:\n  dualtemp resume {out} --epochs {2 * chosen.epochs}\n"
+        f"\n{duration(time.monotonic() - began)}. Look at {out}/report.html in a browser; the encoder is "
+        f"{out}/backbone.safetensors.\nNext:\n  dualtemp resume {out} --epochs {2 * chosen.epochs}\n"
         f"  dualtemp train --config {out}/config.yaml --tau-beta 0.1 --out runs/one-temperature\n"
         "  dualtemp train --data FOLDER --out runs/mine\n  dualtemp train --help",
         markup=False,

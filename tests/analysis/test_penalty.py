@@ -1,26 +1,20 @@
 """Measurements on a real run, against the paper's formulas written out in numpy with float64."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-import dualtemp
 from dualtemp.analysis.penalty import BATCHES, penalty_entropy, redrawn_similarity
 from dualtemp.analysis.teaser import three_anchors
 from dualtemp.analysis.trained_run import TrainedRun, trained_run
-from dualtemp.errors import UserError
-
-SETTINGS = {"data": "digits", "backbone": "resnet_mini", "epochs": 1, "batch": 32, "subset": 128, "warmup_epochs": 0}
-HOW = {"device": "cpu", "threads": 1, "quiet": True}
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("analysis") / "run"
-    dualtemp.train(out=path, method="moco", dictionary_size=96, **SETTINGS, **HOW)  # pyright: ignore
-    return path
+def folder(run_of: Callable[[str], Path]) -> Path:
+    return run_of("moco")
 
 
 def weights(q: np.ndarray, k: np.ndarray, keys: np.ndarray, tau: float) -> np.ndarray:
@@ -59,6 +53,20 @@ def test_entropy_is_that_of_the_formula(folder: Path) -> None:
     assert found["0.1"]["4"] < found["1"]["4"]  # pyright: ignore
 
 
+@pytest.mark.parametrize("method", ["simco", "byol"])
+def test_entropy_of_a_framework_without_a_dictionary_is_that_of_keys_of_its_images(
+    run_of: Callable[[str], Path], method: str
+) -> None:
+    run = trained_run(run_of(method))
+    found = penalty_entropy(run, [0.1], [16, 128, 129])["0.1"]
+    assert found["129"] is None
+    keys, expected = run.keys.double().numpy(), []
+    for q, k, _ in anchors(run):
+        w = weights(q, k, keys[-16:], 0.1)
+        expected.append(-(w / w.sum() * np.log(w / w.sum())).sum())
+    assert found["16"] == pytest.approx(np.mean(expected), abs=1e-6)
+
+
 def test_similarity_is_that_of_two_draws_without_a_common_key(folder: Path) -> None:
     found = redrawn_similarity(trained_run(folder), [0.1], [8, 48, 49])
     assert found["0.1"]["49"] is None
@@ -82,9 +90,3 @@ def test_the_three_anchors_are_in_the_order_of_their_weight(folder: Path) -> Non
         assert p == sorted(p, reverse=True)
         assert anchor["anchor"] != anchor["positive"]
         assert anchor["positive"] not in [negative["picture"] for negative in anchor["negatives"]]
-
-
-def test_a_run_without_a_dictionary_is_refused(tmp_path: Path) -> None:
-    dualtemp.train(out=tmp_path / "run", method="simco", **SETTINGS, **HOW)  # pyright: ignore
-    with pytest.raises(UserError, match="give one of moco"):
-        trained_run(tmp_path / "run")

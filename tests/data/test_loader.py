@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -208,7 +209,8 @@ def test_a_killed_worker_is_replaced_and_nothing_is_lost(photographs):
         batches, seen = loader.batches(0), []
         for step in range(10):
             if step in (2, 6):
-                os.kill(workers_of(loader)[0], signal.SIGKILL)
+                with suppress(ProcessLookupError):  # on a busy machine, the one of step 2 is not replaced yet
+                    os.kill(workers_of(loader)[0], signal.SIGKILL)
                 time.sleep(0.05)
             seen.append(next(batches))
         index, pixels = joined(seen)

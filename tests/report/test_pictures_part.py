@@ -19,9 +19,6 @@ from dualtemp.report.page import rendered, write_page
 Open = Callable[..., tuple[Any, list[str]]]
 TILE, COLUMNS, IMAGES, ANCHORS = 32, 10, 60, 20
 CLASSES = ["cat", "dog & <b>wolf</b>", "ship"]
-FRAME = """<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<link rel="icon" href="data:,"><title>part</title><style>{{ css | safe }}</style></head>
-<body>{% include "pictures.html.j2" %}</body></html>"""
 
 
 def sheet() -> str:
@@ -78,16 +75,15 @@ def made() -> dict[str, Any]:
 
 
 @pytest.fixture
-def shown(open_page: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
+def shown(open_page: Open, tmp_path: Path) -> Open:
     """shown(pictures, width, scheme): the part alone on a page."""
-    from dualtemp.report import page
-
-    templates = page._template
-    monkeypatch.setattr(page, "_template", lambda name: FRAME if name == "frame" else templates(name))
 
     def show(pictures: dict[str, Any] | None, width: int = 1100, scheme: str = "light") -> tuple[Any, list[str]]:
-        pictures = None if pictures is None else json.loads(json.dumps(pictures))
-        return open_page(write_page(tmp_path / "part.html", rendered("frame", {"pictures": pictures})), width, scheme)
+        part = rendered("pictures.html.j2", {"pictures": json.loads(json.dumps(pictures))})
+        head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        css = rendered("paper.css", {})
+        page = f"<!doctype html>{head}<title>part</title><style>{css}</style><body>{part}</body>"
+        return open_page(write_page(tmp_path / "part.html", page), width, scheme)
 
     return show
 
@@ -138,9 +134,8 @@ def test_pointing_tapping_and_arrow_keys_show_the_image_of_a_point(shown: Open) 
     view.emulate_media(reduced_motion="reduce")
     view.locator("#pictures .plot").scroll_into_view_if_needed()
     for n in (3, 41):
-        box = next(
-            point.bounding_box() for point in points.all() if point.evaluate(f"p => p.style.fill === 'var(--class{n % 3})'")
-        )
+        of_class = f"p => p.style.fill === 'var(--class{n % 3})'"
+        box = next(point.bounding_box() for point in points.all() if point.evaluate(of_class))
         view.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
         assert tip.is_visible()
         number, name, weight = re.fullmatch(r"image (\d+)\.png · (.+) · W ([\d.]+)", tip.inner_text().strip()).groups()  # pyright: ignore

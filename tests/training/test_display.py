@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from command_processes import Commands
 
+from dualtemp.config import settings
 from dualtemp.training.display import Display, duration, summary
+from dualtemp.training.run_folder import RunFolder
 
 RUN = ("--data", "digits", "--backbone", "resnet_mini", "--batch", "64", "--subset", "256", "--epochs", "3")
 FIGURES = r"loss -?\d+\.\d{3}  probe \d+\.\d\d %  kNN \d+\.\d\d %  spread \d\.\d\d  entropy of r_\+ \d\.\d{3}"
@@ -35,7 +37,8 @@ def test_quiet_says_nothing(commands: Commands, tmp_path: Path) -> None:
 
 def test_a_terminal_gets_a_live_line_that_is_gone_at_the_end(tmp_path: Path) -> None:
     controller, terminal = pty.openpty()
-    words = [sys.executable, "-m", "dualtemp", "train", *RUN, "--epochs", "12", "--out", str(tmp_path / "run")]
+    words = [sys.executable, "-m", "dualtemp", "train", *RUN, "--epochs", "12", "--no-page"]
+    words += ["--out", str(tmp_path / "run")]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TERM": "xterm", "COLUMNS": "140"}
     process = subprocess.Popen(words, stdin=terminal, stdout=terminal, stderr=terminal, env=environment)
     os.close(terminal)
@@ -70,6 +73,46 @@ def test_notes_go_to_standard_error_even_when_quiet(capsys: pytest.CaptureFixtur
 def test_a_collapse_and_missing_figures_are_told() -> None:
     assert summary({"loss": 1.0}) == "loss 1.000"
     assert "COLLAPSED" in summary({"loss": 1.0, "spread": 0.001, "collapsed": True})
+
+
+FULL = {"epoch": 7, "loss": 3.4567, "probe_top1": 45.678, "knn_top1": 43.21, "spread": 0.87, "entropy": 4.0123}
+
+
+def test_a_narrow_terminal_gets_fewer_figures_and_the_first_ones_always() -> None:
+    whole = summary(FULL)
+    for width in range(200):
+        line = summary(FULL, width)
+        assert whole.startswith(line)
+        assert line.startswith("loss 3.457  probe 45.68 %")
+        assert len(line) <= max(width, len("loss 3.457  probe 45.68 %"))
+    assert summary(FULL, len(whole)) == whole
+    assert summary(FULL, len(whole) - 1) == "loss 3.457  probe 45.68 %  kNN 43.21 %  spread 0.87"
+    assert "COLLAPSED" in summary({**FULL, "collapsed": True}, 40)
+
+
+def test_a_line_of_an_epoch_fits_a_terminal_of_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    display = Display(live=True)
+    display.begin(tmp_path, settings({"data": "digits", "epochs": 200}))
+    display.step(6, 1, 2, 1.0)
+    display.epoch({**FULL, "epoch": 107})
+    display.close()
+    (line,) = (text for text in capsys.readouterr().out.splitlines() if "epoch 107/200" in text)
+    assert re.search(r"epoch 107/200  loss 3\.457  probe 45\.68 %  kNN 43\.21 %  spread 0\.87 *$", line), line
+
+
+def test_a_run_goes_on_though_nobody_reads_its_output(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "dualtemp", "train", *RUN, "--no-page", "--out", str(tmp_path / "run")]
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(
+        words, stdout=writer, stderr=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=120, text=True
+    )
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert [line["epoch"] for line in RunFolder(tmp_path / "run").history()] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(

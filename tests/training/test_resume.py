@@ -91,6 +91,31 @@ def test_other_data_than_the_run_began_with_are_refused(run: Path, commands: Com
     assert "had 256 images, now there are 300" in ended.err
 
 
+def test_a_config_that_was_edited_is_told_and_taken(run: Path, commands: Commands) -> None:
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace("lr: 0.03\n", "lr: 0.07\n").replace("probe_lr: 0.3\n", "probe_lr: 0.5\n"))
+    ended = commands.run("resume", run, "--epochs", 4)
+    assert ended.code == 0, ended.err
+    assert re.fullmatch(
+        r"dualtemp: \S+config\.yaml was changed .*\(lr 0\.03 -> 0\.07, probe_lr 0\.3 -> 0\.5\); .*\n", ended.err
+    )
+    assert commands.run("resume", run, "--epochs", 5).err == "", "it is told once: the new checkpoint knows it"
+
+
+def test_a_checkpoint_of_an_older_version_goes_on_to_the_same_weights(
+    run: Path, commands: Commands, run_once: Any
+) -> None:
+    newest, before = newest_first(run)
+    newest.unlink()
+    state = checkpoint.load(before)
+    del state["settings"]
+    state["totals"] = state["totals"][[0, 1, -1]]  # loss, entropy, steps
+    checkpoint.save(before.parent, state["done"], state)
+    ended = commands.run("resume", run)
+    assert (ended.code, ended.err) == (0, "")
+    assert different(everything(run), everything(run_once(*RUN))) == []
+
+
 def truncate(path: Path) -> None:
     os.truncate(path, path.stat().st_size // 2)
 

@@ -10,6 +10,7 @@ from run_contents import flat
 
 from dualtemp.training import checkpoint
 from dualtemp.training.run_folder import RunFolder
+from dualtemp.training.status import status_of
 from dualtemp.training.stops import all_finite
 
 DIGITS = ("--data", "digits", "--backbone", "resnet_mini", "--batch", "64", "--subset", "256", "--warmup-epochs", "0")
@@ -45,6 +46,7 @@ def test_a_run_that_is_not_finite_stops_with_a_line_and_only_finite_checkpoints(
     assert epoch == (step - 1) // 4 + 1
     kept = checkpoint.checkpoints(tmp_path / "run" / "checkpoints")
     assert told[4] == (f"the last good checkpoint is {kept[-1].name}" if kept else "there is no checkpoint yet")
+    assert status_of(RunFolder(tmp_path / "run")) == ("failed", ended.err.removeprefix("dualtemp: ").strip())
     for path in kept:
         assert all(x.isfinite().all() for x in flat(checkpoint.load(path)).values() if isinstance(x, torch.Tensor))
 

@@ -14,6 +14,7 @@ from dualtemp.errors import UserError
 from dualtemp.evaluation.features import evaluating
 
 BATCH = 256
+FEW = 200  # test images that are too few to be looked at, if there are more training images
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,13 @@ class CleanSample:
 
 
 def clean_sample(run: TrainedRun, most: int, pictures: bool = True) -> CleanSample:
-    """At most so many test images, or training images where there is no test set; the same ones every time.
+    """At most so many test images, or training images where few or none are held out; the same ones every time.
 
     Classes have equal shares. Files that cannot be read are left out.
     """
-    images, part = (run.data.images, "training") if run.data.test is None else (run.data.test, "test")
+    images, part = run.data.images, "training"
+    if run.data.test is not None and len(run.data.test) >= min(FEW, len(run.data.images)):
+        images, part = run.data.test, "test"
     chosen = torch.from_numpy(subset_index(images.labels, len(images), min(most, len(images)), seed=0))
     backbone, views = run.method.network.backbone, run.data.views
     index, features, shown = [], [], []

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from dualtemp.analysis.trained_run import TrainedRun
+from dualtemp.errors import UserError
 from dualtemp.hardness import entropy, log_odds_of_embeddings, penalty_similarity, relative_penalty
 
 BATCHES = 16
@@ -15,20 +16,20 @@ Curves = dict[str, dict[str, float | None]]  # by tau, by size; None where the d
 
 def penalty_entropy(run: TrainedRun, taus: list[float], sizes: list[int]) -> Curves:
     """Entropy of r_+ over a batch, in nats, against the newest keys; the mean of some batches."""
-    keys, anchors = run.keys, list(run.anchors(BATCHES))
+    keys, anchors = run.dictionary(max(sizes)), embedded(run)
 
     def value(tau: float, size: int) -> float | None:
         if size > len(keys):
             return None
         newest = keys[len(keys) - size :]
-        return fmean(entropy(_penalty(a.q, a.k_pos, newest, tau)).item() for a in anchors)
+        return fmean(entropy(_penalty(q, k_pos, newest, tau)).item() for q, k_pos, _ in anchors)
 
     return _curves(value, taus, sizes)
 
 
 def redrawn_similarity(run: TrainedRun, taus: list[float], sizes: list[int]) -> Curves:
     """Cosine similarity of two r_+ of the same anchors with other positives and other negatives; mean of batches."""
-    keys, anchors = run.keys, list(run.anchors(BATCHES))
+    keys, anchors = run.dictionary(2 * max(sizes)), embedded(run)
     drawn = torch.randperm(len(keys), generator=torch.Generator().manual_seed(run.chosen.seed)).to(keys.device)
 
     def value(tau: float, size: int) -> float | None:
@@ -36,14 +37,19 @@ def redrawn_similarity(run: TrainedRun, taus: list[float], sizes: list[int]) -> 
             return None
         one, other = keys[drawn[:size]], keys[drawn[size : 2 * size]]  # no key is in both
         return fmean(
-            penalty_similarity(
-                _penalty(a.q, a.k_pos, one, tau),
-                _penalty(a.q, a.k_redrawn, other, tau),
-            ).item()
-            for a in anchors
+            penalty_similarity(_penalty(q, k_pos, one, tau), _penalty(q, k_redrawn, other, tau)).item()
+            for q, k_pos, k_redrawn in anchors
         )
 
     return _curves(value, taus, sizes)
+
+
+def embedded(run: TrainedRun) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """q, k_pos and k_redrawn, each (N, D), of some batches of anchors; their views, which may be large, are let go."""
+    found = [(batch.q, batch.k_pos, batch.k_redrawn) for batch in run.anchors(BATCHES)]
+    if not found:
+        raise UserError(f"{run.data.images.name}: its images cannot be read; see `dualtemp data` on it")
+    return found
 
 
 def _penalty(q: Tensor, k_pos: Tensor, negatives: Tensor, tau: float) -> Tensor:

@@ -50,7 +50,7 @@ def take_pictures(path: Path, device: str = "auto") -> None:
     """
     found = pictures(trained_run(path, chosen_device(How(device=device))))
     # tau_beta may be infinite: Python's json writes and reads that.
-    write_output(path / "pictures.json", json.dumps(found) + "\n", "run folder, which can be written")
+    write_output(path / "pictures.json", json.dumps(found) + "\n", "run folder")
 
 
 def pictures(run: TrainedRun) -> dict[str, Any]:

@@ -106,6 +106,11 @@ class TrainedRun:
                 yield self._anchors(drawn)
 
     @property
+    def holds_keys(self) -> bool:
+        """Whether the run filled a dictionary with keys of the data that are looked at: MoCo does with its own."""
+        return self._held is not None
+
+    @property
     def most_keys(self) -> int:
         """Keys that a dictionary of this run can have: MoCo's real ones, else one an image (of an epoch's batches)."""
         if (held := self._held) is not None:

@@ -5,18 +5,34 @@ Decided once, for every image file:
 - Transparent pixels lie on white.
 - 16-bit grey is divided by 257 (65535 becomes 255); 32-bit integers are taken as 16-bit values;
   floating-point images are in [0, 1] if no value exceeds 1, else in [0, 255].
+- More than 100 million pixels are not decoded; a JPEG of up to four times as many is, at a smaller scale.
+- Formats that another program would have to interpret (PostScript) are not read: a file never runs code.
 """
 
+import warnings
 from functools import cache
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageCms, ImageOps
+from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
+from PIL.JpegImagePlugin import JpegImageFile
 
 GREY_MODES = frozenset({"1", "L", "LA", "La", "I", "F", "I;16", "I;16L", "I;16B", "I;16N"})
 
-# Formats that Pillow names but does not decode by itself.
-NOT_DECODED = frozenset({"BUFR", "GRIB", "HDF5", "MPEG"})
+# Formats that Pillow names but does not decode by itself; EPS it hands to Ghostscript.
+NOT_DECODED = frozenset({"BUFR", "GRIB", "HDF5", "MPEG", "EPS", "WMF"})
+# Endings of photographs that Pillow does not decode: they are named, not passed over in silence.
+FOREIGN = frozenset(
+    {".heic", ".heif", ".jxl", ".cr2", ".cr3", ".nef", ".arw", ".dng", ".raf", ".orf", ".rw2", ".pef", ".srw"}
+)
+CONVERT = "Pillow does not read this format; convert it to JPEG or PNG"
+
+MOST_PIXELS = 100_000_000  # 0.3 GB in colour
+MOST_JPEG_PIXELS = 4 * MOST_PIXELS
+_SCALES = (1, 2, 4, 8)  # at which a JPEG can be decoded
+
+# Pillow warns of large images; here they have a limit of their own.
+warnings.simplefilter("ignore", Image.DecompressionBombWarning)
 
 
 @cache
@@ -24,6 +40,12 @@ def image_extensions() -> frozenset[str]:
     """The file name endings, in small letters, of every format that Pillow decodes."""
     known = Image.registered_extensions()
     return frozenset(ext for ext, form in known.items() if form in Image.OPEN and form not in NOT_DECODED)
+
+
+@cache
+def _formats() -> tuple[str, ...]:
+    Image.init()
+    return tuple(form for form in Image.ID if form not in NOT_DECODED)
 
 
 class UnreadableImage(Exception):
@@ -40,16 +62,53 @@ class UnreadableImage(Exception):
         return f"{self.name}: {self.reason}"
 
 
-def read_image(path: Path, name: str, channels: int) -> Image.Image:
+def read_image(path: Path, name: str, channels: int, enough: int | None = None) -> Image.Image:
     """Decode one file upright: mode "L" if channels is 1, "RGB" if it is 3.
 
+    enough: pixels that the shorter side need have; an image with at least twice as many comes reduced by a whole
+    number, which for a JPEG saves most of the decoding. None decodes it as it is.
     Raises UnreadableImage(name, reason) for whatever keeps the file from being decoded.
     """
     try:
-        with Image.open(path) as image:
-            return eight_bit(ImageOps.exif_transpose(image), channels)
+        with open_image(path) as image:
+            if isinstance(image, JpegImageFile) and (scale := _jpeg_scale(image.size, enough)) > 1:
+                image.draft(None, (image.width // scale, image.height // scale))
+            return _reduced(eight_bit(ImageOps.exif_transpose(image), channels), enough)
     except Exception as error:  # PIL's plugins raise nearly anything on broken files
-        raise UnreadableImage(name, reason_of(error)) from error
+        raise UnreadableImage(name, reason_of(error, path)) from error
+
+
+def open_image(path: Path) -> Image.Image:
+    """Open a file that is an image, by its content, and read its header; refuses too many pixels."""
+    try:
+        image = Image.open(path, formats=_formats())
+    except Image.DecompressionBombError as error:
+        try:
+            image = JpegImageFile(path)  # which can be decoded smaller, but Pillow refuses it before
+        except SyntaxError:
+            raise TooLarge(str(error)) from None
+    width, height = image.size
+    if width * height > (MOST_JPEG_PIXELS if isinstance(image, JpegImageFile) else MOST_PIXELS):
+        image.close()
+        raise TooLarge(f"{width} x {height}")
+    return image
+
+
+class TooLarge(Exception):
+    """An image of more pixels than are ever decoded."""
+
+
+def _jpeg_scale(size: tuple[int, int], enough: int | None) -> int:
+    """The scale, 1, 2, 4 or 8, to decode a JPEG at: within the limit, and not smaller than `enough` without need."""
+    pixels, shorter = size[0] * size[1], min(size)
+    needed = next((scale for scale in _SCALES if pixels <= MOST_PIXELS * scale**2), _SCALES[-1])
+    wanted = 1 if enough is None else max((scale for scale in _SCALES if shorter // scale >= enough), default=1)
+    return max(needed, wanted)
+
+
+def _reduced(image: Image.Image, enough: int | None) -> Image.Image:
+    factor = 1 if enough is None else min(image.size) // enough
+    return image.reduce(factor) if factor > 1 else image
 
 
 def eight_bit(image: Image.Image, channels: int) -> Image.Image:
@@ -59,7 +118,7 @@ def eight_bit(image: Image.Image, channels: int) -> Image.Image:
         image.load()
         return image.copy() if image.readonly else image
     if image.mode.startswith("I"):
-        values = np.asarray(image).astype(np.int64).clip(0, 65535)
+        values = np.asarray(image).astype(np.int32).clip(0, 65535)
         image = Image.fromarray(((values + 128) // 257).astype(np.uint8))
     elif image.mode == "F":
         values = np.nan_to_num(np.asarray(image, dtype=np.float32), posinf=0, neginf=0)
@@ -82,13 +141,28 @@ def is_grey(mode: str) -> bool:
     return mode in GREY_MODES or mode.startswith("I;16")
 
 
-def reason_of(error: BaseException) -> str:
-    """One line that says why, without the path (the name stands beside it)."""
+def reason_of(error: BaseException, path: Path | None = None) -> str:
+    """One line that says why, without the path (the name stands beside it); what the file holds instead, if known."""
     if isinstance(error, FileNotFoundError):
         return "the file is gone"
     if isinstance(error, PermissionError):
         return "no permission to read it"
-    if type(error).__name__ == "UnidentifiedImageError":
-        return "not an image that Pillow can read"
+    if isinstance(error, TooLarge):
+        return f"more than {MOST_PIXELS // 1_000_000} million pixels"
+    if isinstance(error, UnidentifiedImageError):
+        return _what_it_is(path)
     text = " ".join(str(error).split()) or type(error).__name__
     return text[:200]
+
+
+def _what_it_is(path: Path | None) -> str:
+    try:
+        with open(path or "", "rb") as file:
+            start = file.read(12)
+    except OSError:
+        return "not an image that Pillow can read"
+    if not start:
+        return "the file is empty"
+    if start[4:8] == b"ftyp" and start[8:12] in (b"heic", b"heix", b"hevc", b"mif1", b"msf1"):
+        return f"a HEIC picture: {CONVERT}"
+    return "not an image that Pillow can read"

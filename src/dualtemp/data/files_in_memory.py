@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from PIL import Image
 
-from dualtemp.data.decode import UnreadableImage, is_grey, reason_of
+from dualtemp.data.decode import UnreadableImage, is_grey, open_image, reason_of
 from dualtemp.data.images import FileImages
 
 LARGEST_SIDE = 96
@@ -64,13 +63,13 @@ def _common_size(sizes: set[tuple[int, int]], total: int, channels: int) -> tupl
 def read_header(images: FileImages, i: int) -> tuple[tuple[int, int], str]:
     """Height, width (upright) and PIL mode of one file, without decoding it; raises UnreadableImage."""
     try:
-        with Image.open(images.path(i)) as image:
+        with open_image(images.path(i)) as image:
             width, height = image.size
             if image.getexif().get(ORIENTATION) in SIDEWAYS:
                 width, height = height, width
             return (height, width), image.mode
     except Exception as error:  # PIL's plugins raise nearly anything on broken files
-        raise UnreadableImage(images.names[i], reason_of(error)) from error
+        raise UnreadableImage(images.names[i], reason_of(error, images.path(i))) from error
 
 
 def load_files(images: FileImages, size: tuple[int, int]) -> tuple[torch.Tensor, np.ndarray, list[UnreadableImage]]:

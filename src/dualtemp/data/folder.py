@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dualtemp.data.decode import UnreadableImage, image_extensions
+from dualtemp.data.decode import CONVERT, FOREIGN, UnreadableImage, image_extensions
 from dualtemp.data.files_in_memory import load_files, survey
 from dualtemp.data.held_out import held_out
 from dualtemp.data.images import FileImages, ImageSet, Splits
@@ -51,7 +51,7 @@ def open_folder(root: Path, name: str = "", labels: bool = True, only_classes: f
         first = facts.unreadable[0]
         raise UserError(f"{root}: none of {facts.looked_at} image files can be read, the first {first}")
     sets: dict[str, ImageSet] = {}
-    unreadable: list[UnreadableImage] = []
+    unreadable = foreign_images(root)
     for part, found in parts.items():
         images = FileImages(root, tuple(found.names), facts.channels)
         labels_here = _labels(found, classes) if classes and part != "unlabelled" else None
@@ -82,28 +82,48 @@ def find_images(folder: Path, only: frozenset[str] | None = None) -> list[str]:
 
     only: look nowhere but in these folders of the first level.
     """
-    known = image_extensions()
+    return _find(folder, image_extensions(), only)
+
+
+def foreign_images(folder: Path) -> list[UnreadableImage]:
+    """Photographs below a folder whose format is not read: HEIC, raw files of cameras, JPEG XL."""
+    return [UnreadableImage(name, CONVERT) for name in _find(folder, FOREIGN - image_extensions(), None)]
+
+
+def _find(folder: Path, endings: frozenset[str], only: frozenset[str] | None) -> list[str]:
     names: list[str] = []
 
     def walk(at: Path, prefix: str, above: tuple[str, ...]) -> None:
         real = os.path.realpath(at)
         if real in above:  # a link to a folder that contains it
             return
-        with os.scandir(at) as entries:
-            for entry in entries:
-                if entry.name.startswith(".") or (only is not None and not prefix and entry.name not in only):
-                    continue
-                if entry.is_dir():
-                    walk(Path(entry.path), f"{prefix}{entry.name}/", (*above, real))
-                # A dangling link counts: it is named as unreadable. A pipe or socket does not: it would block.
-                elif (entry.is_file() or entry.is_symlink()) and os.path.splitext(entry.name)[1].lower() in known:
-                    names.append(prefix + entry.name)
+        try:
+            entries = sorted(os.scandir(at), key=lambda entry: entry.name)
+        except FileNotFoundError:
+            if not above:
+                raise
+            return  # taken away since its parent was listed
+        for entry in entries:
+            if entry.name.startswith(".") or (only is not None and not prefix and entry.name not in only):
+                continue
+            if _is_folder(entry):
+                walk(Path(entry.path), f"{prefix}{entry.name}/", (*above, real))
+            # A dangling link counts: it is named as unreadable. A pipe or socket does not: it would block.
+            elif os.path.splitext(entry.name)[1].lower() in endings and (entry.is_symlink() or entry.is_file()):
+                names.append(prefix + entry.name)
 
     try:
         walk(folder, "", ())
     except OSError as error:
         raise UserError(f"{error.filename}: cannot be listed ({error.strerror}); check its permissions") from error
     return sorted(names)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
 
 
 def name_keys(names: list[str]) -> np.ndarray:
@@ -137,6 +157,8 @@ def _parts(root: Path, labels: bool, only_classes: frozenset[str] | None) -> tup
 def _part(root: Path, split: str, labels: bool, only_classes: frozenset[str] | None) -> Part:
     names = find_images(root / split, only_classes)
     if not names and split in ("", "train"):
+        if foreign := foreign_images(root / split):
+            raise UserError(f"{root / split}: its {len(foreign)} photographs cannot be read, the first {foreign[0]}")
         raise UserError(f"{root / split}: no image file in it; expected images, class folders, or train/ and test/")
     folders = [name.split("/", 1)[0] if labels and "/" in name else "" for name in names]
     loose = [name for name, folder in zip(names, folders, strict=True) if not folder]

@@ -13,11 +13,16 @@ from torch import Tensor
 from dualtemp.data.decode import UnreadableImage, read_image
 from dualtemp.data.fingerprint import fingerprint_files, fingerprint_pixels
 from dualtemp.data.subset import subset_index
+from dualtemp.errors import UserError
 
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["FileImages", "ImageSet", "Splits", "UnreadableImage"]
+__all__ = ["FileImages", "ImageSet", "ImagesGone", "Splits", "UnreadableImage"]
+
+
+class ImagesGone(UserError):
+    """Images that were there when their folder was opened cannot be read any more, and nothing can stand for them."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +30,14 @@ class FileImages:
     """Images that stay in files: light enough to be sent to worker processes.
 
     root: folder that the names are relative to; names: relative posix names, sorted (within each part of
-    a joined set); channels: 1 (grey) or 3 (RGB).
+    a joined set); channels: 1 (grey) or 3 (RGB); enough: pixels that the shorter side need have, so that far larger
+    images may come reduced (None: as they are).
     """
 
     root: Path
     names: tuple[str, ...]
     channels: int = 3
+    enough: int | None = None
 
     def __len__(self) -> int:
         """Return the number of images."""
@@ -42,7 +49,7 @@ class FileImages:
 
     def open(self, i: int) -> "Image.Image":
         """Decode image i: upright, first frame, mode "L" or "RGB"; raises UnreadableImage(name, reason)."""
-        return read_image(self.path(i), self.names[i], self.channels)
+        return read_image(self.path(i), self.names[i], self.channels, self.enough)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,14 +5,14 @@ global one: rank r of R takes its contiguous share of each.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from dualtemp.data.draws import permutation
-from dualtemp.data.images import FileImages, ImageSet
+from dualtemp.data.images import FileImages, ImageSet, ImagesGone
 from dualtemp.data.reading import Photographs, Reader, Request
 from dualtemp.data.views import Views
 from dualtemp.errors import UserError
@@ -132,11 +132,13 @@ def evaluation_batches(
     device: torch.device | str = "cpu",
     workers: int | None = None,
     problems: dict[str, str] | None = None,
+    may_be_empty: bool | None = None,
 ) -> Iterator[CleanBatch]:
     """Yield every image once, in order, without augmentation, `batch` at a time (the last may be smaller).
 
     The size and the normalisation are those of the views. Unreadable files are left out (index tells what is there)
-    and put into problems, name -> reason.
+    and put into problems, name -> reason. If no file at all can be read, ImagesGone is raised, unless that may be (by
+    default it may if problems are asked for).
     """
     if batch < 1:
         raise UserError(f"evaluation batch {batch}: give at least 1.")
@@ -148,18 +150,24 @@ def evaluation_batches(
             yield CleanBatch(index, _labels(images, index, device), views.evaluation(pixels))
         return
     workers = default_workers() if workers is None else workers
+    may_be_empty = problems is not None if may_be_empty is None else may_be_empty
     reader = Reader(images.pixels, views, min(batch, len(images)), workers)
+    any_shown, last = False, ()
     try:
         for photographs in reader.read(Request(tuple(index.tolist()), None) for index in indices):
             if problems is not None:
                 problems.update(photographs.problems)
+            last = photographs.problems or last
             rows = [row for row, number in enumerate(photographs.shown) if number is not None]
             if rows:
+                any_shown = True
                 index = torch.tensor([photographs.request.index[row] for row in rows])
                 pixels = views.normalised(photographs.pixels[0, rows].to(device))
                 yield CleanBatch(index, _labels(images, index, device), pixels)
     finally:
         reader.close()
+    if not any_shown and not may_be_empty and len(images):
+        raise _gone(images, last)
 
 
 def default_workers() -> int:
@@ -178,9 +186,16 @@ def _labels(images: ImageSet, index: Tensor, device: torch.device | None = None)
 def _all_shown(photographs: Photographs, images: ImageSet) -> Tensor:
     numbers = [number for number in photographs.shown if number is not None]
     if len(numbers) < len(photographs.shown):
-        name, reason = photographs.problems[-1]
-        raise UserError(
-            f"{images.name}: {len(photographs.problems)} files of one batch cannot be read (the last is {name}: "
-            f"{reason}); check the folder with `dualtemp data`."
-        )
+        raise _gone(images, photographs.problems)
     return torch.tensor(numbers)
+
+
+def _gone(images: ImageSet, problems: Sequence[tuple[str, str]]) -> ImagesGone:
+    assert isinstance(images.pixels, FileImages)
+    if not images.pixels.root.exists():
+        return ImagesGone(f"{images.pixels.root} is gone: put it back")
+    name, reason = problems[-1]
+    return ImagesGone(
+        f"hardly an image below {images.pixels.root} can be read any more ({len(problems)} files in a row cannot, the "
+        f"last is {name}: {reason}): check the folder with `dualtemp data`"
+    )

@@ -1,10 +1,11 @@
 """Photographs from files to uint8 tensors of one size: what happens in a worker process, to one part of a batch.
 
-Decoding is left whole: JPEG's reduced decoding is not used, since its pixels differ from a resize of the full image.
-The resize is torch's antialiased bicubic on uint8, the one that torchvision's v2 transforms use on tensors; it takes
+An image is decoded whole unless even the smallest crop of it would have to be shrunk to half or less: then it comes
+reduced by a whole number, and a photograph of a telephone costs no more than one of a few hundred pixels. The resize is torch's antialiased bicubic on uint8, the one that torchvision's v2 transforms use on tensors; it takes
 half the time of Pillow's.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,13 +17,14 @@ from torch import Tensor
 
 from dualtemp.data.draws import replacements
 from dualtemp.data.images import FileImages, UnreadableImage
-from dualtemp.data.views import Views, evaluation_geometry
+from dualtemp.data.views import Views, evaluation_geometry, evaluation_side
 
 if TYPE_CHECKING:
     from PIL import Image
 
 _DECODED_AT_ONCE = 8  # images held decoded while their crops are drawn together
-_REPLACEMENTS = 16
+_REPLACEMENTS = 16  # drawn; then the next ones in order, so that a folder of mostly broken files still serves
+_MOST_TRIES = 1000
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def read_part(part: Part, files: FileImages, views: Views, buffer: Tensor) -> Ou
     the crops stay those of the image that was asked for. In evaluation nothing is replaced.
     """
     shown: list[int | None] = []
-    problems: list[tuple[str, str]] = []
+    problems: dict[str, str] = {}
     for start in range(0, len(part.index), _DECODED_AT_ONCE):
         wanted = part.index[start : start + _DECODED_AT_ONCE]
         opened = [_open(i, part.epoch, files, views.seed, problems) for i in wanted]
@@ -65,7 +67,13 @@ def read_part(part: Part, files: FileImages, views: Views, buffer: Tensor) -> Ou
                     rows[0, row] = clean_crop(image, views.size)
         else:
             _crop_twice(opened, wanted, part.epoch, views, rows)
-    return Outcome(tuple(shown), tuple(problems))
+    return Outcome(tuple(shown), tuple(problems.items()))
+
+
+def enough_pixels(views: Views) -> int:
+    """The shorter side that an image need have: the smallest crop of it still fills a view, and evaluation does."""
+    shares = [min(each.scale) * min(*each.ratio, *(1 / r for r in each.ratio)) for each in views.recipe.both]
+    return max(evaluation_side(views.size), math.ceil(views.size / math.sqrt(min(shares))))
 
 
 def to_tensor(image: "Image.Image") -> Tensor:
@@ -103,13 +111,15 @@ def _crop_twice(
 
 
 def _open(
-    index: int, epoch: int | None, files: FileImages, seed: int, problems: list[tuple[str, str]]
+    index: int, epoch: int | None, files: FileImages, seed: int, problems: dict[str, str]
 ) -> tuple[int | None, Tensor | None]:
     for i in _candidates(index, epoch, len(files), seed):
+        if files.names[i] in problems:  # of this part already
+            continue
         try:
             return i, to_tensor(files.open(i))
         except UnreadableImage as unreadable:
-            problems.append((unreadable.name, unreadable.reason))
+            problems[unreadable.name] = unreadable.reason
     return None, None
 
 
@@ -117,3 +127,4 @@ def _candidates(index: int, epoch: int | None, count: int, seed: int) -> Iterato
     yield index
     if epoch is not None:
         yield from replacements(seed, epoch, index, count, _REPLACEMENTS)
+        yield from ((index + step) % count for step in range(1, min(count, _MOST_TRIES)))

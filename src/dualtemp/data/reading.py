@@ -16,13 +16,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from dualtemp.data.images import FileImages
-from dualtemp.data.photographs import Outcome, Part, read_part
+from dualtemp.data.photographs import Outcome, Part, enough_pixels, read_part
 from dualtemp.data.views import Views
 from dualtemp.errors import UserError
 
@@ -68,7 +68,8 @@ class Reader:
 
     def __init__(self, files: FileImages, views: Views, batch: int, workers: int) -> None:
         """Reserve shared memory for batches of up to `batch` images; processes start with the first batch."""
-        self.files, self.views, self.batch, self.workers = files, views, batch, workers
+        self.files, self.views = replace(files, enough=enough_pixels(views)), views
+        self.batch, self.workers = batch, workers
         slots = 1 + _AHEAD if workers else 1
         shape = (slots, 2, batch, files.channels, views.size, views.size)
         self._buffer = _shared(shape) if workers else torch.empty(shape, dtype=torch.uint8)

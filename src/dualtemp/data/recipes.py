@@ -53,6 +53,11 @@ class Recipe:
     first: Augmentation
     second: Augmentation
 
+    @property
+    def both(self) -> tuple[Augmentation, Augmentation]:
+        """First and second."""
+        return self.first, self.second
+
     def of_view(self, view: int) -> Augmentation:
         """Return what view 0, 1, 2, ... goes through: first, second, first, ..."""
         return self.second if view % 2 else self.first

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
@@ -109,9 +110,10 @@ def feature_rows(
     workers: int | None = None,
     problems: dict[str, str] | None = None,
     told: Told | None = None,
+    mirrored: bool = False,
 ) -> Iterator[Rows]:
     """The features of a list of images as a file of features would give them, computed as they are asked for."""
-    for index, features in encoder.features(images.images, batch, workers, problems):
+    for index, features in encoder.features(images.images, batch, workers, problems, mirrored):
         numbers = index.tolist()
         if told is not None:
             told(numbers[-1] + 1, len(images))
@@ -119,27 +121,45 @@ def feature_rows(
         yield Rows(names, labels, features.numpy())
 
 
-def rows_of(
+class Bank(NamedTuple):
+    """Features to look among. images: gives the images themselves; None if nothing tells where they are."""
+
+    rows: Iterator[Rows]
+    images: Callable[[], ImageList | None]
+
+
+def bank_of(
     encoder: RunEncoder,
     data: Path | str | None,
-    embeddings: Path | None,
+    embeddings: Path | str | None,
     batch: int = BATCH,
     workers: int | None = None,
     problems: dict[str, str] | None = None,
     told: Told | None = None,
-) -> tuple[Iterator[Rows], str | None]:
-    """Features from a file, if there is one, else computed; and the source of the images, None if nothing tells it."""
+    mirrored: bool = False,
+) -> Bank:
+    """Features from a file, if one is given (data then only says where its images are), else computed."""
     if embeddings is None:
         images = images_of(encoder, data)
-        return feature_rows(encoder, images, batch, workers, problems, told), images.source
-    file = EmbeddingFile(embeddings)
-    if file.about.get("backbone", backbone_fingerprint(encoder.path)) != backbone_fingerprint(encoder.path):
+        return Bank(feature_rows(encoder, images, batch, workers, problems, told, mirrored), lambda: images)
+    file, own = EmbeddingFile(Path(embeddings)), backbone_fingerprint(encoder.path)
+    if file.about.get("backbone", own) != own:
         raise UserError(f"{embeddings} has features of another encoder than {encoder.path}: embed the images anew")
-    width = int(encoder.backbone.num_features)  # pyright: ignore
-    if file.width != width:
-        raise UserError(f"{embeddings} has {file.width} features an image, the encoder of {encoder.path} makes {width}")
+    if file.width != encoder.width:
+        raise UserError(
+            f"{embeddings} has {file.width} features an image, the encoder of {encoder.path} makes {encoder.width}: "
+            "embed the images anew"
+        )
     source = file.about.get("source") if data is None else str(data)
-    return file.rows(), source if isinstance(source, str) else None
+
+    def located() -> ImageList | None:
+        if data is not None:
+            return listed(data)
+        with suppress(UserError):  # moved or gone meanwhile: names are told without pictures
+            return listed(str(source)) if source is not None else None
+        return None
+
+    return Bank(file.rows(), located)
 
 
 def list_fingerprint(images: ImageList) -> str:
@@ -210,12 +230,11 @@ def _embedded(
         if not len(kept):
             name, reason = next(iter(problems.items()))
             raise UserError(f"none of {len(images)} images of {images.source} can be read, the first {name}: {reason}")
-        width = int(encoder.backbone.num_features)  # pyright: ignore
         about = {name: computed[name] for name in ("dualtemp", "backbone", "source", "part")}
         with whole_file(out) as file:
             blocks = (record.features for record in work.records())
-            write_features(file, ending, _columns(images, kept), blocks, width, about)
-        return Embedded(out, len(kept), width, problems, resumed)
+            write_features(file, ending, _columns(images, kept), blocks, encoder.width, about)
+        return Embedded(out, len(kept), encoder.width, problems, resumed)
     finally:
         work.close()
 

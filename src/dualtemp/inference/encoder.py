@@ -36,12 +36,18 @@ class RunEncoder:
     classes: tuple[str, ...]
     device: torch.device
 
+    @property
+    def width(self) -> int:
+        """F, the number of features of an image."""
+        return int(self.backbone.num_features)  # pyright: ignore
+
     def features(
         self,
         images: ImageSet,
         batch: int = 256,
         workers: int | None = None,
         problems: dict[str, str] | None = None,
+        mirrored: bool = False,
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Index int64 (B,) and features float32 (B, F) of the images, in order, both on the CPU, batch by batch.
 
@@ -53,13 +59,15 @@ class RunEncoder:
             batch: images at once, default 256.
             workers: processes that read photographs, default one for each core but one.
             problems: collects unreadable files.
+            mirrored: features that an image shares with its mirror image, the mean of both; twice the time.
         """
         shown = self.fitted(images)
         clean = evaluation_batches(
             shown, self.views, batch, device=self.device, workers=workers, problems={} if problems is None else problems
         )
         for each in clean:
-            yield each.index, self.of_views(each.pixels)
+            found = self.of_views(each.pixels)
+            yield each.index, (found + self.of_views(each.pixels.flip(3))) / 2 if mirrored else found
 
     @torch.inference_mode()
     def of_views(self, views: Tensor) -> Tensor:

@@ -115,8 +115,9 @@ def _possible(names: tuple[str, ...], encoder: Encoder, everything: bool) -> tup
 
 
 def _refuse_other_content(out: Path) -> None:
-    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / MANIFEST).is_file())):
-        raise UserError(f"{out} exists and is not an export: give another --out")
+    with _told(out):
+        if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / MANIFEST).is_file())):
+            raise UserError(f"{out} exists and is not an export: give another --out")
 
 
 def _facts(run: RunFolder, encoder: Encoder, how: dict[str, Any]) -> dict[str, Any]:
@@ -165,18 +166,26 @@ def _merged(out: Path, weights: str, fresh: dict[str, Any]) -> tuple[list[str], 
 
 
 @contextlib.contextmanager
+def _told(out: Path) -> Iterator[None]:
+    """Trouble with the disk is one line."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{out} cannot be written ({error.strerror or error}): give another --out") from None
+
+
+@contextlib.contextmanager
 def _workshop(out: Path) -> Iterator[Path]:
     """A folder on the disk of `out` in which everything is made before anything takes its place; gone afterwards."""
     missing = [folder for folder in out.parents if not folder.exists()]
     done = False
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        where = out if out.is_dir() else out.parent
-        with tempfile.TemporaryDirectory(prefix=f".{out.name}.", suffix=".unfinished", dir=where) as folder:
-            yield Path(folder)
+        with _told(out):
+            out.parent.mkdir(parents=True, exist_ok=True)
+            where = out if out.is_dir() else out.parent
+            with tempfile.TemporaryDirectory(prefix=f".{out.name}.", suffix=".unfinished", dir=where) as folder:
+                yield Path(folder)
         done = True
-    except OSError as error:
-        raise UserError(f"{out} cannot be written ({error.strerror or error}): give another --out") from None
     finally:
         if not done:
             for folder in missing:

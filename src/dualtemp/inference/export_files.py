@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from dualtemp.data.views import Views
 from dualtemp.errors import UserError
-from dualtemp.inference.builder import BUILDER, WEIGHTS, builder
+from dualtemp.inference.export_builder import BUILDER, WEIGHTS, builder
 from dualtemp.inference.preprocessing import timm_preprocessing
 from dualtemp.models.weights import save_backbone
 
@@ -58,6 +58,9 @@ class Encoder:
 
 class Normalising(nn.Module):
     """uint8 pixels (N, C, H, W) -> features, with the normalisation inside."""
+
+    mean: Tensor
+    std: Tensor
 
     def __init__(self, backbone: nn.Module, views: Views) -> None:
         super().__init__()

@@ -6,11 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from dualtemp.config import Settings, to_yaml
-from dualtemp.inference.loading import how_to_load, how_to_preprocess
+from dualtemp.inference.export_loading import how_to_load, how_to_preprocess
 from dualtemp.training.run_folder import RunFolder
-
-# Figures of metrics.jsonl that a card shows, and what they are called.
-FIGURES = {"probe_top1": "online linear probe, top 1", "probe_top5": "online linear probe, top 5", "knn_top1": "kNN"}
 
 
 @dataclass(frozen=True)
@@ -38,21 +35,21 @@ def model_card(facts: CardFacts) -> str:
 def _opening(facts: CardFacts) -> str:
     how, chosen, formats = facts.how, facts.chosen, facts.manifest["formats"]
     library = "timm" if "timm" in formats else "pytorch"
-    learned = "with labels" if chosen.method == "supervised" else "without labels"
+    tag, learned = ("supervised", "with") if chosen.method == "supervised" else ("self-supervised", "without")
     epochs = "" if facts.manifest["epoch"] is None else f" after epoch {facts.manifest['epoch']} of {chosen.epochs}"
     return f"""---
 library_name: {library}
 tags:
 - image-feature-extraction
-- self-supervised-learning
+- {tag}-learning
 ---
 
 # {_plain(facts.manifest["run"])}: an image encoder
 
 A `{facts.recipe["model"]}`{_stem(facts.recipe)} that turns images of {how["size"]} x {how["size"]} pixels with \
 {how["channels"]} channel{"s" if how["channels"] > 1 else ""} into {facts.recipe["num_features"]} features. It was \
-trained {learned} by {chosen.method}{_temperatures(chosen)} with dualtemp {facts.manifest["dualtemp"]}; these are its \
-weights{epochs}."""
+trained {learned} labels by {chosen.method}{_temperatures(chosen)} with dualtemp {facts.manifest["dualtemp"]}; \
+these are its weights{epochs}."""
 
 
 def _stem(recipe: dict[str, Any]) -> str:
@@ -67,22 +64,28 @@ def _temperatures(chosen: Settings) -> str:
 
 
 def _figures(facts: CardFacts) -> str:
-    rows = [*_of_training(facts.run), *_of_evaluation(facts.run.path / "evaluation.json")]
+    rows = [*_of_training(facts), *_of_evaluation(facts.run.path / "evaluation.json")]
     if not rows:
-        return "## Measured\n\nNothing was measured: there were no labels. `dualtemp evaluate` measures on any labelled set."
+        return "## Measured\n\nNothing was measured. `dualtemp evaluate` measures on any labelled set of images."
     heads = "| measured | encoder | images | training labels | top 1, % | top 5, % |\n|---|---|---|---|---|---|"
     return "\n".join(["## Measured", "", heads, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
-def _of_training(run: RunFolder) -> list[list[str]]:
-    """What the run itself measured on its validation images, newest first found."""
-    history = run.history()
-    found = {name: next((line[name] for line in reversed(history) if line.get(name) is not None), None) for name in FIGURES}
+def _of_training(facts: CardFacts) -> list[list[str]]:
+    """What the run itself measured last on its validation images."""
+    history = facts.run.history()
+    names = ("probe_top1", "probe_top5", "knn_top1")
+    last = {
+        name: next((line[name] for line in reversed(history) if line.get(name) is not None), None) for name in names
+    }
+    images = (facts.run.made_with().get("train") or {}).get("images")
     rows = []
-    if found["probe_top1"] is not None:
-        rows.append(["online linear probe", "trained", "validation", "all", *map(_number, (found["probe_top1"], found["probe_top5"]))])
-    if found["knn_top1"] is not None:
-        rows.append(["kNN while training", "trained", "validation", "", _number(found["knn_top1"]), ""])
+    if last["probe_top1"] is not None:
+        figures = [_number(last["probe_top1"]), _number(last["probe_top5"])]
+        rows.append(["online linear probe", "trained", "validation", str(images or "all"), *figures])
+    if last["knn_top1"] is not None:
+        labels = min(facts.chosen.knn_images, images or facts.chosen.knn_images)
+        rows.append(["kNN while training", "trained", "validation", str(labels), _number(last["knn_top1"]), ""])
     return rows
 
 
@@ -137,7 +140,7 @@ def _loading(facts: CardFacts) -> str:
         _python(how_to_preprocess(facts.how)),
         "",
         "Pixels that Pillow has resized differ from those of training by at most one grey level of 255; images of the "
-        "right size do not differ.",
+        "right size do not differ. Images with transparency or more than 8 bits want what `decode` says there first.",
     ]
     for title, text, program in how_to_load(facts.manifest["formats"], facts.recipe, facts.how):
         parts += ["", f"### {title}", "", text, "", _python(program)]
@@ -149,7 +152,9 @@ def _settings(facts: CardFacts) -> str:
     if chosen.init is not None:
         chosen = chosen.model_copy(update={"init": Path(chosen.init).name})
     made = facts.run.made_with()
-    versions = ", ".join(f"{name} {made[name]}" for name in ("python", "torch", "torchvision", "timm") if made.get(name))
+    versions = ", ".join(
+        f"{name} {made[name]}" for name in ("python", "torch", "torchvision", "timm") if made.get(name)
+    )
     told = f"\n\nTrained with {versions}." if versions else ""
     return f"## Settings\n\n```yaml\n{to_yaml(chosen)}```{told}"
 
@@ -175,5 +180,3 @@ def _number(value: Any) -> str:
 def _plain(text: str) -> str:
     """Text that Markdown takes as it is: names of folders may hold anything."""
     return " ".join(text.replace("|", "/").replace("`", "'").replace("<", "(").replace(">", ")").split())
-
-

@@ -39,8 +39,8 @@ def _even_share(run: RunRecord) -> Reference:
 MEASURES: Mapping[str, Measure] = {
     "loss": Measure(
         "Loss",
-        "Lower is better within one run; losses of other frameworks, temperatures or batches do not compare, and "
-        "MoCo's may rise while its dictionary fills.",
+        "Lower is better within one run, but for MoCo, whose negatives get harder as its dictionary fills and its keys "
+        "come to agree. Losses of other frameworks, temperatures or batches do not compare.",
     ),
     "probe_top1": Measure(
         "Linear probe, top-1",

@@ -8,16 +8,17 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from dualtemp.analysis.clean_sample import label_of, name_of
 from dualtemp.analysis.thumbnails import sheet_url, tiles
 from dualtemp.analysis.trained_run import TrainedRun
-from dualtemp.data.images import FileImages, ImageSet
+from dualtemp.data.images import ImageSet
 from dualtemp.errors import UserError
 from dualtemp.hardness import Similarities, similarities
 from dualtemp.report.page import rendered, write_page
 from dualtemp.temperatures import TAU_ALPHA, TAU_BETA
 
 ANCHORS, KEYS = 64, 2048  # at most
-SMALL = 32  # keys of a small dictionary
+SMALL = 16  # keys of a small dictionary
 COLUMNS, SHEET_BYTES = 48, 1_800_000  # of the sheet of thumbnails
 LOWEST, HIGHEST = 0.02, 5.0
 MANTISSAS = (1, 1.1, 1.2, 1.3, 1.4, 1.6, 1.8, 2, 2.2, 2.5, 2.8, 3, 3.5, 4, 4.5, 5, 5.5, 6, 7, 8, 9)  # about even in log
@@ -26,9 +27,9 @@ MANTISSAS = (1, 1.1, 1.2, 1.3, 1.4, 1.6, 1.8, 2, 2.2, 2.5, 2.8, 3, 3.5, 4, 4.5, 
 class Explored(NamedTuple):
     """Anchors, keys of other images, and how alike they are.
 
-    s: similarities (N,) and (N, K), float32 on the CPU, newest key first, so that a dictionary of size k is the first k;
-    anchors (N,) and keys (K,): which images of `images`; pictures: uint8 tiles (2 N + K, C, T, T), of every anchor's
-    view, of every positive's, of every key's.
+    s: similarities (N,) and (N, K), float32 on the CPU, newest key first: a dictionary of size k is the first k;
+    anchors (N,) and keys (K,): which images of `images`; pictures: uint8 tiles (2 N + K, C, T, T), of anchors' views,
+    of positives', of keys'.
     """
 
     s: Similarities
@@ -36,6 +37,17 @@ class Explored(NamedTuple):
     keys: Tensor
     pictures: Tensor
     images: ImageSet
+
+
+class Preset(NamedTuple):
+    """What a button chooses: temperatures (tau_beta as JavaScript reads it), size of the dictionary, whether tied."""
+
+    name: str
+    about: str
+    alpha: float
+    beta: str
+    keys: int
+    tied: bool
 
 
 def explored(run: TrainedRun, anchors: int = ANCHORS, keys: int = KEYS) -> Explored:
@@ -58,7 +70,7 @@ def explored(run: TrainedRun, anchors: int = ANCHORS, keys: int = KEYS) -> Explo
     s = similarities(q, k_pos, k)
     s = Similarities(s.positive.float().cpu(), s.negatives.float().cpu())
     if not all(part.isfinite().all() for part in s):
-        raise UserError(f"{run.path}: its encoder gives numbers that are not finite; look into an earlier or another run")
+        raise UserError(f"{run.path}: its encoder gives numbers that are not finite; take another run")
     return Explored(s, index, of_keys, torch.cat([first, second, third]), images)
 
 
@@ -93,11 +105,10 @@ def explorer_page(run: TrainedRun, found: Explored) -> str:
     data = {
         "taus": slider_taus(alpha, beta),
         "sizes": sizes,
-        "start": {"alpha": TAU_ALPHA, "beta": str(TAU_BETA), "keys": min(SMALL, sizes[-1]), "tied": 0},
+        "start": {"alpha": TAU_ALPHA, "beta": str(TAU_BETA), "keys": SMALL, "tied": 0},
         "positive": _words(found.s.positive),
         "negatives": _words(found.s.negatives),
         "columns": COLUMNS,
-        "classes": found.images.classes,
         "anchors": {
             "views": list(zip(numbers[:count], numbers[count : 2 * count], strict=True)),
             **_described(found.images, found.anchors),
@@ -121,7 +132,7 @@ def explorer_page(run: TrainedRun, found: Explored) -> str:
 
 
 def slider_taus(*own: float) -> list[float]:
-    """Temperatures of a slider, ascending, about evenly apart on a logarithmic scale; `own` are among them, if finite."""
+    """Temperatures of a slider, ascending, about even on a logarithmic scale; `own` are among them, if finite."""
     regular = {round(mantissa * 10.0**power, 4) for power in (-2, -1, 0) for mantissa in MANTISSAS}
     return sorted({tau for tau in regular if LOWEST <= tau <= HIGHEST} | {tau for tau in own if math.isfinite(tau)})
 
@@ -131,32 +142,32 @@ def dictionary_sizes(keys: int) -> list[int]:
     return sorted({size for power in range(1, 12) if (size := 2**power) <= keys} | {keys})
 
 
-def presets(run: TrainedRun, sizes: list[int]) -> list[dict[str, Any]]:
-    """What the buttons choose; temperatures as JavaScript reads them."""
+def presets(run: TrainedRun, sizes: list[int]) -> list[Preset]:
+    """InfoNCE with many and with few keys, two temperatures with few, and what the run itself has."""
     small, large = max([size for size in sizes if size <= SMALL], default=sizes[0]), sizes[-1]
     alpha, beta = run.temperatures
     held = run.chosen.dictionary_size or run.chosen.batch - 1
     own = max([size for size in sizes if size <= held], default=sizes[0])
-    one, two = f"one temperature {TAU_ALPHA:g}", f"tau_alpha {TAU_ALPHA:g}, tau_beta {TAU_BETA:g}"
     return [
-        _preset("InfoNCE, large dictionary", f"{one}, {large:,} keys", TAU_ALPHA, TAU_ALPHA, large),
-        _preset("InfoNCE, small dictionary", f"{one}, {small:,} keys", TAU_ALPHA, TAU_ALPHA, small),
-        _preset("Dual temperature", f"{two}, {small:,} keys", TAU_ALPHA, TAU_BETA, small),
-        _preset("As this run", f"tau_alpha {alpha:g}, tau_beta {beta:g}, {own:,} keys", alpha, beta, own),
+        _preset("InfoNCE, large dictionary", TAU_ALPHA, TAU_ALPHA, large),
+        _preset("InfoNCE, small dictionary", TAU_ALPHA, TAU_ALPHA, small),
+        _preset("Dual temperature", TAU_ALPHA, TAU_BETA, small),
+        _preset("As this run", alpha, beta, own),
     ]
 
 
-def _preset(name: str, about: str, alpha: float, beta: float, keys: int) -> dict[str, Any]:
+def _preset(name: str, alpha: float, beta: float, keys: int) -> Preset:
+    tied = alpha == beta
+    temperatures = f"one temperature {alpha:g}" if tied else f"tau_alpha {alpha:g}, tau_beta {beta:g}"
     words = "Infinity" if math.isinf(beta) else str(beta)
-    return {"name": name, "about": about, "alpha": alpha, "beta": words, "keys": keys, "tied": alpha == beta}
+    return Preset(name, f"{temperatures}, {keys:,} keys", alpha, words, keys, tied)
 
 
 def _described(images: ImageSet, index: Tensor) -> dict[str, Any]:
-    numbers, labels = index.tolist(), images.labels
-    files = images.pixels.names if isinstance(images.pixels, FileImages) else None
+    numbers = index.tolist()
     return {
-        "names": [f"image {i:,}" if files is None else files[i] for i in numbers],
-        "labels": None if labels is None else labels.cpu()[index].tolist(),
+        "names": [name_of(images, "training", i) for i in numbers],
+        "labels": [label_of(images, i) for i in numbers],
     }
 
 
@@ -166,7 +177,7 @@ def _facts(run: TrainedRun, found: Explored) -> dict[str, str]:
         "Run": f"{run.path.resolve().name}: {run.chosen.method}, {run.chosen.backbone}, step {run.step:,}",
         "Data": found.images.name,
         "Anchors": f"{count:,}, in views that the run was not trained on",
-        "Keys": f"{len(found.keys):,} of other training images, made anew by the run's encoder of keys; MoCo v2 has 65,536",
+        "Keys": f"{len(found.keys):,} of other training images, made anew by the run's encoder of keys",
     }
 
 

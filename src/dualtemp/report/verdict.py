@@ -6,6 +6,7 @@ threshold is what it is.
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from dualtemp.report.remarks import remarks
@@ -16,6 +17,7 @@ from dualtemp.training.display import duration
 POINT = 1.0  # % of accuracy: what the paper's claims call a difference
 ERRORS = 2.0  # standard errors beyond which a difference is none of chance
 LOSS_STILL = 1e-3  # of the loss: a run whose loss never leaves this band learns nothing
+RISES = 3  # in a row: by chance four values come in this order once in 24 times
 LOSS_FALLS = 0.05  # of the whole fall, in the last fifth of the epochs: it has not levelled out
 RECOVERED = 1.2  # times the lowest spread: it rises again
 
@@ -127,7 +129,7 @@ def _worse(history: History, facts: Facts) -> Verdict | None:
         return None
     best_epoch, best = max(accuracy, key=lambda point: point[1])
     last = accuracy[-1][1]
-    if max(value for _, value in accuracy[-2:]) > best - _noise(facts, best):
+    if max(value for _, value in accuracy[-2:]) > best - max(POINT, ERRORS * _error(facts, best)):
         return None
     loss = points(history, "loss")
     falls = bool(loss) and loss[-1][1] < dict(loss).get(best_epoch, -math.inf)
@@ -151,7 +153,8 @@ def _improving(history: History, facts: Facts) -> Verdict | None:
     more = " More epochs would probably help: `dualtemp resume RUN --epochs N`." if len(history) >= facts.epochs else ""
     if len(accuracy) > 1:
         before, after, when = _fifths(accuracy)
-        if after - before > _noise(facts, after):
+        rises = len(accuracy) > RISES and all(a < b for (_, a), (_, b) in pairwise(accuracy[-RISES - 1 :]))
+        if after - before > max(POINT, _error(facts, after)) or (rises and accuracy[-1][1] - before > POINT):
             return Verdict("still improving", "good", f"The {key} has gained {after - before:.1f} points {when}.{more}")
         return None
     loss = points(history, "loss")
@@ -170,9 +173,16 @@ def _healthy_reason(history: History, facts: Facts) -> str:
     key, accuracy = _accuracy(history)
     spread = points(history, "spread")
     far = f"the feature spread is {spread[-1][1]:.2f}, far from collapse" if spread else "nothing points to a collapse"
+    if len(accuracy) > 1:
+        seen = max(POINT, _error(facts, accuracy[-1][1]))
+        on = f" with {facts.test_images:,} test images" if facts.test_images else ""
+        return (
+            f"The {key} is {accuracy[-1][1]:.1f} %, its latest gain is below what can be told apart{on} "
+            f"({seen:.1f} points), and {far}."
+        )
     if accuracy:
-        return f"The {key} has levelled out at {accuracy[-1][1]:.1f} %, and {far}."
-    return f"The loss has levelled out, and {far}. Without labels nobody can say how good the features are."
+        return f"The {key} is {accuracy[-1][1]:.1f} %, and {far}."
+    return f"The loss no longer clearly falls, and {far}. Without labels nobody can say how good the features are."
 
 
 def _accuracy(history: History) -> tuple[str, list[tuple[int, float]]]:
@@ -181,11 +191,10 @@ def _accuracy(history: History) -> tuple[str, list[tuple[int, float]]]:
     return ("probe", probe) if probe else ("kNN accuracy", points(history, "knn_top1"))
 
 
-def _noise(facts: Facts, accuracy: float) -> float:
-    """The least difference of two accuracies, in %, that is taken for one."""
+def _error(facts: Facts, accuracy: float) -> float:
+    """Standard error, in points, of the difference of two accuracies about this one; 0 if the images are unknown."""
     share = min(max(accuracy / 100, 0.0), 1.0)
-    error = 100 * math.sqrt(2 * share * (1 - share) / facts.test_images) if facts.test_images else 0.0
-    return max(POINT, ERRORS * error)
+    return 100 * math.sqrt(2 * share * (1 - share) / facts.test_images) if facts.test_images else 0.0
 
 
 def _chance(facts: Facts) -> float | None:

@@ -5,7 +5,8 @@ from typing import Any
 from dualtemp import distributed
 from dualtemp.config import Settings
 from dualtemp.data import open_source
-from dualtemp.data.images import ImageSet, Splits
+from dualtemp.data.fingerprint import names_fingerprint
+from dualtemp.data.images import FileImages, ImageSet, Splits
 from dualtemp.data.label_noise import with_label_noise
 from dualtemp.data.normalisation import normalisation
 from dualtemp.data.sources import named_path
@@ -29,7 +30,8 @@ def opened(chosen: Settings) -> Splits:
         distributed.from_first(lambda: open_source(chosen.data, labels=chosen.labels) and None)
     splits = open_source(chosen.data, labels=chosen.labels)
     if chosen.subset is not None:
-        splits = Splits(splits.train.subset(chosen.subset, chosen.seed), splits.test, None, splits.unreadable)
+        part = splits.train.subset(chosen.subset, chosen.seed)
+        splits = Splits(part, splits.test, None, splits.unreadable, splits.split)
     if chosen.method == "supervised":
         if splits.train.labels is None:
             raise UserError(f"supervised learning needs labels, and {chosen.data} has none: choose another --method")
@@ -46,7 +48,12 @@ def training_data(chosen: Settings, splits: Splits) -> TrainingData:
     images = splits.train if chosen.method == "supervised" else splits.pretraining
     labelled = splits.train.labels is not None and splits.test is not None and splits.test.labels is not None
     return TrainingData(
-        images, splits.train if labelled else None, splits.test, views, classes=_classes(splits) if labelled else 0
+        images,
+        splits.train if labelled else None,
+        splits.test,
+        views,
+        classes=_classes(splits) if labelled else 0,
+        unreadable={each.name: each.reason for each in splits.unreadable},
     )
 
 
@@ -85,19 +92,25 @@ def check_batch(chosen: Settings, data: TrainingData) -> None:
 
 
 def described(part: ImageSet | None) -> dict[str, Any] | None:
-    """Size and fingerprint of a part of the data, as environment.json has them."""
+    """Size and fingerprint of a part of the data, as environment.json has them; of files, that of their names."""
     if part is None:
         return None
-    return {"images": len(part), "fingerprint": part.fingerprint if part.in_memory else None}
+    if isinstance(part.pixels, FileImages):
+        return {"images": len(part), "fingerprint": None, "names": names_fingerprint(part.pixels.names)}
+    return {"images": len(part), "fingerprint": part.fingerprint}
 
 
 def refuse_other_data(run: RunFolder, splits: Splits) -> None:
     """A run goes on with the images that it began with."""
     before = run.made_with()
     for part in ("train", "unlabelled"):
-        now, then = described(getattr(splits, part)), before.get(part)
-        if then is not None and then != now:
-            raise UserError(
-                f"the data are not those that {run.path} began with: its {part} part had {then['images']} images, now "
-                f"there are {0 if now is None else now['images']}, or their content differs; train anew"
-            )
+        now, then = described(getattr(splits, part)) or {"images": 0}, before.get(part)
+        if then is None or all(now.get(name) == value for name, value in then.items()):
+            continue
+        told = f"had {then['images']:,} images, now there are {now['images']:,}"
+        if then["images"] == now["images"]:
+            told = f"still has {now['images']:,} images, but others"
+        raise UserError(
+            f"the data are not those that {run.path} began with: its {part} part {told}; put the images back, or train "
+            f"anew with --init {run.path}, which starts from what it has learned"
+        )

@@ -1,6 +1,6 @@
 """What a run sees of its data."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dualtemp.data.images import ImageSet
 from dualtemp.data.views import Views
@@ -8,10 +8,14 @@ from dualtemp.data.views import Views
 
 @dataclass(frozen=True)
 class TrainingData:
-    """What a run sees: images to learn from; labelled images for kNN and the probe, if there are any; a test set."""
+    """What a run sees: images to learn from; labelled images for kNN and the probe, if there are any; a test set.
+
+    unreadable: reason by file name; begins with the files that were left out, and grows as others are met.
+    """
 
     images: ImageSet
     bank: ImageSet | None
     test: ImageSet | None
     views: Views
     classes: int
+    unreadable: dict[str, str] = field(default_factory=dict)

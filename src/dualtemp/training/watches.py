@@ -76,7 +76,7 @@ def attempted(what: object, action: Callable[[], Any], note: Callable[[str], Non
         action()
     except Exception as error:
         why = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
-        note(f"{what} is left out from here on ({why}); the run goes on without it")
+        note(f"{what} cannot be had ({why}); the run does without")
         return False
     return True
 

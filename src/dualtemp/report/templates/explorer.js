@@ -1,6 +1,6 @@
 // The explorer: what the sliders choose, what follows from it (hardness.js), and how it is shown. `data` is set by explorer.html.j2.
 const $ = id => document.getElementById(id);
-const SHOWN = 16, FEW = 1.25, MANY = 2;  // negatives in the list; share of the hardest tenth against an even one
+const SHOWN = 16;  // negatives in the list
 const floats = words => new Float32Array(Uint8Array.from(atob(words), c => c.charCodeAt(0)).buffer);
 const positive = floats(data.positive), negatives = floats(data.negatives), N = positive.length, K = negatives.length / N;
 const anchorIds = Array.from(positive.keys());
@@ -17,7 +17,7 @@ const sizeIndex = keys => Math.max(0, data.sizes.findLastIndex(size => size <= k
 const tauText = tau => tau === Infinity ? "∞" : String(tau);
 const percent = share => `${(100 * share).toPrecision(share < .0095 ? 2 : 3)} %`.replace("100.0", "100");
 const amount = value => value >= 99.95 ? Math.round(value).toLocaleString("en") : value.toPrecision(3);
-const imageName = (part, i) => [part.labels && part.labels[i] >= 0 ? data.classes[part.labels[i]] || `class ${part.labels[i]}` : "", part.names[i]].filter(Boolean).join(" · ");
+const imageName = (part, i) => [part.labels[i], part.names[i]].filter(Boolean).join(" · ");
 
 function tile(element, number) {
   element.style.setProperty("--c", number % data.columns);
@@ -43,19 +43,20 @@ function computed() {
 }
 
 const EVEN = Math.ceil(N / 10) / N;
+const ALIKE = .97, FEW = .8, PICKED = .3, MORE = .75;  // effective anchors and negatives, as parts of all
 function sentence(now) {
-  const uneven = now.tenth / EVEN, share = now.mean / now.keys;
+  const anchors = Math.exp(now.H) / N, keys = now.mean / now.keys;
   const vector = `tau_alpha ${tauText(now.tau_alpha)} lets ${amount(now.mean)} of ${now.keys.toLocaleString("en")} negatives of an anchor count: ` +
-    (share < .3 ? "the hard ones stand out" : share < .75 ? "the hard ones count more" : "hard and easy ones count nearly alike");
-  const scalar = `tau_beta ${tauText(now.tau_beta)} gives the hardest tenth of the anchors ${percent(now.tenth)} of the weight: ` +
-    (uneven > MANY ? "few anchors do most of the learning" : uneven > FEW ? "hard anchors count more than others" : "all anchors learn");
-  const picks = share < .75, even = uneven <= FEW;
-  const end = !state.tied ? (picks && even ? "Hard negatives stand out, and yet all anchors learn: each temperature does one job." : "")
-    : picks && even ? "Here one temperature does both jobs, because the dictionary is large enough: take a smaller one to see it fail."
-    : picks ? "One temperature does both jobs: raise it, and the anchors even out but the hard negatives no longer stand out. Untie them, or take more keys."
-    : even ? "One temperature does both jobs: lower it, and hard negatives stand out, but the weight falls on fewer anchors."
-    : "One temperature does both jobs, and here it does neither.";
-  return `${state.tied ? "Tied" : "Two temperatures"}: ${vector}; ${scalar}. ${end}`;
+    (keys < PICKED ? "the hard ones stand out" : keys < MORE ? "the hard ones count more" : "hard and easy ones count nearly alike");
+  const scalar = `tau_beta ${tauText(now.tau_beta)} lets ${amount(N * anchors)} of ${N} anchors count: ` +
+    (anchors < FEW ? "easy anchors hardly learn" : anchors < ALIKE ? "hard anchors learn more than easy ones" : "all anchors learn nearly alike");
+  const picks = keys < MORE, even = anchors >= ALIKE;
+  const end = !state.tied ? (picks && even ? "Hard negatives are told from easy ones, and yet all anchors learn: each temperature does one job." : "")
+    : picks && even ? "Here one temperature does both jobs, because the dictionary is large enough: take a smaller one."
+    : picks ? "One temperature cannot do both jobs here: raise it, and the anchors even out, but hard negatives are no longer told from easy ones. Untie them, or take more keys."
+    : even ? "One temperature cannot do both jobs here: lower it, and hard negatives stand out, but the weight falls on fewer anchors."
+    : "One temperature, and here it does neither job.";
+  return `${state.tied ? "One temperature" : "Two temperatures"}: ${vector}; ${scalar}. ${end}`;
 }
 
 function showAnchors(now) {
@@ -64,7 +65,7 @@ function showAnchors(now) {
   now.order.forEach((i, place) => {
     const button = buttons[place], words = `anchor ${i + 1}, ${imageName(data.anchors, i)}: W ${now.W[i].toPrecision(3)}, share ${percent(now.r[i])}`;
     columns[place].style.height = `${100 * values[i] / most}%`;
-    columns[place].className = i === state.anchor ? "chosen" : "";
+    columns[place].className = i === state.anchor ? "here" : "";
     Object.assign(button.dataset, {anchor: i, w: now.W[i], r: now.r[i]});
     button.setAttribute("aria-pressed", String(i === state.anchor));
     button.setAttribute("aria-label", words);
@@ -75,6 +76,7 @@ function showAnchors(now) {
   $("profile").querySelector("hr").style.bottom = state.bars === "r" ? `${100 / N / most}%` : "100%";
   $("profile-scale").textContent = state.bars === "r" ? `a bar at the dashed line has an equal share, ${percent(1 / N)}` : "a bar up to the dashed line has W = 1";
   read("entropy", now.H, now.H.toFixed(3));
+  read("effective-anchors", Math.exp(now.H), amount(Math.exp(now.H)));
   read("maximum", Math.log(N), Math.log(N).toFixed(3));
   read("tenth", now.tenth, percent(now.tenth));
   read("tenth-even", EVEN, percent(EVEN));
@@ -210,6 +212,7 @@ $("profile").addEventListener("click", event => {
   const place = [...$("profile").querySelectorAll("i")].indexOf(event.target);
   if (place >= 0) { state.anchor = Number($("anchors").children[place].dataset.anchor); show(); }
 });
+addEventListener("resize", () => show(false));
 addEventListener("hashchange", () => { fromAddress(); show(false); });
 
 choose(data.start);

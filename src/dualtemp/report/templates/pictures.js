@@ -31,7 +31,8 @@ function place() {
   const scale = Math.min(...[WIDTH, HEIGHT].map((side, axis) => (side - 2 * EDGE) / (spans[axis][1] - spans[axis][0] || 1)));
   const middle = spans.map(([low, high]) => (low + high) / 2);
   points = found.map(([x, y]) => [WIDTH / 2 + (x - middle[0]) * scale || 0, HEIGHT / 2 - (y - middle[1]) * scale || 0]);
-  points.forEach(([x, y], i) => { marks[i].style.transform = `translate(${x.toFixed(1)}px,${y.toFixed(1)}px)`; });
+  const larger = Math.min(1.6, Math.max(1, .9 * WIDTH / svg.clientWidth || 1)).toFixed(2);  // on a phone
+  points.forEach(([x, y], i) => { marks[i].style.transform = `translate(${x.toFixed(1)}px,${y.toFixed(1)}px) scale(${larger})`; });
   const shares = (map.explained || []).map(share => `${(100 * share).toFixed(1)} %`);
   root.querySelector(".axes").textContent = layout() === "pca"
     ? `The two directions in which the features differ most; they carry ${shares.join(" and ")} of the variance.`
@@ -130,5 +131,6 @@ svg.addEventListener("keydown", event => {
 });
 root.querySelectorAll("[name=pictures-layout]").forEach(input => input.addEventListener("change", place));
 root.querySelectorAll("[name=pictures-colour]").forEach(input => input.addEventListener("change", paint));
+addEventListener("resize", place);
 place();
 paint();

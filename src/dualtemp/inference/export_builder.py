@@ -7,11 +7,20 @@ from dualtemp.models import resnet_mini
 
 WEIGHTS, BUILDER = "model.safetensors", "model.py"
 
+_OPENING = '''"""An image encoder; needs {packages}."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+'''
 _LOAD = f'''
 
 def load(path: str | Path = Path(__file__).with_name("{WEIGHTS}")) -> nn.Module:
-    """The trained encoder, ready for use: images (N, {{channels}}, {{size}}, {{size}}), normalised as \
-preprocessing.json says, -> features (N, {{width}})."""
+    """The trained encoder in eval mode: images (N, {{channels}}, {{size}}, {{size}}) -> features (N, {{width}}).
+
+    The images are normalised as preprocessing.json says.
+    """
     model = build()
     model.load_state_dict(load_file(path))
     return model.eval()
@@ -29,13 +38,12 @@ def builder(recipe: dict[str, Any], size: int, channels: int) -> str:
     load = _LOAD.format(channels=channels, size=size, width=recipe["num_features"])
     if recipe["library"] == "timm":
         body = [line for line in recipe["python"].splitlines() if not line.startswith(("import ", "from "))]
-        opening = '"""An image encoder of timm; needs torch, timm and safetensors."""\n\nfrom pathlib import Path\n\n'
         imports = "import timm\nfrom safetensors.torch import load_file\nfrom torch import nn\n"
-        return opening + imports + _build(body) + load
-    opening = '"""An image encoder; needs torch and safetensors."""\n\nfrom pathlib import Path\n\n'
+        return _OPENING.format(packages="torch, timm and safetensors") + imports + _build(body) + load
     imports = "from safetensors.torch import load_file\nfrom torch import Tensor, nn\n\n\n"
     classes = "\n\n".join(inspect.getsource(part) for part in (resnet_mini.BasicBlock, resnet_mini.ResNetMini))
-    return opening + imports + classes + _build([f"model = ResNetMini({size}, {channels})"]) + load
+    body = [f"model = ResNetMini({size}, {channels})"]
+    return _OPENING.format(packages="torch and safetensors") + imports + classes + _build(body) + load
 
 
 def _build(body: list[str]) -> str:

@@ -1,0 +1,104 @@
+"""What the scalar and the vector each lose with a smaller dictionary: why one of them needs many keys."""
+
+import math
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dualtemp.analysis.penalty import embedded
+from dualtemp.analysis.trained_run import TrainedRun
+from dualtemp.hardness import inter_anchor_weight, log_odds_of_embeddings, penalty_similarity, relative_penalty
+from dualtemp.similarity import log_sum_exp, unit
+
+USUAL_SIZES = tuple(4**power for power in range(2, 9))  # 16 .. 65,536
+USUALLY_MADE = 4_096  # keys that are encoded for it, if nobody asks for more
+
+
+class Components(NamedTuple):
+    """Of the anchors of a batch against some keys, all in float64 on the CPU."""
+
+    log_odds: Tensor  # (N,) what the scalar W is made of
+    vector: Tensor  # (N, D) sum_j p^_ij k_j
+    effective: Tensor  # (N,) exp of the entropy of p^: how many negatives the vector is made of
+
+
+def usual_sizes(run: TrainedRun, share: int = 1) -> list[int]:
+    """Powers of four from 16 on, as many keys as there are (or a `share`-th of them), at most 4,096 if made for it."""
+    most = run.most_keys if run.holds_keys else min(run.most_keys, USUALLY_MADE)
+    return [size for size in USUAL_SIZES if size <= most // share] or [max(1, most // share)]
+
+
+def by_dictionary_size(run: TrainedRun, taus: list[float], sizes: list[int]) -> dict[str, Any]:
+    """Scalar and vector from the newest keys against those from all keys, by tau and size; means over anchors.
+
+    All keys are MoCo's dictionary, or for other frameworks as many as the largest size asks for. Of every tau and size:
+
+        W, W_spread           mean and standard deviation of W over a batch
+        scalar_correlation    Pearson's, of log W with log W from all keys; None where W does not vary
+        scalar_similarity     cosine of r_+ with r_+ from all keys
+        vector_similarity     cosine of sum_j p^_ij k_j with that from all keys
+        effective_negatives   exp of the entropy of p^
+
+    None for a size that the dictionary has not.
+    """
+    keys, anchors = run.dictionary(max(sizes)), embedded(run)
+    values: dict[str, dict[str, Any]] = {}
+    for tau in taus:
+        whole = [components(q, k_pos, keys, tau) for q, k_pos, _ in anchors]
+        values[f"{tau:g}"] = {
+            str(size): _means(
+                [
+                    _compared(components(q, k_pos, keys[len(keys) - size :], tau), all_keys)
+                    for (q, k_pos, _), all_keys in zip(anchors, whole, strict=True)
+                ]
+            )
+            if size <= len(keys)
+            else None
+            for size in sizes
+        }
+    return {"keys": len(keys), "values": values}
+
+
+@torch.no_grad()
+def components(q: Tensor, k_pos: Tensor, keys: Tensor, tau: float) -> Components:
+    """Scalar and vector of anchors q (N, D) with positives (N, D) against keys (K, D), without the (N, K) matrix."""
+    anchors, negatives = unit(q, keys)
+    found = log_sum_exp(anchors, negatives, tau, vector=True)
+    # At an infinite tau all keys count alike, and the reduction gives no vector.
+    vector = found.vector if math.isfinite(tau) else negatives.mean(0).expand_as(anchors)
+    # Entropy of p^ = log sum_j e^(s_ij / tau) - sum_j p^_ij s_ij / tau, and the last sum is q_i . vector_i.
+    mean_similarity = (anchors * vector).sum(1)
+    effective = (found.alpha[0].cpu().double() - mean_similarity.cpu().double() / tau).exp()
+    log_odds = log_odds_of_embeddings(q, k_pos, keys, tau)
+    return Components(log_odds.cpu().double(), vector.cpu().double(), effective)
+
+
+def _compared(some: Components, whole: Components) -> dict[str, float | None]:
+    W = inter_anchor_weight(some.log_odds)
+    return {
+        "W": W.mean().item(),
+        "W_spread": W.std(correction=0).item(),
+        "scalar_correlation": _correlation(F.logsigmoid(some.log_odds), F.logsigmoid(whole.log_odds)),
+        "scalar_similarity": penalty_similarity(
+            relative_penalty(some.log_odds), relative_penalty(whole.log_odds)
+        ).item(),
+        "vector_similarity": F.cosine_similarity(some.vector, whole.vector, dim=1).mean().item(),
+        "effective_negatives": some.effective.mean().item(),
+    }
+
+
+def _correlation(one: Tensor, other: Tensor) -> float | None:
+    if min(one.std(correction=0), other.std(correction=0)) < 1e-12:
+        return None
+    return torch.corrcoef(torch.stack([one, other]))[0, 1].item()
+
+
+def _means(batches: list[dict[str, float | None]]) -> dict[str, float | None]:
+    found: dict[str, float | None] = {}
+    for name in batches[0]:
+        known = [value for batch in batches if (value := batch[name]) is not None]
+        found[name] = fmean(known) if known else None
+    return found

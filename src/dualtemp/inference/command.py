@@ -1,0 +1,232 @@
+"""What `dualtemp embed`, `search` and `near-duplicates` do. Needs no torch until images are looked at."""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dualtemp.errors import UserError
+
+SOURCE = "FOLDER | SET | FILE.npz"
+SHOWN_PAIRS = 40  # lines of a table before it is cut
+SHOWN_GROUPS = 200  # on a page
+
+
+def add_embed_arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags of `dualtemp embed`."""
+    _add_run(parser)
+    parser.add_argument("--data", metavar=SOURCE, help="the images (default: the run's own)")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="FILE.parquet, .npz or .csv")
+    parser.add_argument("--part", choices=("train", "test", "all"), default="all", help="of the images (default: all)")
+    _add_how(parser)
+
+
+def run_embed(given: dict[str, Any]) -> int:
+    """Write features of images to a file, and tell which images could not be read."""
+    _check_how(given)
+    from dualtemp.inference.embed import embed
+
+    began = time.monotonic()
+    with _progress() as told:
+        made = embed(
+            given["run"],
+            data=given["data"],
+            out=given["out"],
+            part=given["part"],
+            **_how(given),
+            told=told,
+            note=lambda text: print(f"dualtemp: {text}", file=sys.stderr, flush=True),
+        )
+    seconds = time.monotonic() - began
+    print(f"{made.path}: {made.images:,} images, {made.features} features each, in {seconds:.1f} s")
+    _tell_unreadable(made.unreadable)
+    return 0
+
+
+def add_search_arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags of `dualtemp search`."""
+    _add_run(parser)
+    parser.add_argument("photos", nargs="+", type=Path, metavar="PHOTO", help="image files to look for")
+    _add_bank(parser)
+    parser.add_argument("-k", type=int, default=12, metavar="N", help="images to find for each (default: 12)")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE.html", help="the page (default: RUN/search.html; with --json, none)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    _add_how(parser)
+
+
+def run_search(given: dict[str, Any]) -> int:
+    """Print the nearest images of each photograph, and write a page of them."""
+    _check_how(given)
+    _check_ending(given["out"], ".html", ".htm")
+    from dualtemp.inference.search import search
+
+    with _progress() as told:
+        found = search(
+            given["run"],
+            given["photos"],
+            data=given["data"],
+            embeddings=given["embeddings"],
+            k=given["k"],
+            **_how(given),
+            told=told,
+        )
+    out = given["out"] or (None if given["json"] else given["run"] / "search.html")
+    if out is not None:
+        from dualtemp.inference.found_pages import write_found_page
+
+        write_found_page(out, given["run"], found)
+    if given["json"]:
+        answers = [
+            {"photo": str(photo), "found": [near._asdict() for near in each]}
+            for photo, each in zip(found.photos, found.near, strict=True)
+        ]
+        print(json.dumps({"among": found.among, "photos": answers, "unreadable": found.unreadable}, indent=1))
+        return 0
+    for photo, each in zip(found.photos, found.near, strict=True):
+        rows = [(str(rank), f"{near.s:.4f}", near.name, near.label or "") for rank, near in enumerate(each, 1)]
+        _print_table(f"nearest to {photo}, of {found.among:,} images", ("", "cosine", "name", "label"), rows)
+    _tell_unreadable(found.unreadable)
+    print(out)
+    return 0
+
+
+def add_near_duplicates_arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags of `dualtemp near-duplicates`."""
+    _add_run(parser)
+    _add_bank(parser)
+    parser.add_argument("--threshold", type=float, metavar="X", help="least cosine of a pair (default: 0.99)")
+    parser.add_argument(
+        "--mirrored", action="store_true", help="find mirrored copies too; takes twice the time, not with --embeddings"
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="all pairs as FILE.csv, or groups as FILE.html")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    _add_how(parser)
+
+
+def run_near_duplicates(given: dict[str, Any]) -> int:
+    """Print pairs of almost equal images, the most similar first, and write them to a file."""
+    _check_how(given)
+    _check_ending(given["out"], ".csv", ".html", ".htm")
+    from dualtemp.inference.near_duplicates import THRESHOLD, near_duplicates
+
+    threshold = THRESHOLD if given["threshold"] is None else given["threshold"]
+    with _progress() as told:
+        found = near_duplicates(
+            given["run"],
+            data=given["data"],
+            embeddings=given["embeddings"],
+            threshold=threshold,
+            mirrored=given["mirrored"],
+            **_how(given),
+            told=told,
+        )
+    out, names = given["out"], found.names
+    if out is not None:
+        from dualtemp.inference.found_pages import write_duplicates_page, write_pairs
+
+        if out.suffix.lower() == ".csv":
+            write_pairs(out, found)
+        else:
+            write_duplicates_page(out, given["run"], found, threshold, SHOWN_GROUPS)
+    if given["json"]:
+        pairs = [{"names": [names[p.first], names[p.second]], "s": p.s, "same": p.same} for p in found.pairs]
+        grouped = [[names[i] for i in group] for group in found.groups]
+        told_all = {"images": len(names), "threshold": threshold, "cut": found.cut, "unreadable": found.unreadable}
+        print(json.dumps({**told_all, "pairs": pairs, "groups": grouped}, indent=1))
+        return 0
+    equal = sum(pair.same is True for pair in found.pairs)
+    print(
+        f"{len(found.pairs):,} pairs among {len(names):,} images with a cosine of at least {threshold:g}, in "
+        f"{len(found.groups):,} groups; {equal:,} are of the same content"
+    )
+    if found.cut:
+        print("there are more pairs than are kept, these are the most similar: give a higher --threshold")
+    if found.pairs:
+        words = {True: "same content", False: "", None: ""}
+        shown = found.pairs[:SHOWN_PAIRS]
+        rows = [(f"{pair.s:.4f}", names[pair.first], names[pair.second], words[pair.same]) for pair in shown]
+        _print_table("", ("cosine", "image", "almost equal to", ""), rows)
+        if len(found.pairs) > SHOWN_PAIRS:
+            print(f"and {len(found.pairs) - SHOWN_PAIRS:,} more: --out FILE.csv has them all")
+    _tell_unreadable(found.unreadable)
+    if out is not None:
+        print(out)
+    return 0
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
+
+
+def _add_bank(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", metavar=SOURCE, help="images to look among (default: the run's own)")
+    parser.add_argument(
+        "--embeddings", type=Path, metavar="FILE", help="take their features from this file of `dualtemp embed`"
+    )
+
+
+def _add_how(parser: argparse.ArgumentParser) -> None:
+    how = parser.add_argument_group("how it is computed")
+    how.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, mps (default: the best there is)")
+    how.add_argument("--batch", type=int, default=256, metavar="N", help="images at once (default: 256)")
+    how.add_argument("--workers", type=int, metavar="N", help="processes that read photographs")
+
+
+def _check_how(given: dict[str, Any]) -> None:
+    for name, least in (("batch", 1), ("workers", 0), ("k", 1)):
+        if given.get(name) is not None and given[name] < least:
+            raise UserError(f"{'-' if name == 'k' else '--'}{name} must be at least {least}, got {given[name]}")
+
+
+def _how(given: dict[str, Any]) -> dict[str, Any]:
+    return {name: given[name] for name in ("device", "batch", "workers")}
+
+
+def _check_ending(out: Path | None, *endings: str) -> None:
+    if out is not None and (out.suffix.lower() not in endings or out.is_dir()):
+        raise UserError(f"{out}: give --out a file's name that ends with {' or '.join(endings[:2])}")
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None] | None]:
+    """A line that is redrawn, on standard error where that is a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.completed:,.0f} of {task.total:,.0f} images"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=None, visible=False)
+        yield lambda done, total: progress.update(task, completed=done, total=total, visible=True)
+
+
+def _print_table(title: str, heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for head in heads:
+        table.add_column(head, overflow="fold")
+    for row in rows:
+        table.add_row(*map(escape, row))
+    console = Console(highlight=False)
+    if title:
+        console.print(f"[bold]{escape(title)}[/bold]", soft_wrap=True)
+    console.print(table)
+
+
+def _tell_unreadable(unreadable: dict[str, str]) -> None:
+    if unreadable:
+        many = "file" if len(unreadable) == 1 else "files"
+        print(f"{len(unreadable):,} {many} could not be read and left out:")
+        for name, reason in unreadable.items():
+            print(f"  {name}: {reason}")

@@ -1,0 +1,144 @@
+"""Measure a run's encoder with labelled images: kNN, linear probe, few labels, fine-tuning; baselines beside it."""
+
+import difflib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dualtemp.errors import UserError
+from dualtemp.inference.baselines import compared
+from dualtemp.inference.encoder import run_encoder
+from dualtemp.inference.evaluation_file import add_to_evaluation, place, result
+from dualtemp.inference.frozen_measures import frozen_measures
+from dualtemp.inference.labelled_data import LabelledData, labelled_data
+from dualtemp.inference.tuned_measures import tuned_measures
+from dualtemp.training.display import duration
+from dualtemp.training.run_folder import RunFolder
+
+MEASURES = ("knn", "probe", "few-shot", "fine-tune")
+
+
+def evaluate(
+    run: Path | str,
+    data: Path | str | None = None,
+    *,
+    only: str | Sequence[str] | None = None,
+    fine_tune: bool = True,
+    fine_tune_epochs: int | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    workers: int | None = None,
+    quiet: bool = False,
+) -> dict[str, Any]:
+    """Measure a run: what `dualtemp evaluate` does, with the same words; returns what it measured.
+
+    Results go into RUN/evaluation.json, and from there onto the run's page, as soon as they are there.
+
+    Args:
+        run: the run's folder.
+        data: labelled images, a folder, a set or an .npz file; default: the run's own, asked on its validation set.
+        only: measures to take, of "knn", "probe", "few-shot" and "fine-tune"; default: all.
+        fine_tune: False leaves fine-tuning out, which takes longest.
+        fine_tune_epochs: default: such that 100,000 images are seen, from 3 to 30.
+        seed: of the draws of few labels, of the part that the probe's penalty is chosen on, and of fine-tuning.
+        device: "auto" takes the best there is.
+        workers: processes that read photographs.
+        quiet: say nothing.
+
+    Returns:
+        run, data, step, made, images (asked about), labels (learned from), classes, and measured: a list of
+        dictionaries as in evaluation.json.
+
+    Example:
+        >>> dualtemp.evaluate("runs/simco", only="knn,probe")["measured"]  # doctest: +SKIP
+    """
+    wanted = chosen_measures(only, fine_tune)
+    if fine_tune_epochs is not None and fine_tune_epochs < 1:
+        raise UserError(f"fine_tune_epochs must be at least 1, got {fine_tune_epochs}")
+    folder = RunFolder.opened(Path(run))
+    if not os.access(folder.path, os.W_OK):
+        raise UserError(f"{folder.path} cannot be written to, and results are kept there: make it writable")
+    encoder = run_encoder(folder.path, device)
+    found = labelled_data(folder.path, encoder.chosen, data)
+    tell = _silent if quiet else _tell
+    if found.untested:
+        few = ", ".join(found.untested[:3]) + (f" and {len(found.untested) - 3} more" * (len(found.untested) > 3))
+        tell(f"no test image of {few}: nothing of it is measured (of a class with one image, that one is learned from)")
+    kept = _Kept(folder)
+    if data is None and (rows := online(folder, found, wanted)):
+        kept.add(rows)
+    encoders = compared(encoder)
+    if wanted - {"fine-tune"}:
+        for name, each in encoders.items():
+            for row in frozen_measures(name, each, found, wanted, seed, workers, tell):
+                kept.add([row])
+                tell(f"{name}: {row['name']} {row['top1']:.2f} %, {duration(row['seconds'])}")
+    if "fine-tune" in wanted:
+        tuned = {name: encoders[name] for name in ("trained", "untrained")}
+        for row in tuned_measures(tuned, found, fine_tune_epochs, seed, workers, tell):
+            kept.add([row])
+    return {
+        "run": str(folder.path),
+        "data": found.name,
+        **kept.content,
+        "images": len(found.test),
+        "labels": len(found.train),
+        "classes": found.classes,
+        "measured": sorted(kept.measured, key=place),
+    }
+
+
+def chosen_measures(only: str | Sequence[str] | None, fine_tune: bool) -> set[str]:
+    """The measures to take; a mistyped one is answered with the nearest."""
+    words = MEASURES if only is None else only.split(",") if isinstance(only, str) else only
+    wanted = {word.strip() for word in words}
+    for word in sorted(wanted - set(MEASURES)):
+        near = difflib.get_close_matches(word, MEASURES, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"choose among {', '.join(MEASURES)}"
+        raise UserError(f"no measure is called {word!r}: {hint}")
+    if not fine_tune:
+        wanted -= {"fine-tune"}
+    if not wanted:
+        raise UserError("nothing is left to measure: fine-tuning is the only measure asked for, and left out")
+    return wanted
+
+
+def online(run: RunFolder, found: LabelledData, wanted: set[str]) -> list[dict[str, Any]]:
+    """What the run itself measured of the same weights, while it learned."""
+    last: dict[str, Any] = next(iter(run.history()[-1:]), {})
+    names = {"probe": "linear probe", "knn": "kNN"}
+    labels = {"probe": len(found.train), "knn": min(run.settings().knn_images, len(found.train))}
+    rows: list[dict[str, Any]] = []
+    for word in sorted(wanted & set(names)):
+        top1, top5 = (last.get(f"{word}_{top}") for top in ("top1", "top5"))
+        if top1 is not None:
+            row = result(names[word], "online", found.name, top1 / 100, None, len(found.test), labels[word])
+            rows.append({**row, "top1": top1, "top5": top5})  # as it stands there, unrounded
+    return rows
+
+
+class _Kept:
+    """Results so far: in the run's folder and on its page after each of them."""
+
+    def __init__(self, run: RunFolder) -> None:
+        self.run, self.step = run, next((line["step"] for line in run.history()[-1:]), 0)
+        self.measured: list[dict[str, Any]] = []
+        self.content: dict[str, Any] = {}
+
+    def add(self, rows: list[dict[str, Any]]) -> None:
+        from dualtemp.report.run_page import write_run_page
+
+        self.measured += rows
+        content = add_to_evaluation(self.run.path, self.step, self.measured)
+        self.content = {"step": content["step"], "made": content["made"]}
+        write_run_page(self.run.path)
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _silent(text: str) -> None:
+    pass

@@ -1,0 +1,71 @@
+"""kNN, linear probe and few labels: measures of features that are computed once."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from dualtemp.data.images import ImageSet
+from dualtemp.errors import UserError
+from dualtemp.evaluation.few_shot import DRAWS, few_shot_accuracy
+from dualtemp.evaluation.knn import knn_accuracy
+from dualtemp.evaluation.probe import linear_probe
+from dualtemp.inference.encoder import RunEncoder
+from dualtemp.inference.evaluation_file import result
+from dualtemp.inference.labelled_data import LabelledData, labels_of
+
+SHARES = (0.01, 0.05, 0.1)
+
+
+class Features(NamedTuple):
+    """Features (N, F) and labels (N,) to learn from, (M, F) and (M,) to be asked about; all on one device."""
+
+    train: Tensor
+    train_labels: Tensor
+    test: Tensor
+    test_labels: Tensor
+
+
+def frozen_measures(
+    name: str,
+    encoder: RunEncoder,
+    found: LabelledData,
+    wanted: set[str],
+    seed: int,
+    workers: int | None,
+    tell: Callable[[str], None],
+) -> Iterator[dict[str, Any]]:
+    """kNN, linear probe and few labels on features that are computed once."""
+    features = Features(*_features(encoder, found.train, workers, tell), *_features(encoder, found.test, workers, tell))
+    images, labels = len(features.test), len(features.train)
+    if "knn" in wanted:
+        began = time.monotonic()
+        top1, top5 = knn_accuracy(*features, k=encoder.chosen.knn)
+        yield result("kNN", name, found.name, top1, top5, images, labels, began)
+    if "probe" in wanted:
+        began = time.monotonic()
+        probe = linear_probe(*features, seed=seed)
+        yield result("linear probe", name, found.name, probe.top1, probe.top5, images, labels, began)
+    for share in SHARES if "few-shot" in wanted else ():
+        began = time.monotonic()
+        few = few_shot_accuracy(*features, share, seed=seed)
+        title = f"{100 * share:.0f} % of labels"
+        row = result(title, name, found.name, few.top1, few.top5, images, few.labels, began)
+        yield {**row, "deviation": 100 * few.deviation, "draws": DRAWS}
+
+
+def _features(
+    encoder: RunEncoder, images: ImageSet, workers: int | None, tell: Callable[[str], None]
+) -> tuple[Tensor, Tensor]:
+    """Features (N, F) and labels (N,) of all images that can be read, on the encoder's device."""
+    problems: dict[str, str] = {}
+    parts = list(encoder.features(images, workers=workers, problems=problems))
+    if problems:
+        name = min(problems)
+        tell(f"{len(problems)} files could not be read and are left out, the first {name} ({problems[name]})")
+    if not parts:
+        raise UserError(f"{images.name}: not one image can be read; check them with `dualtemp data`")
+    index, features = (torch.cat(part) for part in zip(*parts, strict=True))
+    return features.to(encoder.device), labels_of(images)[index].to(encoder.device)

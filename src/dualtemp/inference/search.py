@@ -1,0 +1,130 @@
+"""The images nearest to a photograph, by the cosine of their features: exact, over features that stream by."""
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from dualtemp.data.decode import UnreadableImage, read_image
+from dualtemp.data.photographs import clean_crop, to_tensor
+from dualtemp.errors import UserError
+from dualtemp.inference.embed import BATCH, Told, bank_of
+from dualtemp.inference.embedding_reader import Rows
+from dualtemp.inference.encoder import RunEncoder, run_encoder
+from dualtemp.inference.pictures_by_name import PicturesByName
+from dualtemp.similarity import true_precision, unit
+
+
+class Near(NamedTuple):
+    """An image that was found, and the cosine s of its features with the photograph's."""
+
+    name: str
+    label: str | None
+    s: float
+
+
+class Found(NamedTuple):
+    """What lies nearest to each photograph, nearest first; the images; unreadable files that were passed over."""
+
+    photos: list[Path]
+    near: list[list[Near]]
+    among: int
+    pictures: PicturesByName
+    unreadable: dict[str, str]
+
+
+def search(
+    run: Path | str,
+    photos: Sequence[Path | str],
+    *,
+    data: Path | str | None = None,
+    embeddings: Path | str | None = None,
+    k: int = 12,
+    batch: int = BATCH,
+    workers: int | None = None,
+    device: str = "auto",
+    told: Told | None = None,
+) -> Found:
+    """The k images nearest to each photograph, by cosine: what `dualtemp search` does.
+
+    A photograph is not found as its own neighbour; a copy of it under another name is. Of equally similar images the
+    one that comes first is the nearer.
+
+    Args:
+        run: the folder of a run.
+        photos: image files.
+        data: where to look: a set, a folder of images or an .npz file; default: the run's own.
+        embeddings: look in this file of `dualtemp embed` instead; `data` then only says where its images are.
+        k: how many, default 12.
+        batch: images at once, default 256.
+        workers: processes that read photographs, default one for each core but one.
+        device: default "auto", the best there is.
+        told: is told how many images are done, and of how many.
+    """
+    if k < 1:
+        raise UserError(f"k must be at least 1, got {k}")
+    encoder, paths = run_encoder(Path(run), device), [Path(photo) for photo in photos]
+    queries = photo_features(encoder, paths)
+    problems: dict[str, str] = {}
+    bank = bank_of(encoder, data, embeddings, batch, workers, problems, told)
+    near, among = nearest(queries, bank.rows, k + 1)
+    pictures = PicturesByName(bank.images())
+    others = [_without(path, found, pictures)[:k] for path, found in zip(paths, near, strict=True)]
+    return Found(paths, others, among, pictures, problems)
+
+
+def photo_features(encoder: RunEncoder, paths: Sequence[Path]) -> Tensor:
+    """Features (N, F) of image files, each read as evaluation reads it."""
+    views = []
+    for path in paths:
+        if not path.is_file():
+            raise UserError(f"{path}: no such file; give an image file")
+        try:
+            picture = read_image(path, str(path), encoder.channels)
+        except UnreadableImage as error:
+            raise UserError(f"{error}; give an image file") from None
+        views.append(clean_crop(to_tensor(picture), encoder.views.size))
+    parts = torch.stack(views).to(encoder.device).split(BATCH)
+    return torch.cat([encoder.of_views(encoder.views.normalised(part)) for part in parts])
+
+
+@torch.no_grad()
+def nearest(queries: Tensor, rows: Iterable[Rows], k: int) -> tuple[list[list[Near]], int]:
+    """The k nearest rows to each of the queries (Q, F), nearest first, and how many rows there were.
+
+    Of the rows one piece exists at a time; what is kept of them is k similarities and names a query.
+    """
+    (asked,) = unit(queries)
+    best = asked.new_empty(len(asked), 0)
+    kept: list[list[Near]] = [[] for _ in asked]
+    among = 0
+    with true_precision(asked.device):
+        for piece in rows:
+            (z,) = unit(torch.tensor(piece.features))
+            tile = asked @ z.T  # (Q, piece)
+            # Those kept stand first, and a stable sort leaves the earlier of two equals in front.
+            best, order = torch.cat([best, tile], 1).sort(dim=1, descending=True, stable=True)
+            best, order = best[:, :k], order[:, :k]
+            for query, places in enumerate(order.tolist()):
+                before = kept[query]
+                kept[query] = [
+                    before[place] if place < len(before) else _near(piece, place - len(before), tile[query])
+                    for place in places
+                ]
+            among += len(z)
+    if not among:
+        raise UserError("there is no image to look among: give --data a folder with images that can be read")
+    return kept, among
+
+
+def _near(piece: Rows, place: int, similarities: Tensor) -> Near:
+    return Near(piece.names[place], piece.labels[place], min(1.0, float(similarities[place])))
+
+
+def _without(photo: Path, found: list[Near], pictures: PicturesByName) -> list[Near]:
+    """What was found, but for the photograph itself."""
+    own = os.path.realpath(photo)
+    return [near for near in found if (path := pictures.path(near.name)) is None or os.path.realpath(path) != own]

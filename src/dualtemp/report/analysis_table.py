@@ -1,0 +1,102 @@
+"""An analysis on the terminal."""
+
+import math
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+MEASURES = {
+    "W": "mean W",
+    "W_spread": "spread of W",
+    "scalar_correlation": "log W: r",
+    "scalar_similarity": "r_+: cos",
+    "vector_similarity": "vector: cos",
+    "effective_negatives": "eff. negatives",
+}
+TOLD = {
+    "entropy": "Entropy of r_+ in nats; {most:.4f} = log {anchors} where all {anchors} anchors of a batch weigh the "
+    "same. Columns: newest keys.",
+    "similarity": "Cosine similarity of r_+ with r_+ of the same anchors, other positives and other negatives. "
+    "Columns: keys of each draw.",
+    "dictionary": "Newest keys against all {keys:,}: r (Pearson, of log W) and the cosine of r_+ tell what is left of "
+    "the scalar, the cosine of sum_j p^_ij k_j what is left of the vector; eff. negatives: exp of the entropy of p^.",
+}
+
+
+def print_analysis(found: dict[str, Any]) -> None:
+    """Print a title, the table, and one line that says how to read it."""
+    console = Console(highlight=False)
+    step = f"step {found['step']:,}"
+    console.print(
+        f"[bold]{found['analysis']}[/bold] of {escape(found['run'])}: {found['method']}, {step}, images of "
+        f"{escape(found['data'])}",
+        soft_wrap=True,
+    )
+    {"neighbours": _neighbours, "dictionary": _dictionary}.get(found["analysis"], _curves)(found, console)
+
+
+def _curves(found: dict[str, Any], console: Console) -> None:
+    table = _table("tau", *(f"{size:,}" for size in found["sizes"]))
+    for tau, values in found["values"].items():
+        table.add_row(tau, *(_number(values[str(size)], 6) for size in found["sizes"]))
+    console.print(table)
+    _tell(found, console)
+
+
+def _dictionary(found: dict[str, Any], console: Console) -> None:
+    table = _table("tau", "keys", *MEASURES.values())
+    for tau, by_size in found["values"].items():
+        for size, values in by_size.items():
+            shown = [
+                "-" if values is None else _number(values[name], 1 if name == "effective_negatives" else 4)
+                for name in MEASURES
+            ]
+            table.add_row(tau, f"{int(size):,}", *shown)
+        table.add_section()
+    console.print(table)
+    _tell(found, console)
+
+
+def _tell(found: dict[str, Any], console: Console) -> None:
+    told = TOLD[found["analysis"]].format(
+        most=math.log(found["anchors"]), anchors=found["anchors"], keys=found.get("keys", 0)
+    )
+    console.print(f"{told} Keys: {found['keys_are']}.", soft_wrap=True)
+
+
+def _neighbours(found: dict[str, Any], console: Console) -> None:
+    known = {k: share for k, share in found["agreement"].items() if share is not None}
+    console.print(f"{found['images']:,} {found['part']} images, each against the others, by cosine of features.")
+    if known:
+        table = _table("nearest", "same label", "by chance")
+        for k, share in known.items():
+            table.add_row(k, f"{share:.1%}", "-" if found["chance"] is None else f"{found['chance']:.1%}")
+        console.print(table)
+    else:
+        console.print("No labels are known.")
+    if found["confused"]:
+        table = _table("class", "its neighbours are also", "share", left=2)
+        for pair in found["confused"]:
+            table.add_row(escape(pair["class"]), escape(pair["other"]), f"{pair['share']:.1%}")
+        console.print(table)
+    table = _table("image", "nearest, with cosine", left=2)
+    for row in found["rows"]:
+        table.add_row(_called(row["query"]), ", ".join(f"{_called(each)} {each['s']:.2f}" for each in row["found"][:3]))
+    console.print(table)
+
+
+def _called(image: dict[str, Any]) -> str:
+    return escape(image["name"] if image["label"] is None else f"{image['name']} ({image['label']})")
+
+
+def _table(*columns: str, left: int = 1) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for number, name in enumerate(columns):
+        table.add_column(name, justify="left" if number < left else "right")
+    return table
+
+
+def _number(value: float | None, places: int) -> str:
+    return "-" if value is None else f"{value:,.{places}f}"

@@ -1,0 +1,171 @@
+"""What is read from a run folder: q and keys of every framework, dictionaries, other data, broken files."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import trained  # pyright: ignore
+from PIL import Image
+
+from dualtemp.analysis.trained_run import trained_run
+from dualtemp.data import open_source
+from dualtemp.data.views import Views
+from dualtemp.errors import UserError
+from dualtemp.methods import build_method
+from dualtemp.training import checkpoint
+from dualtemp.training.run_folder import RunFolder
+
+RunOf = Callable[[str], Path]
+CONTRASTED = ("moco", "simmoco", "simco", "simclr", "byol", "simsiam")
+
+
+def rebuilt(path: Path) -> torch.nn.Module:
+    """The framework from the checkpoint, without the analysis."""
+    method = build_method(RunFolder(path).settings(), 1, 10)
+    method.load_state_dict(checkpoint.load(checkpoint.checkpoints(path / "checkpoints")[-1])["method"])
+    return method.train()
+
+
+@pytest.mark.parametrize("method", CONTRASTED)
+def test_anchors_and_keys_are_what_the_framework_compares_in_a_step(run_of: RunOf, method: str) -> None:
+    run = trained_run(run_of(method))
+    batch = next(iter(run.anchors(1)))
+    framework = rebuilt(run_of(method))
+    pixels = open_source("digits").train.subset(128, seed=0).pixels[batch.index]
+    first, second = (run.data.views(pixels, batch.index, 1, view) for view in (0, 1))  # an epoch that was not trained on
+    torch.testing.assert_close(batch.views, (first, second))
+    with torch.no_grad():
+        query = framework.network(first)
+        key = getattr(framework, "key_network", framework.network)(second)
+    torch.testing.assert_close(batch.q, query.prediction if method in ("byol", "simsiam") else query.projection)
+    torch.testing.assert_close(batch.k_pos, key.projection)
+    if method in ("moco", "simmoco", "byol"):  # the key encoder is not the query encoder
+        assert not torch.allclose(batch.k_pos, framework.network(second).projection)
+
+
+def test_looking_changes_nothing(run_of: RunOf) -> None:
+    run = trained_run(run_of("simco"))
+    before = {name: value.clone() for name, value in run.method.state_dict().items() if "num_batches" not in name}
+    one, other = (next(iter(run.anchors(1))) for _ in range(2))
+    torch.testing.assert_close(one.q, other.q, rtol=0, atol=0)
+    _ = run.keys
+    after = run.method.state_dict()
+    assert all(torch.equal(value, after[name]) for name, value in before.items())
+
+
+def test_mocos_keys_are_those_it_holds(run_of: RunOf) -> None:
+    run = trained_run(run_of("moco"))
+    held = rebuilt(run_of("moco")).dictionaries[0]
+    assert (held.seen, len(held)) == (128, 96)  # the ring is full and its oldest key is at 128 % 96
+    expected = torch.cat([held.keys[32:], held.keys[:32]])
+    torch.testing.assert_close(run.keys, expected, rtol=0, atol=0)
+    torch.testing.assert_close(run.dictionary(5), expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("method", ["simco", "simmoco"])
+def test_a_dictionary_is_made_of_other_images_as_long_as_there_are_enough(run_of: RunOf, method: str) -> None:
+    run = trained_run(run_of(method))
+    assert run.most_keys == 128
+    whole = list(run.key_batches(10_000))
+    index = torch.cat([batch.index for batch in whole])
+    assert sorted(index.tolist()) == list(range(128))
+    assert not set(index[-96:].tolist()) & set(next(iter(run.anchors(1))).index.tolist())
+    keys = torch.cat([batch.k for batch in whole])
+    torch.testing.assert_close(keys.norm(dim=1), torch.ones(128))
+    for size in (1, 31, 32, 33, 100):
+        torch.testing.assert_close(run.dictionary(size), keys[-size:], rtol=0, atol=0)
+        assert torch.cat([batch.index for batch in run.key_batches(size)]).tolist() == index[-size:].tolist()
+    last = whole[-1]
+    with torch.no_grad():
+        framework = rebuilt(run_of(method))
+        key = getattr(framework, "key_network", framework.network)(last.view).projection
+    torch.testing.assert_close(last.k, key / key.norm(dim=1, keepdim=True))
+
+
+def test_a_supervised_run_has_no_anchors(run_of: RunOf) -> None:
+    run = trained_run(run_of("supervised"))
+    assert not run.has_anchors
+    for look in (lambda: next(run.anchors(1)), lambda: run.keys, lambda: run.temperatures):
+        with pytest.raises(UserError, match="supervised run, which has no anchors: give a run of moco"):
+            look()
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"), [("moco", (0.1, 0.1)), ("simco", (0.1, 1.0)), ("simclr", (0.1, 0.1)), ("byol", (0.1, 0.1))]
+)
+def test_temperatures_are_those_of_the_loss(run_of: RunOf, method: str, expected: tuple[float, float]) -> None:
+    assert trained_run(run_of(method)).temperatures == expected
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_left_alone(run_of: RunOf, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run_of("simco"), copy)
+    (whole,) = checkpoint.checkpoints(copy / "checkpoints")
+    damaged = copy / "checkpoints" / "step-0000009999.ckpt"
+    damaged.write_bytes(whole.read_bytes()[:-7])
+    assert trained_run(copy).step == 4
+    assert damaged.exists()
+    whole.unlink()
+    with pytest.raises(UserError, match="no checkpoint of .* can be read: step-0000009999.ckpt is damaged"):
+        trained_run(copy)
+    damaged.unlink()
+    with pytest.raises(UserError, match="no checkpoint yet"):
+        trained_run(copy)
+
+
+def test_other_data_are_seen_as_the_run_saw_its_own(run_of: RunOf, tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (70, 12, 12, 1), dtype=np.uint8)
+    np.savez(tmp_path / "other.npz", images=pixels)
+    run, own = trained_run(run_of("moco"), data=str(tmp_path / "other.npz")), trained_run(run_of("moco"))
+    assert run.data.views.size == 8
+    assert (run.data.views.mean, run.data.views.std) == (own.data.views.mean, own.data.views.std)
+    assert not run.holds_keys  # the run's dictionary is of other images
+    assert run.dictionary(40).shape == (40, 128)
+    batch = next(iter(run.anchors(1)))
+    views = Views("paper", 8, 0, own.data.views.mean, own.data.views.std)
+    shown = run.data.images.pixels[batch.index]  # pyright: ignore
+    torch.testing.assert_close(batch.views[1], views(shown, batch.index, 1, 1))
+
+
+def test_other_channels_are_refused_in_one_line(run_of: RunOf, tmp_path: Path) -> None:
+    np.savez(tmp_path / "colour.npz", images=np.zeros((40, 8, 8, 3), np.uint8))
+    with pytest.raises(UserError, match=r"colour.npz has images of 3 channels, .* was trained on 1: give such images"):
+        trained_run(run_of("simco"), data=tmp_path / "colour.npz")
+
+
+def test_one_image_is_too_few(run_of: RunOf, tmp_path: Path) -> None:
+    np.savez(tmp_path / "one.npz", images=np.zeros((1, 8, 8, 1), np.uint8))
+    with pytest.raises(UserError, match="anchors need at least two"):
+        next(trained_run(run_of("simco"), data=tmp_path / "one.npz").anchors(1))
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A flat folder of files of different sizes, each of one colour of its own, and two that are no images."""
+    folder = tmp_path_factory.mktemp("files")
+    for i in range(22):
+        Image.new("RGB", (20 + i, 24), (10 * i, 255 - 10 * i, 128)).save(folder / f"{i:02}.png")
+    for name in ("05b.png", "11b.jpg"):
+        (folder / name).write_bytes(b"no image")
+    return folder
+
+
+def test_files_that_cannot_be_read_are_left_out_and_views_are_of_the_image_that_is_named(
+    files: Path, tmp_path: Path
+) -> None:
+    values = {"data": str(files), "image_size": 16, "subset": None, "batch": 6, "recipe": "weak"}
+    run = trained_run(trained(tmp_path / "run", **values))
+    names, seen = run.data.images.pixels.names, set()  # pyright: ignore
+    for batch in run.anchors(10):
+        assert len(batch.q) == len(batch.index) == len(batch.views[0])
+        for place, i in enumerate(batch.index.tolist()):
+            colour = int(names[i][:2]) * 10 / 255
+            for view in batch.views:
+                assert run.data.views.unnormalised(view[place])[0].numpy() == pytest.approx(colour, abs=0.01)
+            seen.add(names[i])
+    assert seen
+    assert not seen & {"05b.png", "11b.jpg"}
+    assert 0 < len(run.keys) <= run.most_keys

@@ -1,0 +1,329 @@
+"""The explorer in a real browser: what it shows against dualtemp.hardness in float64."""
+
+import base64
+import json
+import math
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+import dualtemp
+from dualtemp.analysis.trained_run import TrainedRun, trained_run
+from dualtemp.cli import main
+from dualtemp.hardness import entropy, inter_anchor_weight, intra_anchor_weights, log_odds, relative_penalty
+from dualtemp.report.explorer import dictionary_sizes, explored, slider_taus
+
+Open = Callable[..., tuple[Any, list[str]]]
+SETTINGS = {"data": "digits", "backbone": "resnet_mini", "epochs": 1, "warmup_epochs": 0, "knn_images": 128}
+HOW = {"device": "cpu", "threads": 1, "quiet": True}
+EXACT = 1e-6  # relative
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("explorer") / "run"
+    dualtemp.train(out=path, method="moco", dictionary_size=64, batch=32, subset=256, **SETTINGS, **HOW)  # pyright: ignore
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path) -> TrainedRun:
+    return trained_run(folder)
+
+
+@pytest.fixture(scope="module")
+def page(folder: Path) -> Path:
+    assert main(["explore", str(folder), "--device", "cpu"]) == 0
+    return folder / "explore.html"
+
+
+@pytest.fixture
+def shown(open_page: Open, page: Path) -> Open:
+    return partial(open_page, page)
+
+
+def embedded(page: Path) -> tuple[Tensor, Tensor]:
+    """Similarities (N,) and (N, K) as the page carries them, in float64."""
+    text = page.read_text()
+    parts = [
+        base64.b64decode(json.loads(re.search(rf'"{name}": ("[^"]*")', text)[1])) for name in ("positive", "negatives")
+    ]  # pyright: ignore
+    positive, negatives = (torch.frombuffer(bytearray(part), dtype=torch.float32).double() for part in parts)
+    return positive, negatives.view(len(positive), -1)
+
+
+def number(view: Any, id: str) -> float:
+    return float(view.locator(f"#{id}").get_attribute("data-value"))
+
+
+def slide(view: Any, id: str, place: int) -> None:
+    view.locator(f"#{id}").evaluate(
+        "(slider, place) => { slider.value = place; slider.dispatchEvent(new Event('input', {bubbles: true})); }", place
+    )
+
+
+def temperatures(view: Any) -> tuple[float, float, int]:
+    found = [view.locator(f"#{id}-value").inner_text().replace("∞", "inf") for id in ("alpha", "beta", "size")]
+    return float(found[0]), float(found[1]), int(found[2].replace(",", ""))
+
+
+def agrees(view: Any, s: tuple[Tensor, Tensor]) -> None:
+    """Every number on the page is that of dualtemp.hardness at the temperatures that it names."""
+    tau_alpha, tau_beta, keys = temperatures(view)
+    positive, negatives = s[0], s[1][:, :keys]
+    d = log_odds(positive, negatives, tau_beta)
+    W, r = inter_anchor_weight(d), relative_penalty(d)
+    p = intra_anchor_weights(negatives, tau_alpha)
+    effective = entropy(p).exp()
+    buttons = view.locator("#anchors button").evaluate_all("all => all.map(b => ({...b.dataset}))")
+    anchors = [int(button["anchor"]) for button in buttons]
+    assert sorted(anchors) == list(range(len(positive)))
+    assert d[anchors].diff().max() <= 1e-9  # the hardest first
+    torch.testing.assert_close(torch.tensor([float(b["w"]) for b in buttons]).double(), W[anchors], rtol=EXACT, atol=0)
+    torch.testing.assert_close(torch.tensor([float(b["r"]) for b in buttons]).double(), r[anchors], rtol=EXACT, atol=0)
+    assert number(view, "entropy") == pytest.approx(entropy(r).item(), rel=EXACT)
+    assert number(view, "maximum") == pytest.approx(math.log(len(positive)), rel=EXACT)
+    tenth = r.sort(descending=True).values[: math.ceil(len(r) / 10)].sum().item()
+    assert number(view, "tenth") == pytest.approx(tenth, rel=EXACT)
+    assert number(view, "mean-W") == pytest.approx(W.mean().item(), rel=EXACT)
+    (chosen,) = view.locator("#anchors [aria-pressed=true]").evaluate_all(
+        "all => all.map(b => Number(b.dataset.anchor))"
+    )
+    assert number(view, "effective") == pytest.approx(effective[chosen].item(), rel=EXACT)
+    assert number(view, "effective-mean") == pytest.approx(effective.mean().item(), rel=EXACT)
+    items = view.locator("#negatives li:not([hidden])").evaluate_all("all => all.map(b => ({...b.dataset}))")
+    top = p[chosen].sort(descending=True).values[: len(items)]
+    assert len(items) == min(16, keys)
+    assert [float(item["p"]) for item in items] == pytest.approx(top.tolist(), rel=EXACT)
+    assert [float(item["p"]) for item in items] == pytest.approx(
+        p[chosen, [int(i["key"]) for i in items]].tolist(), rel=EXACT
+    )
+    texts = view.locator("body").inner_text()
+    assert "NaN" not in texts
+    assert "undefined" not in texts
+    assert "Infinity" not in texts
+
+
+def test_the_page_carries_the_similarities_of_real_anchors_and_keys(page: Path, run: TrainedRun) -> None:
+    positive, negatives = embedded(page)
+    assert positive.shape == (64,)
+    assert negatives.shape == (64, 192)
+    first, second = (batch for batch in run.anchors(2))
+    q, k = torch.cat([first.q, second.q]).double(), torch.cat([first.k_pos, second.k_pos]).double()
+    wanted = (q * k).sum(1) / q.norm(dim=1) / k.norm(dim=1)
+    torch.testing.assert_close(positive, wanted, rtol=0, atol=1e-6)
+    newest = torch.cat([batch.k for batch in run.key_batches(256)]).flip(0).double()  # unit vectors
+    torch.testing.assert_close(
+        negatives[:, :192], (q / q.norm(dim=1, keepdim=True)) @ newest[:192].T, rtol=0, atol=1e-6
+    )
+
+
+def test_no_key_is_of_an_anchors_image(run: TrainedRun) -> None:
+    found = explored(run)
+    assert not torch.isin(found.keys, found.anchors).any()
+    assert len(found.keys.unique()) == len(found.keys) == 192
+    assert len(found.anchors.unique()) == 64
+    assert len(found.pictures) == 64 + 64 + 192
+    fewer = explored(run, anchors=10, keys=5)
+    assert torch.equal(fewer.s.negatives, found.s.negatives[:10, :5]) or torch.allclose(
+        fewer.s.negatives, found.s.negatives[:10, :5], atol=1e-5
+    )
+    assert torch.equal(fewer.keys, found.keys[:5])
+
+
+def test_weights_shares_and_entropy_are_those_of_hardness_at_every_slider_position(shown: Open, page: Path) -> None:
+    view, told = shown()
+    s = embedded(page)
+    agrees(view, s)
+    last = {id: int(view.locator(f"#{id}").get_attribute("max")) for id in ("alpha", "beta", "size")}
+    view.locator("#anchors button").nth(20).click()
+    for alpha, beta, size in (
+        (0, 0, 0),
+        (12, 30, 3),
+        (last["alpha"], last["beta"], last["size"]),
+        (5, last["beta"], 0),
+    ):
+        slide(view, "alpha", alpha)
+        slide(view, "beta", beta)
+        slide(view, "size", size)
+        agrees(view, s)
+    assert temperatures(view) == (slider_taus(0.1)[5], math.inf, 2)
+    assert number(view, "entropy") == pytest.approx(math.log(64), rel=1e-12)
+    assert told == []
+
+
+def test_presets_choose_what_they_say(shown: Open, page: Path) -> None:
+    view, told = shown()
+    s, wanted = embedded(page), [(0.1, 0.1, 192), (0.1, 0.1, 16), (0.1, 1.0, 16), (0.1, 0.1, 64)]
+    for place, found in enumerate(wanted):
+        view.locator(".preset").nth(place).click()
+        assert temperatures(view) == found
+        assert view.locator("#tie").is_checked() == (found[0] == found[1])
+        assert view.locator(".preset").nth(place).get_attribute("aria-pressed") == "true"
+        agrees(view, s)
+    assert told == []
+
+
+def test_the_tie_moves_both_sliders_and_says_so(shown: Open, page: Path) -> None:
+    view, told = shown()
+    assert "Two temperatures" in view.locator("#sentence").inner_text()
+    view.get_by_label("tie them").check()
+    assert temperatures(view)[:2] == (0.1, 0.1)
+    assert "One temperature" in view.locator("#sentence").inner_text()
+    slide(view, "alpha", 20)
+    assert temperatures(view)[0] == temperatures(view)[1]
+    slide(view, "beta", int(view.locator("#beta").get_attribute("max")))  # infinity: tau_alpha stays finite
+    assert temperatures(view)[:2] == (5.0, 5.0)
+    agrees(view, embedded(page))
+    view.get_by_label("tie them").uncheck()
+    slide(view, "beta", 3)
+    assert temperatures(view)[0] == 5.0
+    assert told == []
+
+
+def test_a_chosen_anchor_stays_chosen_and_shows_its_own_negatives(shown: Open) -> None:
+    view, _ = shown()
+    anchor = view.locator("#anchors button").nth(40)
+    number_before = anchor.get_attribute("data-anchor")
+    anchor.click()
+    keys = view.locator("#negatives li").evaluate_all("all => all.map(b => b.dataset.key)")
+    slide(view, "beta", 0)
+    slide(view, "alpha", 3)
+    pressed = view.locator("#anchors [aria-pressed=true]")
+    assert pressed.count() == 1
+    assert pressed.get_attribute("data-anchor") == number_before
+    assert view.locator("#negatives li").evaluate_all("all => all.map(b => b.dataset.key)") == keys  # in the order of s
+    position = view.locator("#profile i.here").evaluate("e => [...e.parentNode.children].indexOf(e)")
+    assert view.locator("#anchors button").nth(position).get_attribute("data-anchor") == number_before
+
+
+def test_the_address_keeps_what_is_chosen(shown: Open, open_page: Open, page: Path) -> None:
+    view, told = shown()
+    view.locator("#alpha").focus()
+    view.keyboard.press("ArrowRight")
+    view.locator("#anchors button").nth(9).focus()
+    view.keyboard.press("Enter")
+    view.get_by_label("weight W").check()
+    slide(view, "beta", int(view.locator("#beta").get_attribute("max")))
+    view.wait_for_function("location.hash.includes('bars=W') && location.hash.includes('beta=Infinity')")
+    kept = view.evaluate("location.hash")
+    chosen = view.locator("#anchors [aria-pressed=true]").get_attribute("data-anchor")
+    assert temperatures(view)[0] == pytest.approx(0.11)
+    view.goto("about:blank")
+    view.goto(page.as_uri() + kept)
+    assert temperatures(view) == (0.11, math.inf, 16)
+    assert view.locator("#anchors [aria-pressed=true]").get_attribute("data-anchor") == chosen
+    assert view.get_by_label("weight W").is_checked()
+    for nonsense in ("#alpha=x&beta=-1&keys=0&anchor=1e9&tied=maybe&bars=q", "#alpha=1e99&beta=&keys=1e9&anchor=0"):
+        view.goto("about:blank")
+        view.goto(page.as_uri() + nonsense)
+        agrees(view, embedded(page))
+    assert told == []
+
+
+def test_the_curves_pass_through_what_the_sliders_choose(shown: Open, page: Path) -> None:
+    view, _ = shown()
+    view.get_by_label("tie them").check()
+    line = "e => e.getAttribute('points').split(' ').map(p => p.split(',').map(Number))"
+    places = {}
+    for id in ("entropy-curve", "effective-curve"):
+        points = view.locator(f"#{id} polyline.these").evaluate(line)
+        circle = view.locator(f"#{id} circle")
+        x, y = float(circle.get_attribute("cx")), float(circle.get_attribute("cy"))
+        assert min(abs(px - x) + abs(py - y) for px, py in points) < 0.3  # tau .1 is among the curve's points
+        heights = [py for _, py in points]
+        assert heights[0] > heights[-1]  # more with tau
+        places[id] = points
+    positive, negatives = embedded(page)
+    taus = slider_taus(0.1)
+    found = [
+        entropy(relative_penalty(log_odds(positive, negatives[:, :16], tau))).item() for tau in (taus[0], 0.1, math.inf)
+    ]
+    ys = [places["entropy-curve"][i][1] for i in (0, next(i for i in range(99) if taus[2 * i] == 0.1), -1)]
+    assert (ys[0] - ys[1]) / (ys[0] - ys[2]) == pytest.approx((found[1] - found[0]) / (found[2] - found[0]), abs=5e-3)
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(380, "dark"), (380, "light"), (1400, "dark")])
+def test_the_page_fits_a_phone_and_the_dark(shown: Open, width: int, scheme: str) -> None:
+    view, told = shown(width, scheme)
+    assert view.evaluate("document.documentElement.scrollWidth") <= width
+    box = view.locator("#alpha").bounding_box()
+    assert box["width"] >= 150
+    colours = view.evaluate("(s => [s.color, s.backgroundColor])(getComputedStyle(document.body))")
+    ink, ground = (sum(map(int, re.findall(r"\d+", colour)[:3])) / 3 for colour in colours)
+    assert abs(ink - ground) > 180
+    assert (ground < 60) == (scheme == "dark")
+    assert told == []
+
+
+def test_every_control_has_a_name_and_every_slider_tells_its_value(shown: Open) -> None:
+    view, _ = shown()
+    for name, words in (("tau_alpha", "0.1"), ("tau_beta", "1"), ("dictionary", "16")):
+        slider = view.get_by_role("slider", name=name)
+        assert slider.get_attribute("aria-valuetext") == words
+    assert view.get_by_role("switch", name="tie them").count() == 1
+    assert all(
+        view.locator("#anchors button").evaluate_all("all => all.map(b => b.getAttribute('aria-label').length > 10)")
+    )
+
+
+def test_few_images_of_another_framework_and_an_infinite_temperature(tmp_path: Path, open_page: Open) -> None:
+    settings = {**SETTINGS, "batch": 8, "subset": 9, "tau_beta": math.inf, "knn_images": 8, "knn": 2}
+    dualtemp.train(out=tmp_path / "few", method="simco", **settings, **HOW)  # pyright: ignore
+    assert main(["explore", str(tmp_path / "few"), "--device", "cpu", "--out", str(tmp_path / "new" / "few.html")]) == 0
+    page = tmp_path / "new" / "few.html"
+    positive, negatives = embedded(page)
+    assert positive.shape == (4,)
+    assert 4 <= negatives.shape[1] <= 5
+    view, told = open_page(page)
+    view.locator(".preset").last.click()
+    assert temperatures(view)[1] == math.inf
+    agrees(view, (positive, negatives))
+    assert told == []
+
+
+def test_mistakes_are_told_in_one_line_and_nothing_is_written(
+    tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dualtemp.train(out=tmp_path / "ce", method="supervised", subset=64, batch=32, **SETTINGS, **HOW)  # pyright: ignore
+    capsys.readouterr()
+    (tmp_path / "file").write_text("")
+    out = str(tmp_path / "page.html")
+    for words, told in (
+        ([tmp_path / "nothing", "--out", out], "is not a run"),
+        ([tmp_path / "ce", "--out", out], "no anchors"),
+        ([folder, "--out", tmp_path / "file" / "page.html"], "cannot be written"),
+        ([folder, "--out", out, "--data", tmp_path / "nowhere"], "nowhere"),
+        ([folder, "--out", out, "--device", "gpu9"], "gpu9"),
+    ):
+        assert main(["explore", *map(str, words)]) == 2
+        err = capsys.readouterr().err
+        assert told in err
+        assert err.count("\n") == 1
+    assert not Path(out).exists()
+
+
+@given(st.integers(1, 5000))
+def test_dictionary_sizes_are_powers_of_two_and_all_there_are(keys: int) -> None:
+    sizes = dictionary_sizes(keys)
+    assert sizes == sorted(set(sizes))
+    assert sizes[-1] == keys
+    assert all(size & (size - 1) == 0 for size in sizes[:-1])
+    assert sizes[:-1] == [2**i for i in range(1, 12) if 2**i < keys]
+
+
+@given(st.floats(1e-3, 50), st.floats(1e-3, 50) | st.just(math.inf))
+def test_the_sliders_have_the_runs_own_temperatures(alpha: float, beta: float) -> None:
+    taus = slider_taus(alpha, beta)
+    assert taus == sorted(set(taus))
+    assert {alpha, 0.02, 0.1, 1.0, 5.0} <= set(taus)
+    assert beta in taus or math.isinf(beta)
+    assert all(math.isfinite(tau) for tau in taus)
