@@ -1,7 +1,9 @@
 """`dualtemp train`, `demo` and `doctor` as a user types them; mistakes create nothing."""
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +15,15 @@ from safetensors.torch import load_file
 import dualtemp
 from dualtemp.cli import main
 from dualtemp.config import Settings
+from dualtemp.training.run_folder import RunFolder
+from dualtemp.training.status import status_of
 
-QUICK = ["--backbone", "resnet_mini", "--batch", "64", "--epochs", "1", "--subset", "128", "--knn-images", "128"]
+SMALL = ["--backbone", "resnet_mini", "--batch", "64", "--epochs", "1", "--subset", "128", "--knn-images", "128"]
+QUICK = [*SMALL, "--no-page"]
+
+FIGURES = ["epoch", "step", "loss", "entropy", "W_mean", "W_spread", "hardest_tenth", "lr"]
+FIGURES += ["probe_top1", "probe_top5", "knn_top1", "spread", "uniformity", "effective_rank", "alignment", "collapsed"]
+FIGURES += ["seconds", "images_per_second"]
 
 
 @pytest.fixture(autouse=True)
@@ -25,8 +34,10 @@ def one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_run_leaves_all_that_the_folder_should_hold(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", "--data", "digits", *QUICK, "--out", "runs/a"]) == 0
-    assert "epoch 1/1" in capsys.readouterr().out
+    assert main(["train", "--data", "digits", *SMALL, "--out", "runs/a"]) == 0
+    said = capsys.readouterr()
+    assert re.fullmatch(r"epoch 1/1 .*\nThe run's page is runs/a/report.html\n", said.out)
+    assert said.err == ""
     run = Path("runs/a")
     config = yaml.safe_load((run / "config.yaml").read_text())
     assert config["data"] == "digits"
@@ -34,8 +45,18 @@ def test_a_run_leaves_all_that_the_folder_should_hold(capsys: pytest.CaptureFixt
     assert "dictionary_size" not in config
     environment = json.loads((run / "environment.json").read_text())
     assert len(environment["train"]["fingerprint"]) == 32
+    assert environment["images"] == {
+        "channels": 1,
+        "size": 8,
+        "mean": [0.3058],
+        "std": [0.377],
+        "classes": [str(digit) for digit in range(10)],
+    }
     (line,) = (json.loads(text) for text in (run / "metrics.jsonl").read_text().splitlines())
-    assert {"epoch", "loss", "probe_top1", "probe_top5", "knn_top1", "spread", "entropy", "collapsed"} <= set(line)
+    assert list(line) == FIGURES
+    assert "<svg" in (run / "report.html").read_text()
+    assert json.loads((run / "pictures.json").read_text())["step"] == 2
+    assert status_of(RunFolder(run)) == ("done", "1 of 1 epochs")
     assert load_file(run / "backbone.safetensors")["conv1.weight"].shape[1] == 1
     assert len(list((run / "checkpoints").iterdir())) == 1
 
@@ -55,6 +76,7 @@ def test_python_and_the_command_line_say_the_same_words_and_make_the_same_bits()
         knn_images=128,
         out="b",
         quiet=True,
+        page=False,
     )
     first, second = (load_file(f"{run}/backbone.safetensors") for run in "ab")
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -72,6 +94,73 @@ def test_the_config_of_a_run_reruns_it_and_flags_come_before_it() -> None:
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+def test_no_page_is_made_where_none_is_wanted() -> None:
+    assert main(["train", "--data", "digits", *QUICK, "--out", "a"]) == 0
+    assert not {"report.html", "pictures.json", "logs"} & {path.name for path in Path("a").iterdir()}
+
+
+class Looker:
+    """Looks at the page at every epoch."""
+
+    def __init__(self) -> None:
+        self.pages: list[str] = []
+
+    def begin(self, path: Path, chosen: Settings) -> None:
+        self.page = path / "report.html"
+
+    def step(self, epoch: int, step: int, steps: int, loss: float) -> None:
+        if step == 1:
+            self.pages.append(self.page.read_text())
+
+    def epoch(self, metrics: dict[str, Any]) -> None: ...
+
+    def note(self, text: str) -> None:
+        raise AssertionError(text)
+
+    def close(self) -> None:
+        self.pages.append(self.page.read_text())
+
+
+def test_the_page_is_there_from_the_first_step_and_follows_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    looker = Looker()
+    words: dict[str, Any] = {"data": "digits", "backbone": "resnet_mini", "batch": 64, "subset": 128}
+    dualtemp.train(**words, epochs=2, evaluate_every=9, watch=looker, out="a")
+    assert capsys.readouterr().out == "", "a watch takes the terminal's place"
+    begun, first, last = looker.pages
+    assert len({begun, first, last, Path("a/report.html").read_text()}) == 4
+    assert all('http-equiv="refresh"' in page for page in (begun, first))
+    assert 'http-equiv="refresh"' not in Path("a/report.html").read_text()
+
+
+def test_a_run_that_fails_leaves_the_reason_and_a_page_that_tells_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--data", "digits", *SMALL, "--lr", "1e38", "--out", "a"]) == 2
+    said = capsys.readouterr().err.removeprefix("dualtemp: ")
+    assert Path("a/trouble.txt").read_text() == said
+    assert "not finite" in Path("a/report.html").read_text()
+    assert not Path("a/pictures.json").exists()
+
+
+def test_an_exception_of_any_kind_is_written_down_and_raised() -> None:
+    class Broken(Looker):
+        def epoch(self, metrics: dict[str, Any]) -> None:
+            raise ZeroDivisionError("no\nway")
+
+    with pytest.raises(ZeroDivisionError):
+        dualtemp.train(data="digits", backbone="resnet_mini", batch=64, subset=128, watch=Broken(), out="a")
+    assert Path("a/trouble.txt").read_text() == "ZeroDivisionError: no way\n"
+
+
+def test_a_page_that_cannot_be_written_is_one_note_and_the_run_ends_well(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--data", "digits", *QUICK, "--out", "a"]) == 0
+    Path("a/report.html").mkdir()
+    capsys.readouterr()
+    assert main(["resume", "a", "--epochs", "3"]) == 0
+    said = capsys.readouterr()
+    assert said.out.count("epoch") == 2
+    assert "report.html" not in said.out
+    assert re.fullmatch(r"dualtemp: the run's page cannot be had \(.*\); the run does without\n", said.err)
+
+
 def test_a_run_can_start_from_the_backbone_of_another() -> None:
     assert main(["train", "--data", "digits", *QUICK, "--out", "a"]) == 0
     assert main(["train", "--data", "digits", *QUICK, "--lr", "1e-20", "--init", "a", "--out", "b"]) == 0
@@ -84,7 +173,7 @@ def test_a_flat_folder_without_labels_trains() -> None:
     Path("photos").mkdir()
     for number, image in enumerate(pixels):
         Image.fromarray(image).save(f"photos/{number:03}.png")
-    words = ["--backbone", "resnet_mini", "--batch", "32", "--epochs", "1", "--image-size", "16"]
+    words = ["--backbone", "resnet_mini", "--batch", "32", "--epochs", "1", "--image-size", "16", "--no-page"]
     assert main(["train", "--data", "photos", *words, "--out", "a"]) == 0
     metrics = json.loads(Path("a/metrics.jsonl").read_text())
     assert "spread" in metrics
@@ -137,11 +226,11 @@ def test_a_mistake_is_one_line_exit_code_2_and_nothing_created(
 def test_a_run_goes_on_from_any_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (40, 8, 8), dtype=np.uint8)
     np.savez("set.npz", images=pixels)
-    words = ["--backbone", "resnet_mini", "--batch", "16", "--epochs", "1", "--no-labels"]
+    words = ["--backbone", "resnet_mini", "--batch", "16", "--epochs", "1", "--no-labels", "--no-page"]
     assert main(["train", "--data", "set.npz", *words, "--out", "a"]) == 0
     Path("elsewhere").mkdir()
     monkeypatch.chdir("elsewhere")
-    assert main(["resume", "../a", "--epochs", "2"]) == 0
+    assert main(["resume", "../a", "--epochs", "2", "--no-page"]) == 0
     assert len((tmp_path / "a" / "metrics.jsonl").read_text().splitlines()) == 2
 
 
@@ -169,6 +258,8 @@ def test_the_demo_ends_with_a_table_and_can_be_shown_again(capsys: pytest.Captur
         for row in ("kNN of raw pixels", "kNN of the untrained encoder", "kNN of the trained encoder", "linear probe"):
             assert row in out
         assert "dualtemp resume d --epochs 2" in out
+        assert "Look at d/report.html" in out
+    assert "data:image/jpeg" in Path("d/report.html").read_text(), "with pictures"
 
 
 def test_the_doctor_finds_that_a_step_runs(capsys: pytest.CaptureFixture[str]) -> None:

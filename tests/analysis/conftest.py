@@ -15,7 +15,13 @@ OF = {"moco": {"dictionary_size": 96}}
 RunOf = Callable[[str], Path]
 
 
-def trained(path: Path, **values: Any) -> Path:
+@pytest.fixture(scope="session")
+def train_run() -> Callable[..., Path]:
+    """train_run(path, **settings): the folder of a new run, on digits unless told otherwise."""
+    return _trained
+
+
+def _trained(path: Path, **values: Any) -> Path:
     start(settings({**SETTINGS, **FAST, **values}), path, How(device="cpu", threads=1, quiet=True, workers=0))
     return path
 
@@ -28,7 +34,7 @@ def run_of(tmp_path_factory: pytest.TempPathFactory) -> RunOf:
     def of(method: str) -> Path:
         if method not in made:
             path = tmp_path_factory.mktemp("analysis") / method
-            made[method] = trained(path, method=method, **OF.get(method, {}))
+            made[method] = _trained(path, method=method, **OF.get(method, {}))
         return made[method]
 
     return of

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import trained  # pyright: ignore
 from PIL import Image
 
 from dualtemp.analysis.trained_run import trained_run
@@ -154,10 +153,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_files_that_cannot_be_read_are_left_out_and_views_are_of_the_image_that_is_named(
-    files: Path, tmp_path: Path
+    files: Path, tmp_path: Path, train_run: Callable[..., Path]
 ) -> None:
     values = {"data": str(files), "image_size": 16, "subset": None, "batch": 6, "recipe": "weak"}
-    run = trained_run(trained(tmp_path / "run", **values))
+    run = trained_run(train_run(tmp_path / "run", **values))
     names, seen = run.data.images.pixels.names, set()  # pyright: ignore
     for batch in run.anchors(10):
         assert len(batch.q) == len(batch.index) == len(batch.views[0])

@@ -79,9 +79,7 @@ def test_two_processes_find_what_one_finds(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("older", [False, True])
 @pytest.mark.parametrize("at", [0, 4])
-def test_a_meter_goes_on_from_a_checkpoint_and_older_ones_leave_out_what_they_do_not_know(
-    at: int, older: bool
-) -> None:
+def test_a_meter_goes_on_from_a_checkpoint_and_older_ones_leave_out_what_they_do_not_know(at: int, older: bool) -> None:
     whole, before = EpochMeter(), EpochMeter()
     for number, (loss, W) in enumerate(steps()):
         whole.add(loss, W)

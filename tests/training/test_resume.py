@@ -93,7 +93,9 @@ def test_other_data_than_the_run_began_with_are_refused(run: Path, commands: Com
 
 def test_a_config_that_was_edited_is_told_and_taken(run: Path, commands: Commands) -> None:
     config = run / "config.yaml"
-    config.write_text(config.read_text().replace("lr: 0.03\n", "lr: 0.07\n").replace("probe_lr: 0.3\n", "probe_lr: 0.5\n"))
+    config.write_text(
+        config.read_text().replace("lr: 0.03\n", "lr: 0.07\n").replace("probe_lr: 0.3\n", "probe_lr: 0.5\n")
+    )
     ended = commands.run("resume", run, "--epochs", 4)
     assert ended.code == 0, ended.err
     assert re.fullmatch(

@@ -53,8 +53,9 @@ def tuned_measures(
         def factor(step: int) -> float:
             return lr_factor(step, steps, round(WARMUP * steps))
 
-        seen = f"{epochs} epochs of {len(train):,} images"
-        tell(f"fine-tuning {len(encoders)} encoders for {seen}: about {duration(seconds)}")
+        both = " and ".join(f"the {name}" for name in encoders)
+        seen = f"each {epochs} epochs of {len(train):,} images"
+        tell(f"fine-tuning {both} encoder, {seen}: about {duration(seconds)}")
         for name, each in encoders.items():
             began = time.monotonic()
 

@@ -1,0 +1,95 @@
+"""Settings for somebody's own images, from what they are and where they are trained on; docs/own-images.md has the rules.
+
+Only what nobody has chosen is chosen here, and the same images on the same kind of device get the same settings.
+Needs no torch.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+PHOTOGRAPH = 224  # px of a view on an accelerator
+PHOTOGRAPH_ON_CPU = 64
+SMALLEST_VIEW = 8
+BATCH, BATCH_ON_CPU = 256, 64
+STEP_SIZE = 0.06  # highest learning rate of SGD as a step takes it; `lr` is quoted at batch 256
+LR_BATCH = 256
+NEIGHBOURS = 200
+EVALUATIONS = 20  # of a run
+DICTIONARY = 65_536
+
+# Passes over small folders and over large ones.
+MOST_EPOCHS, FEWEST_EPOCHS = 400, 10
+SECONDS_ON_CPU = 1800  # one core, where neither limit is met
+IMAGES_ON_ACCELERATOR = 20_000_000  # seen in all: 200 passes over 100,000
+ROUND = (10, 15, 20, 25, 30, 40, 50, 60, 80, 100, 120, 150, 200, 250, 300, 400)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What matters of a set: images to learn from, classes (0: no labels), the typical shorter side in pixels of images
+    in files or the larger side of those in memory, and whether they stay in files.
+    """
+
+    images: int
+    classes: int
+    side: int
+    in_files: bool
+
+
+def sensible(facts: Facts, device: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by name for what is not among the given ones.
+
+    device: "cpu", or the type of an accelerator ("cuda", "mps"); given: what the user chose, by name.
+    """
+    on_cpu = device == "cpu"
+    chosen: dict[str, Any] = {
+        "backbone": "resnet_mini" if on_cpu else "resnet18",
+        "image_size": view_size(facts, on_cpu),
+        "batch": batch_size(facts.images, BATCH_ON_CPU if on_cpu else BATCH),
+    }
+    both = {**chosen, **given}
+    chosen["epochs"] = passes(facts, both, on_cpu)
+    if both.get("optimizer", "sgd") == "sgd":
+        chosen["lr"] = STEP_SIZE * LR_BATCH / both["batch"]
+    chosen["evaluate_every"] = max(1, {**chosen, **given}["epochs"] // EVALUATIONS)
+    if facts.classes:
+        chosen["knn"] = max(5, min(NEIGHBOURS, facts.images // facts.classes // 2))
+    if both.get("method") == "moco" and both.get("keys", "dictionary") == "dictionary":
+        chosen["dictionary_size"] = min(DICTIONARY, max(both["batch"], power_of_two(facts.images)))
+    return {name: value for name, value in chosen.items() if name not in given}
+
+
+def view_size(facts: Facts, on_cpu: bool) -> int:
+    """Side of a view: small images keep their size, photographs get what the device can bear."""
+    if not facts.in_files:
+        return facts.side
+    largest = PHOTOGRAPH_ON_CPU if on_cpu else PHOTOGRAPH
+    return max(SMALLEST_VIEW, min(largest, facts.side // 8 * 8))
+
+
+def batch_size(images: int, largest: int) -> int:
+    """A power of two of which an epoch has four or more, if there are images enough."""
+    return max(2, min(largest, power_of_two(images // 4)))
+
+
+def passes(facts: Facts, both: Mapping[str, Any], on_cpu: bool) -> int:
+    """Epochs: many over a small folder, fewer over a large one, within the limits above; a round number."""
+    if on_cpu:
+        wanted = SECONDS_ON_CPU / (facts.images * seconds_an_image(both["backbone"], both["image_size"], facts.in_files))
+    else:
+        wanted = IMAGES_ON_ACCELERATOR / facts.images
+    return max((number for number in ROUND if FEWEST_EPOCHS <= number <= min(wanted, MOST_EPOCHS)), default=ROUND[0])
+
+
+def seconds_an_image(backbone: str, image_size: int, in_files: bool) -> float:
+    """About what one image costs a core in an epoch of SimCo, fitted to measured steps; see docs/own-images.md."""
+    encoder = 0.001 + (image_size / 47) ** 2 * 0.001
+    if backbone != "resnet_mini":
+        encoder *= 20
+    return encoder + (0.002 if in_files else 0.0)
+
+
+def power_of_two(most: int) -> int:
+    """The largest power of two that is not above `most`; 1 at least."""
+    return 1 << max(0, most.bit_length() - 1) if most > 0 else 1
