@@ -7,7 +7,7 @@ config.yaml of a run has them all.
 import difflib
 import math
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -46,6 +46,9 @@ OF_METHOD: dict[str, dict[str, Any]] = {
     "simsiam": {"hardness_aware": False, "tau_weight": TAU_ALPHA},
     "supervised": {"tau_alpha": 1.0, "tau_beta": 1.0, "label_noise": 0.0, "noise": "symmetric"},
 }
+SUBSET = "a number of images, 1 or more, or a fraction above 0 and at most 1"
+TAU_BETA_VALUES = "a number above 0, inf, or 'tied'"
+NAMED_LIMITS = {2**63: "2^63"}
 # May stay None in a complete config: no limit, nothing to start from, all images.
 OPTIONAL = {"vector_size", "scalar_size", "clip_gradient", "chunk", "init", "subset"}
 
@@ -81,11 +84,11 @@ class Settings(BaseModel):
     backbone: str = Field(
         "resnet18", description="resnet18, resnet50, vit_tiny, swin_tiny, resnet_mini or a timm name."
     )
-    image_size: int | None = Field(None, ge=1, description="Side of a view in pixels; that of the data by default.")
+    image_size: int | None = Field(None, ge=1, le=4096, description="Side of a view in pixels; that of the data by default.")
     init: str | None = Field(None, description="Start from the backbone of a run, or from a weights file.")
     recipe: str = Field("paper", description="Augmentation: paper, mocov2, simclr, byol or weak.")
 
-    epochs: int = Field(200, ge=1, description="Passes over the images.")
+    epochs: int = Field(200, ge=1, le=10**9, description="Passes over the images.")
     batch: int = Field(256, ge=2, description="Images in a step, over all processes.")
     optimizer: Literal["sgd", "adamw", "lars"] = Field("sgd", description="The optimiser.")
     lr: float = Field(0.03, gt=0, le=1e38, description="Highest learning rate, at batch 256; scaled with the batch.")
@@ -120,6 +123,11 @@ def settings(values: dict[str, Any]) -> Settings:
         raise UserError(_sentence(name, first, values)) from None
     _check_method(chosen)
     return chosen
+
+
+def given_settings(chosen: Settings) -> dict[str, Any]:
+    """What somebody chose, by name: in a file, by flags or in Python. What was left to its default is not among it."""
+    return {name: getattr(chosen, name) for name in chosen.model_fields_set if getattr(chosen, name) is not None}
 
 
 def overridden(of_file: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
@@ -182,13 +190,13 @@ def _check_method(chosen: Settings) -> None:
             )
     beta = chosen.tau_beta
     if isinstance(beta, float | int) and not beta > 0:
-        raise UserError(f"tau_beta must be a number > 0, inf, or 'tied', got {beta}")
-    if chosen.tau_alpha is not None and not math.isfinite(chosen.tau_alpha):
-        raise UserError(f"tau_alpha must be finite, got {chosen.tau_alpha}")
-    if isinstance(chosen.subset, float) and not 0 < chosen.subset <= 1:
-        raise UserError(f"subset must be a count or a fraction in (0, 1], got {chosen.subset}")
-    if isinstance(chosen.subset, int) and chosen.subset < 1:
-        raise UserError(f"subset must be a count or a fraction in (0, 1], got {chosen.subset}")
+        raise UserError(f"tau_beta must be {TAU_BETA_VALUES}, got {beta}")
+    for name, value in chosen:
+        if isinstance(value, float) and not math.isfinite(value) and name not in ("tau_beta", "subset"):
+            raise UserError(f"{name} must be finite, got {value}")
+    amount = chosen.subset
+    if (isinstance(amount, float) and not 0 < amount <= 1) or (isinstance(amount, int) and amount < 1):
+        raise UserError(f"subset must be {SUBSET}, got {amount}")
     if chosen.keys in ("last", "current"):
         for name in ("dictionary_size", "vector_size", "scalar_size", "vector_sampling", "scalar_sampling"):
             if getattr(chosen, name) not in (None, OF_METHOD["moco"][name]):
@@ -207,4 +215,31 @@ def _sentence(name: str, error: Any, values: dict[str, Any]) -> str:
     if error["type"] == "literal_error":
         choices = [part.strip().strip("'") for part in error["ctx"]["expected"].replace(" or ", ", ").split(",")]
         return f"no {name} is called {given!r}{_nearest(str(given), choices)}"
-    return f"{name}: {error['msg'][0].lower()}{error['msg'][1:]}, got {given!r}"
+    return f"{name} must be {_expected(name)}, got {given!r}"
+
+
+def _expected(name: str) -> str:
+    """What a setting takes, in words: "a whole number of at least 1"."""
+    field = Settings.model_fields[name]
+    if name == "subset":
+        return SUBSET
+    if name == "tau_beta":
+        return TAU_BETA_VALUES
+    kinds = {field.annotation, *get_args(field.annotation)}
+    if bool in kinds:
+        return "true or false"
+    if str in kinds:
+        return "a word"
+    limits = [_limit(each) for each in field.metadata]
+    limits = [limit for limit in limits if limit]
+    kind = "a whole number" if int in kinds else "a number"
+    return f"{kind} {' and '.join(limits)}".rstrip()
+
+
+def _limit(bound: Any) -> str:
+    words = {"gt": "above", "ge": "of at least", "lt": "below", "le": "of at most"}
+    for name, word in words.items():
+        value = getattr(bound, name, None)
+        if value is not None:
+            return f"{word} {NAMED_LIMITS.get(value, f'{value:g}')}"
+    return ""

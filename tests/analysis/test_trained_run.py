@@ -34,7 +34,9 @@ def test_anchors_and_keys_are_what_the_framework_compares_in_a_step(run_of: RunO
     batch = next(iter(run.anchors(1)))
     framework = rebuilt(run_of(method))
     pixels = open_source("digits").train.subset(128, seed=0).pixels[batch.index]
-    first, second = (run.data.views(pixels, batch.index, 1, view) for view in (0, 1))  # an epoch that was not trained on
+    first, second = (
+        run.data.views(pixels, batch.index, 1, view) for view in (0, 1)
+    )  # an epoch that was not trained on
     torch.testing.assert_close(batch.views, (first, second))
     with torch.no_grad():
         query = framework.network(first)
@@ -108,7 +110,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_left_alone(run_of: RunOf, tmp_p
     assert trained_run(copy).step == 4
     assert damaged.exists()
     whole.unlink()
-    with pytest.raises(UserError, match="no checkpoint of .* can be read: step-0000009999.ckpt is damaged"):
+    with pytest.raises(UserError, match=r"no checkpoint of .* can be read: step-0000009999\.ckpt is damaged"):
         trained_run(copy)
     damaged.unlink()
     with pytest.raises(UserError, match="no checkpoint yet"):
@@ -116,7 +118,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_left_alone(run_of: RunOf, tmp_p
 
 
 def test_other_data_are_seen_as_the_run_saw_its_own(run_of: RunOf, tmp_path: Path) -> None:
-    pixels = np.random.default_rng(0).integers(0, 256, (70, 12, 12, 1), dtype=np.uint8)
+    pixels = np.random.default_rng(0).integers(0, 256, (90, 12, 12, 1), dtype=np.uint8)
     np.savez(tmp_path / "other.npz", images=pixels)
     run, own = trained_run(run_of("moco"), data=str(tmp_path / "other.npz")), trained_run(run_of("moco"))
     assert run.data.views.size == 8
@@ -163,7 +165,7 @@ def test_files_that_cannot_be_read_are_left_out_and_views_are_of_the_image_that_
         for place, i in enumerate(batch.index.tolist()):
             colour = int(names[i][:2]) * 10 / 255
             for view in batch.views:
-                assert run.data.views.unnormalised(view[place])[0].numpy() == pytest.approx(colour, abs=0.01)
+                assert (run.data.views.unnormalised(view[place : place + 1])[0, 0] - colour).abs().max() < 0.01
             seen.add(names[i])
     assert seen
     assert not seen & {"05b.png", "11b.jpg"}

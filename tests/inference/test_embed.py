@@ -109,7 +109,7 @@ def test_an_npz_file_keeps_its_own_order(digits_run: Path, tmp_path: Path) -> No
     expected = next(iter(run_encoder(digits_run, "cpu").features(images)))[1]
     assert found["name"] == [f"{i:02}" for i in range(40)]
     assert found["label"] == ["abc"[i % 3] for i in range(40)]
-    assert found["part"].count("test") == 4  # a tenth of 14, 13, 13
+    assert found["part"].count("test") == 3  # one of 14, 13, 13 each
     np.testing.assert_allclose(found["features"], expected, atol=1e-6)
 
 
@@ -172,7 +172,7 @@ def test_stopped_anywhere_it_goes_on_to_the_same_bits(
     assert list(tmp_path.iterdir()) == [out]
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.floats(0, 1), st.integers(0, 3))
 def test_whatever_a_crash_leaves_of_the_work_file_the_bits_are_the_same(
     digits_run: Path, tmp_path: Path, undisturbed: dict[str, bytes], share: float, zeros: int
@@ -313,12 +313,11 @@ def test_a_damaged_file_is_told_in_one_line(
     path = tmp_path / f"damaged{ending}"
     path.write_bytes(content[:start] + bytes_there + (b"" if cut else content[start + len(bytes_there) :]))
     try:
-        rows = [row for piece in EmbeddingFile(path).rows() for row in piece.names]
+        rows, told = [row for piece in EmbeddingFile(path).rows() for row in piece.names], ""
     except UserError as error:
-        assert str(path) in str(error)
-        assert "\n" not in str(error)
-    else:
-        assert len(rows) <= 359
+        rows, told = [], str(error)
+    assert str(path) in told if told else len(rows) <= 359
+    assert "\n" not in told
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given
+from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -17,13 +18,14 @@ import dualtemp.inference.export_files as export_files
 from dualtemp.cli import main
 from dualtemp.config import complete, settings
 from dualtemp.data.images import FileImages, ImageSet
+from dualtemp.data.loader import evaluation_batches
 from dualtemp.data.views import Views, evaluation_side
 from dualtemp.errors import UserError
 from dualtemp.inference.encoder import run_encoder
 from dualtemp.inference.export import export
 from dualtemp.inference.export_loading import how_to_preprocess
 from dualtemp.inference.preprocessing import preprocessing, timm_preprocessing
-from dualtemp.models import build_backbone, save_backbone
+from dualtemp.models import build_backbone, describe_backbone, save_backbone
 from dualtemp.torchvision_operators import declare_missing_operators
 from dualtemp.training.run import How, start
 from dualtemp.training.run_folder import RunFolder
@@ -39,7 +41,8 @@ MEAN, STD = (0.5, 0.4, 0.6, 0.3), (0.25, 0.2, 0.3, 0.22)
 WITHOUT_DUALTEMP = """
 import json, os, re, runpy, sys
 operators, folders = json.loads(sys.argv[1])
-if operators: runpy.run_path(operators)["declare_missing_operators"]()  # else torchvision cannot be imported here
+kept = runpy.run_path(operators)  # else torchvision cannot be imported beside some builds of torch
+kept["declare_missing_operators"]()
 
 class Blocked:
     def find_spec(self, name, *_):
@@ -137,31 +140,28 @@ class Exported:
 @pytest.fixture(scope="module")
 def exported(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Exported:
     made = tmp_path_factory.mktemp("exported")
-    weights = ("safetensors", "timm", "torch-export")
+    weights = ("safetensors", "timm")
     return Exported(
         {
             "digits": (trained, {"format": "all", "out": made / "some" / "folder"}),
-            "resnet18, 32 px": (
-                untrained_run(made / "a", "resnet18", 32),
-                {"format": ("safetensors", "torch-export", "onnx"), "normalise": True},
-            ),
+            "digits, pixels": (trained, {"format": ("onnx", "torch-export"), "normalise": True}),
+            "resnet18, 32 px": (untrained_run(made / "a", "resnet18", 32), {}),
             "resnet18, 224 px": (untrained_run(made / "b", "resnet18", 224), {"format": weights}),
-            "resnet50, grey": (untrained_run(made / "c", "resnet50", 64, 1), {"format": weights[:2]}),
+            "resnet18, grey": (untrained_run(made / "c", "resnet18", 64, 1), {"format": weights}),
             "resnet18, 4 channels": (untrained_run(made / "d", "resnet18", 64, 4), {"format": weights}),
             "vit_tiny, 32 px": (untrained_run(made / "e", "vit_tiny", 32), {"format": weights}),
-            "swin_tiny, 32 px": (untrained_run(made / "f", "swin_tiny", 32), {"format": weights[:2]}),
         }
     )
 
 
 WAYS = {
     "digits": {"torch: model.py", "onnxruntime", "torch.export"},
-    "resnet18, 32 px": {"torch: model.py", "torchvision", "onnxruntime", "torch.export"},
-    "resnet18, 224 px": {"torch: model.py", "torchvision", "timm", "torch.export"},
-    "resnet50, grey": {"torch: model.py", "torchvision", "timm"},
-    "resnet18, 4 channels": {"torch: model.py", "torchvision", "timm", "torch.export"},
-    "vit_tiny, 32 px": {"torch: model.py", "timm", "torch.export"},
-    "swin_tiny, 32 px": {"torch: model.py", "timm"},
+    "digits, pixels": {"onnxruntime", "torch.export"},
+    "resnet18, 32 px": {"torch: model.py", "torchvision"},
+    "resnet18, 224 px": {"torch: model.py", "torchvision", "timm"},
+    "resnet18, grey": {"torch: model.py", "torchvision", "timm"},
+    "resnet18, 4 channels": {"torch: model.py", "torchvision", "timm"},
+    "vit_tiny, 32 px": {"torch: model.py", "timm"},
 }
 
 
@@ -180,32 +180,34 @@ def test_the_cards_own_programs_give_the_runs_features_without_dualtemp(exported
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("backbone", "size"), [("vit_tiny", 32), ("swin_tiny", 32), ("resnet18", 224)])
-def test_onnx_of_larger_encoders_gives_the_runs_features_without_dualtemp(
+@pytest.mark.parametrize(
+    ("backbone", "size"), [("vit_tiny", 32), ("swin_tiny", 32), ("resnet18", 32), ("resnet50", 224)]
+)
+def test_graphs_of_larger_encoders_give_the_runs_features_without_dualtemp(
     tmp_path: Path, backbone: str, size: int
 ) -> None:
     run = untrained_run(tmp_path / "run", backbone, size)
-    exported = Exported({"it": (run, {"format": "onnx"})})
+    exported = Exported({"it": (run, {"format": ("safetensors", "onnx", "torch-export")})})
     found, encoder = exported.found("it"), exported.encoders["it"]
-    for count in (1, 7):
-        pixels = np.random.default_rng(0).integers(0, 256, (7, 3, size, size), dtype=np.uint8)
-        pixels = found["pixels"] if count == 1 else pixels
+    seven = np.random.default_rng(0).integers(0, 256, (7, 3, size, size), dtype=np.uint8)
+    for count, pixels in ((1, found["pixels"]), (7, seven)):
         wanted = encoder.of_views(encoder.views.normalised(torch.from_numpy(pixels))).numpy()
-        np.testing.assert_allclose(found[f"onnxruntime {count}"], wanted, rtol=1e-5, atol=1e-5)
+        for way in {key.rpartition(" ")[0] for key in found} - {""}:
+            np.testing.assert_allclose(found[f"{way} {count}"], wanted, rtol=1e-5, atol=1e-5, err_msg=way)
 
 
 @pytest.mark.parametrize("name", [name for name in WAYS if "4 channels" not in name])
-def test_the_cards_pixels_are_those_of_evaluation_to_one_grey_level(exported: Exported, name: str) -> None:
+def test_the_cards_pixels_are_those_of_evaluation_to_two_grey_levels(exported: Exported, name: str) -> None:
     """Pillow and torch both round to 8 bits, twice on the way; they agree but for single levels."""
     encoder, folder = exported.encoders[name], exported.folders[name]
     images = ImageSet("photo", FileImages(folder, ("photo.jpg",), encoder.channels), channels=encoder.channels)
-    from dualtemp.data.loader import evaluation_batches
-
     (batch,) = evaluation_batches(images, encoder.views, workers=0)
     evaluated = (encoder.views.unnormalised(batch.pixels) * 255).numpy()
-    assert np.abs(exported.found(name)["pixels"] - evaluated).max() < 1.001
+    levels = np.abs(exported.found(name)["pixels"] - evaluated)
+    assert levels.max() < 2.001
+    assert levels.mean() < 0.05
     features = encoder.of_views(batch.pixels).numpy()
-    way = "torch: model.py"
+    way = sorted(WAYS[name])[0]
     difference = np.abs(exported.found(name)[f"{way} 1"] - features).max() / np.abs(features).max()
     assert difference < 0.01, f"{difference}: a grey level here and there hardly counts"
 
@@ -230,12 +232,11 @@ def test_torchvision_with_the_json_does_exactly_what_evaluation_does(
             v2.Normalize(how["mean"], how["std"]),
         ]
     )
-    from dualtemp.data.loader import evaluation_batches
-
     images = ImageSet("photo", FileImages(tmp_path, ("photo.png",)))
     (batch,) = evaluation_batches(images, views, workers=0)
     with Image.open(path) as image:
-        torch.testing.assert_close(transform(image.convert(how["mode"])), batch.pixels[0], atol=1e-5, rtol=0)
+        reduced = image.convert(how["mode"]).reduce(max(1, min(image.size) // how["reduce"]["enough"]))
+        torch.testing.assert_close(transform(reduced), batch.pixels[0], atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -253,6 +254,7 @@ def test_images_of_the_right_size_become_the_same_numbers_by_pillow_and_numpy(tm
 
 
 @given(st.integers(1, 2000))
+@settings_of_hypothesis(max_examples=100)
 def test_timm_resizes_to_the_same_side(size: int) -> None:
     found = timm_preprocessing(Views("paper", size, 0, MEAN[:3], STD[:3]))
     assert int(size / found["crop_pct"]) == evaluation_side(size)
@@ -358,6 +360,19 @@ def test_what_cannot_be_exported_is_one_line_and_leaves_nothing(
     assert said in err
     assert err.count("\n") == 1
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_timm_is_refused_for_swins_because_it_misreads_them() -> None:
+    """What the refusal says is so: their file, read back by timm, lacks parameters."""
+    module = build_backbone("swin_tiny", 8, seed=0)
+    views = Views("paper", 8, 0, MEAN[:3], STD[:3])
+    encoder = export_files.Encoder(module, describe_backbone("swin_tiny", 8), views)
+    assert "timm misreads the weights of a swin_tiny" in export_files.FORMATS["timm"].refusal(encoder)
+    config = {"state_dict": module.state_dict(), "num_classes": 0}
+    with pytest.raises(RuntimeError, match="Missing key"):
+        timm.create_model(
+            encoder.recipe["model"], pretrained=True, pretrained_cfg=config, **encoder.recipe["arguments"]
+        )
 
 
 def test_a_missing_package_is_named_before_anything_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,10 +96,28 @@ def test_a_kill_between_the_metrics_and_the_checkpoint_gives_no_line_twice(
     assert different(everything(path), everything(run_once(*SIMCO))) == []
 
 
+def test_a_run_with_a_page_that_is_killed_goes_on_to_the_same_bits_and_its_page_follows(
+    commands: Any, run_once: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "run"
+    page = path / "report.html"
+    command = commands.with_page("train", *SIMCO, "--out", path)
+    assert until(command, lambda: list(path.glob(".report.html.*.part")) and (path / "metrics.jsonl").exists())
+    command.send(signal.SIGKILL)
+    command.wait()
+    assert page.exists(), "of the beginning"
+    ended = commands.with_page("resume", path).wait(timeout=120)
+    assert (ended.code, ended.err) == (0, "")
+    assert different(everything(path), everything(run_once(*SIMCO))) == []
+    assert not list(path.rglob("*.part"))
+    assert "data:image/jpeg" in page.read_text()
+
+
 def test_what_the_shell_starts_can_be_killed_and_resumed_too(run_once: Any, tmp_path: Path) -> None:
     path, environment = tmp_path / "run", {**os.environ, "OMP_NUM_THREADS": "1"}
     program = [sys.executable, "-m", "dualtemp"]
-    with subprocess.Popen([*program, "train", *SIMCO, *OFTEN, "--quiet", "--out", path], env=environment) as process:
+    words = ("--no-page", "--quiet", "--out", path)
+    with subprocess.Popen([*program, "train", *SIMCO, *OFTEN, *words], env=environment) as process:
         deadline = time.monotonic() + 60
         while not list(path.glob("checkpoints/step-*[1-7].ckpt")):  # in the middle of an epoch
             assert time.monotonic() < deadline
@@ -107,7 +125,7 @@ def test_what_the_shell_starts_can_be_killed_and_resumed_too(run_once: Any, tmp_
             time.sleep(0.001)
         process.kill()
     done = subprocess.run(
-        [*program, "resume", path], env=environment, capture_output=True, text=True, timeout=60, check=True
+        [*program, "resume", path, "--no-page"], env=environment, capture_output=True, text=True, timeout=60, check=True
     )
     assert re.search(r"epoch 4/4 .* probe", done.stdout)
     assert different(everything(path), everything(run_once(*SIMCO))) == []

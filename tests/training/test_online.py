@@ -15,7 +15,7 @@ from dualtemp.training.run_data import opened, training_data
 from dualtemp.training.training_data import TrainingData
 
 CPU = torch.device("cpu")
-CHOSEN = complete(settings({"data": "digits", "backbone": "resnet_mini", "subset": 150, "knn_images": 100}), 8)
+CHOSEN = complete(settings({"data": "digits", "backbone": "resnet_mini", "subset": 80, "knn_images": 60}), 8)
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +48,10 @@ def test_alignment_is_the_mean_distance_of_two_views_drawn_for_the_epoch(
             )
         distances[number] = float(((one - other) ** 2).sum())
     found = view_alignment(network.backbone, data, epoch, CPU)
-    # Of 150 images two whole batches of 64 are seen, as the epoch's order has them.
+    # Of 80 images one whole batch of 64 is seen, as the epoch's order has them.
     from dualtemp.data.draws import permutation
 
-    seen = permutation(CHOSEN.seed, epoch, len(images))[:128].tolist()
+    seen = permutation(CHOSEN.seed, epoch, len(images))[:64].tolist()
     assert found == pytest.approx(np.mean([distances[number] for number in seen]), rel=1e-5)
 
 

@@ -161,12 +161,14 @@ def test_torchrun_restarts_a_run_whose_process_was_killed(tmp_path: Path) -> Non
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
             os.kill(rank_one(launcher.pid), signal.SIGKILL)
-            said, _ = launcher.communicate(timeout=90)
+            said, _ = launcher.communicate(timeout=180)
         finally:
             launcher.kill()
     assert launcher.returncode == 0, said
     assert said.count("dualtemp: another process of this run has ended") == 1, said
     assert said.count("epoch 12/12") == 1
+    assert said.count(f"The run's page is {path}/report.html") == 1
+    assert "data:image/jpeg" in (path / "report.html").read_text()
     assert [line["epoch"] for line in everything(path)["metrics"]] == list(range(1, 13))
 
 

@@ -70,7 +70,7 @@ def test_fewer_epochs_than_reached_are_refused(run: Path, commands: Commands) ->
         ended = commands.run("resume", run, "--epochs", epochs)
         assert ended.code == 2
         assert ended.err.count("\n") == 1
-        assert ("--epochs 3 or more" if epochs else "greater than or equal to 1") in ended.err
+        assert ("--epochs 3 or more" if epochs else "at least 1") in ended.err
     assert (run / "config.yaml").read_text() == config
 
 

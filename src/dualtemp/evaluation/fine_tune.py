@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-# AdamW, because one rate then fits convolutions and transformers alike. Of 3e-4, 1e-3 and 3e-3 this one was best or
-# within a point of it, from a trained and from an untrained encoder.
+# AdamW, so that one rate serves convolutions and transformers. Four epochs of 5,000 images of CIFAR-10 with resnet_mini
+# gave 41, 47 and 50 % at 3e-4, 1e-3 and 3e-3 from a trained encoder, 34, 43 and 48 % from scratch; what is deeper than
+# resnet_mini usually wants less, hence the middle one.
 LR, WEIGHT_DECAY = 1e-3, 0.05
 BATCH, SEEN = 64, 100_000
 
@@ -53,15 +54,15 @@ def fine_tuned(
         seed: of dropout.
         after_epoch: is told the epoch, from 1, and its mean loss.
     """
-    head = nn.Linear(num_features, classes)
-    nn.init.zeros_(head.weight)
-    nn.init.zeros_(head.bias)
-    home = next(encoder.parameters()).device
-    model = nn.Sequential(copy.deepcopy(encoder), head.to(home)).requires_grad_(True).train()
-    optimiser = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=weight_decay)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lr_factor)
-    with torch.random.fork_rng(devices=[home] if home.type == "cuda" else []):
+    first = next(encoder.parameters())
+    with torch.random.fork_rng(devices=[first.device] if first.device.type == "cuda" else []):
         torch.manual_seed(seed)
+        head = nn.Linear(num_features, classes).to(first)
+        nn.init.zeros_(head.weight)
+        nn.init.zeros_(head.bias)
+        model = nn.Sequential(copy.deepcopy(encoder), head).requires_grad_(True).train()
+        optimiser = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=weight_decay)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lr_factor)
         for epoch in range(epochs):
             losses: list[Tensor] = []
             for images, labels in batches(epoch):

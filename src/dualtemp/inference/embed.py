@@ -246,7 +246,7 @@ def _records(encoder: RunEncoder, images: ImageList, start: int, batch: int, wor
         yield Record(index.numpy() + start, features.numpy(), dict(problems))
         problems.clear()
     if problems:
-        yield Record(np.zeros(0, np.int64), np.zeros((0, 1), np.float32), dict(problems))
+        yield Record(np.zeros(0, np.int64), np.zeros((0, encoder.width), np.float32), dict(problems))
 
 
 def _end_of_batch(index: list[np.ndarray], batch: int) -> int:

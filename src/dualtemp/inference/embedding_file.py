@@ -146,14 +146,18 @@ def _write_csv(file: BinaryIO, columns: Columns, pieces: Pieces, width: int, abo
         if numbers is not None
     ]
     row_format = ",".join(["%.9g"] * width)
-    lines = io.StringIO(newline="")
-    writer = csv.writer(lines, lineterminator="")
-    writer.writerow(["name", *(word for word, _, _ in texts), *(f"f{i}" for i in range(width))])
-    file.write(f"{lines.getvalue()}\n".encode())
+    head = ["name", *(word for word, _, _ in texts), *(f"f{i}" for i in range(width))]
+    file.write(f"{_csv_line(head)}\n".encode())
     for rows, features in pieces:
-        lines.seek(0)
-        lines.truncate()
+        lines = []
         for i, values in zip(range(rows.start, rows.stop), features.tolist(), strict=True):
-            writer.writerow([columns.names[i], *(names[numbers[i]] for _, numbers, names in texts)])
-            lines.write(f",{row_format % tuple(values)}\n")
-        file.write(lines.getvalue().encode())
+            words = [columns.names[i], *(names[numbers[i]] for _, numbers, names in texts)]
+            lines.append(f"{_csv_line(words)},{row_format % tuple(values)}\n")
+        file.write("".join(lines).encode())
+
+
+def _csv_line(words: list[str]) -> str:
+    """The words as CSV, without the line's end; line ends in them are quoted, which csv does only if it writes one."""
+    line = io.StringIO(newline="")
+    csv.writer(line, lineterminator="\r\n").writerow(words)
+    return line.getvalue().removesuffix("\r\n")

@@ -11,7 +11,11 @@ import numpy as np
 from PIL import Image, ImageOps
 
 how = json.load(open("preprocessing.json"))
-image = ImageOps.exif_transpose(Image.open("photo.jpg")).convert(how["mode"])
+image, enough = Image.open("photo.jpg"), how["reduce"]["enough"]
+scale = max(scale for scale in (1, 2, 4, 8) if scale == 1 or min(image.size) // scale >= enough)
+image.draft(None, (image.width // scale, image.height // scale))  # a JPEG is decoded smaller
+image = ImageOps.exif_transpose(image).convert(how["mode"])
+image = image.reduce(max(1, min(image.size) // enough))
 width, height = (int(how["resize"]["shorter_side"] * side / min(image.size)) for side in image.size)
 left, top = round((width - how["size"]) / 2), round((height - how["size"]) / 2)
 image = image.resize((width, height), Image.Resampling.BICUBIC)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from dualtemp.data.photographs import enough_pixels
 from dualtemp.data.views import Views, evaluation_side
 
 # Pillow's name for 8-bit images of so many channels.
@@ -9,10 +10,10 @@ MODES = {1: "L", 3: "RGB"}
 
 
 def preprocessing(views: Views) -> dict[str, Any]:
-    """The clean view of evaluation (`data.views.evaluation_view`), as preprocessing.json tells it.
+    """What evaluation makes of an image file (`data.photographs`, `data.views`), as preprocessing.json tells it.
 
     Args:
-        views: of the run; their size, mean and std count.
+        views: of the run.
     """
     channels, size = len(views.mean), views.size
     return {
@@ -20,6 +21,11 @@ def preprocessing(views: Views) -> dict[str, Any]:
         "mode": MODES.get(channels),  # None: Pillow has no such images
         "size": size,
         "decode": "upright by the EXIF orientation, first frame, transparent pixels on white, 8 bits a channel",
+        "reduce": {  # of photographs far larger than needed
+            "enough": enough_pixels(views),
+            "jpeg": "decoded at the smallest of 1/1, 1/2, 1/4, 1/8 that leaves the shorter side `enough` pixels",
+            "factor": "then shorter // enough, if above 1: the mean of whole squares of pixels (Pillow's reduce)",
+        },
         "resize": {
             "shorter_side": evaluation_side(size),
             "longer_side": "int(shorter_side * longer / shorter)",

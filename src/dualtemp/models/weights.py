@@ -98,10 +98,11 @@ def initialise(backbone: nn.Module, path: Path | str) -> None:
         for name in own
         if name in found and found[name].shape != own[name].shape
     ]
-    problems = [*_listed("missing", missing), *_listed("unexpected", unexpected), *_listed("shape", shapes)]
-    if problems:
+    fitting = sum(name in found and found[name].shape == own[name].shape for name in own)
+    first = next(iter([*(f"it lacks {name}" for name in missing), *(f"it has {n}" for n in unexpected), *shapes]), None)
+    if first is not None:
         raise UserError(
-            f"{path}: does not fit this backbone ({'; '.join(problems)}); "
+            f"{path}: does not fit this backbone ({fitting} of {len(own)} tensors do; {first}); "
             "take the backbone, image size and channels that it was trained with."
         )
     backbone.load_state_dict(own | {name: found[name] for name in own if name in found})
@@ -127,14 +128,6 @@ def _state_dict(content: Any, path: Path) -> dict[str, Tensor]:
             break
         content = inner
     raise UserError(f"{path}: holds no state dict (names with tensors); save model.state_dict() and give that.")
-
-
-def _listed(what: str, names: list[str]) -> list[str]:
-    """What does not fit, in one line: up to three by name, the rest by number."""
-    if not names:
-        return []
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return [f"{what}: {', '.join(names[:3])}{more}"]
 
 
 def _first_line(error: Exception) -> str:

@@ -115,7 +115,7 @@ def _checked(given: dict[str, Any]) -> tuple[str, Path | None]:
 
 def _words(given: list[str]) -> list[str]:
     """Values apart, whether by spaces or by commas."""
-    return [word for part in given for word in part.split(",") if word]
+    return [word for part in given for word in part.split(",") if word] or [""]
 
 
 def _temperature(word: str) -> float:

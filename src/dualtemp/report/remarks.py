@@ -19,7 +19,8 @@ def _who_weighs(history: History, facts: Facts) -> str | None:
     entropy = points(history, "entropy")
     if not entropy or facts.anchors < 2:
         return None
-    N, count = facts.anchors, math.exp(entropy[-1][1])
+    N = facts.anchors
+    count = math.exp(min(entropy[-1][1], math.log(N)))
     used = "" if facts.weighted else " W is only measured here; it does not enter this loss."
     if count < 2:
         return (

@@ -41,7 +41,7 @@ class RunRecord:
     @property
     def epoch(self) -> int:
         """Epochs that are over."""
-        return int(self.history[-1].get("epoch", len(self.history))) if self.history else 0
+        return self.history[-1]["epoch"] if self.history else 0
 
     @property
     def classes(self) -> int:
@@ -84,15 +84,40 @@ def facts_of(run: RunRecord) -> Facts:
     return Facts(chosen.epochs, chosen.batch, run.classes, run.test_images, weighted, chosen.method)
 
 
+class ReadOnce(RunFolder):
+    """A run folder whose config and metrics are read once, however many ask: a list of runs asks of hundreds."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._settings, self._history = super().settings(), self._checked_history()
+
+    def settings(self) -> Settings:
+        """What the run computes."""
+        return self._settings
+
+    def history(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl."""
+        return self._history
+
+    def _checked_history(self) -> list[dict[str, Any]]:
+        try:
+            history = super().history()
+        except (OSError, ValueError) as error:
+            raise UserError(f"{self.metrics} is damaged ({error}): a JSON object in every line expected") from None
+        if not all(isinstance(line, dict) and isinstance(line.get("epoch"), int) for line in history):
+            raise UserError(f"{self.metrics} is damaged: a JSON object with its epoch in every line expected")
+        return history
+
+
 def read_run(path: Path) -> RunRecord:
     """Read a run folder; what is damaged in it is a UserError."""
-    run = RunFolder.opened(path)
-    chosen = run.settings()
+    RunFolder.opened(path)
+    run = ReadOnce(path)
     made_with = run.made_with()
-    history = _history(run)
     newest = run.metrics if run.metrics.exists() else run.config
     moved = datetime.fromtimestamp(newest.stat().st_mtime).astimezone()
-    return RunRecord(path, chosen, made_with if isinstance(made_with, dict) else {}, history, status_of(run), moved)
+    environment = made_with if isinstance(made_with, dict) else {}
+    return RunRecord(path, run.settings(), environment, run.history(), status_of(run), moved)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -106,27 +131,11 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 def points(history: History, key: str) -> list[tuple[int, float]]:
     """(epoch, value) wherever an epoch has a finite value of this measure."""
-    found = [(line.get("epoch", number), line.get(key)) for number, line in enumerate(history, 1)]
-    return [
-        (int(epoch), float(value))
-        for epoch, value in found
-        if isinstance(value, int | float) and math.isfinite(value) and isinstance(epoch, int | float)
-    ]
+    found = [(line["epoch"], line.get(key)) for line in history]
+    return [(epoch, float(value)) for epoch, value in found if isinstance(value, int | float) and math.isfinite(value)]
 
 
 def part(values: dict[str, Any], name: str) -> dict[str, Any]:
     """A part of a JSON object that is an object itself; empty if it is not there."""
     found = values.get(name)
     return found if isinstance(found, dict) else {}
-
-
-def _history(run: RunFolder) -> History:
-    try:
-        history = run.history()
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"{run.metrics} cannot be read ({error}): `dualtemp resume {run.path}` needs it whole too"
-        ) from None
-    if not all(isinstance(line, dict) for line in history):
-        raise UserError(f"{run.metrics} is damaged: a JSON object in every line expected")
-    return history

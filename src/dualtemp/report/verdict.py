@@ -34,7 +34,7 @@ class Verdict(NamedTuple):
 def verdict(history: History, facts: Facts, word: str = "done", why: str = "") -> Verdict:
     """The verdict on a run that is "running", "done", "interrupted" or "failed" (why: the reason)."""
     found = health(history, facts)
-    now = int(history[-1].get("epoch", len(history))) if history else 0
+    now = history[-1]["epoch"] if history else 0
     if word == "failed":
         reason = f"After epoch {now} of {facts.epochs}." if history else "Before the end of its first epoch."
         return found._replace(headline=f"failed: {why}" if why else "failed", tone="bad", reason=reason)

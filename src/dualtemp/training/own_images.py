@@ -1,42 +1,58 @@
 """Somebody's own images: what was found, what is chosen for them, and how long it will take, in one paragraph."""
 
 import os
+import shutil
+import textwrap
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 import torch
 
-from dualtemp import distributed
 from dualtemp.config import Settings, given_settings
 from dualtemp.data.files_in_memory import read_header
-from dualtemp.data.images import FileImages, ImageSet, Splits, UnreadableImage
-from dualtemp.data.loader import default_workers
+from dualtemp.data.images import FileImages, Splits, UnreadableImage
 from dualtemp.data.sources import named_path
+from dualtemp.training.display import duration
 from dualtemp.training.expected_time import expected_seconds
 from dualtemp.training.sensible_settings import Facts, sensible
 from dualtemp.training.training_data import TrainingData
-from dualtemp.training.wording import duration
 
 LOOKED_AT = 100  # headers of a folder that are read for their sizes
+LONG = 2 * 3600  # seconds from which on a shorter run is proposed
+WIDEST = 100  # columns of the paragraph
 
 
-def with_sensible_settings(chosen: Settings, splits: Splits, device: torch.device) -> tuple[Settings, dict[str, Any]]:
-    """The settings with what nobody chose, if the data are somebody's own; and what that was, else nothing."""
-    if named_path(chosen.data) is None:
-        return chosen, {}
-    more = sensible(facts_of(splits, chosen), device.type, given_settings(chosen))
-    return chosen.model_copy(update=more), more
+@dataclass(frozen=True)
+class Found:
+    """What is known of the images before the run.
+
+    facts: what the settings follow from; sizes: (height, width) of the images that were looked at; unreadable: reason
+    by name, so far; chosen: the settings that follow, by name, without those that were given.
+    """
+
+    facts: Facts
+    sizes: list[tuple[int, int]]
+    unreadable: dict[str, str]
+    chosen: dict[str, Any]
 
 
-def facts_of(splits: Splits, chosen: Settings) -> Facts:
-    """What matters of the data, from their number and some headers."""
-    train = splits.train if chosen.method == "supervised" else splits.pretraining
-    classes = len(splits.train.classes) if splits.test is not None else 0
-    if isinstance(train.pixels, FileImages):
-        sizes, _ = looked_at(train.pixels)
-        side = round(median(min(size) for size in sizes)) if sizes else 1
-        return Facts(len(train), classes, side, in_files=True)
-    return Facts(len(train), classes, max(train.size or (1, 1)), in_files=False)
+def with_sensible_settings(given: Settings, splits: Splits, device: torch.device) -> tuple[Settings, Found | None]:
+    """The settings with what nobody chose, and what that follows from; named sets keep the paper's recipe (None)."""
+    if named_path(given.data) is None:
+        return given, None
+    images = splits.train if given.method == "supervised" else splits.pretraining
+    unreadable = {each.name: each.reason for each in splits.unreadable}
+    sizes = [images.size] if images.size is not None else []
+    if isinstance(images.pixels, FileImages):
+        sizes, more = looked_at(images.pixels)
+        unreadable |= more
+    in_files = not images.in_memory
+    side = round(median(min(size) if in_files else max(size) for size in sizes)) if sizes else 1
+    measured = splits.train.labels is not None and splits.test is not None
+    facts = Facts(len(images), len(splits.train.classes) if measured else 0, side, in_files)
+    chosen = sensible(facts, device.type, given_settings(given))
+    return given.model_copy(update=chosen), Found(facts, sizes, unreadable, chosen)
 
 
 def looked_at(files: FileImages) -> tuple[list[tuple[int, int]], dict[str, str]]:
@@ -50,77 +66,82 @@ def looked_at(files: FileImages) -> tuple[list[tuple[int, int]], dict[str, str]]
     return sizes, unreadable
 
 
-def introduction(
+def introduce(
+    found: Found,
     chosen: Settings,
-    more: dict[str, Any],
     splits: Splits,
     data: TrainingData,
     method: Any,
     device: torch.device,
     workers: int | None,
-) -> str:
-    """The paragraph that is said before the run starts: `more` is what `with_sensible_settings` chose."""
+) -> None:
+    """Say it before the run starts, after a few measured steps; the framework stays as it is."""
     seconds = expected_seconds(chosen, data, method, device, workers)
-    time = f"Expected: about {duration(seconds)}" if seconds < 60 else f"Expected: about {duration(seconds * 1.0)}"
-    return " ".join((_found(chosen, splits), _chosen(chosen, more, device), f"{time}.", _how_to_change(chosen, seconds)))
+    text = paragraph(found, chosen, splits, device, seconds)
+    print(textwrap.fill(text, min(WIDEST, shutil.get_terminal_size().columns)) + "\n", flush=True)
 
 
-def _found(chosen: Settings, splits: Splits) -> str:
-    train, test = splits.train, splits.test
-    parts = [f"{_counted(len(train), 'image')} to learn from"]
+def paragraph(found: Found, chosen: Settings, splits: Splits, device: torch.device, seconds: float) -> str:
+    """What was found, what was chosen and why, the expected time, and how to change it."""
+    return " ".join(
+        (
+            _found(found, chosen, splits),
+            _chosen(found, chosen, device),
+            f"Expected time: about {duration(seconds)}.",
+            _how_to_change(found, chosen, seconds),
+        )
+    )
+
+
+def _found(found: Found, chosen: Settings, splits: Splits) -> str:
+    parts = [f"{_counted(len(splits.train), 'image')} to learn from"]
     if splits.unlabelled is not None:
-        parts.append(f"{len(splits.unlabelled):,} without label")
-    parts.append(f"{len(test):,} held out to measure with" if test is not None else "none held out")
-    classes = f"{len(train.classes)} classes" if train.classes else "no classes (only the features' spread is measured)"
+        parts.append(f"{len(splits.unlabelled):,} more without labels")
+    test = splits.test
+    parts.append("none to measure with" if test is None else f"{len(test):,} to measure with, never trained on")
     split = f" ({splits.split})" if splits.split else ""
-    return f"Found in {chosen.data}: {', '.join(parts)}{split}; {classes}; {_sizes(train)}; {_unreadable(splits)}."
+    classes = f"{len(splits.train.classes)} classes" if splits.train.classes else "no classes"
+    broken = "none unreadable so far"
+    if found.unreadable:
+        name, reason = next(iter(found.unreadable.items()))
+        broken = f"{len(found.unreadable)} unreadable so far, the first {name} ({reason})"
+    return f"Found in {chosen.data}: {', '.join(parts)}{split}; {classes}; {_sizes(found)}; {broken}."
 
 
-def _sizes(train: ImageSet) -> str:
-    if not isinstance(train.pixels, FileImages):
-        height, width = train.size or (0, 0)
-        return f"all {width} x {height} px"
-    sizes, _ = looked_at(train.pixels)
-    if not sizes:
+def _sizes(found: Found) -> str:
+    if not found.sizes:
         return "sizes unknown"
-    small, large = min(sizes, key=min), max(sizes, key=min)
-    if len(set(sizes)) == 1:
+    small, large = min(found.sizes, key=min), max(found.sizes, key=min)
+    if len(set(found.sizes)) == 1:
         return f"{small[1]} x {small[0]} px"
     return f"{small[1]} x {small[0]} to {large[1]} x {large[0]} px"
 
 
-def _unreadable(splits: Splits) -> str:
-    known = {each.name for each in splits.unreadable}
-    if isinstance(splits.train.pixels, FileImages):
-        known |= set(looked_at(splits.train.pixels)[1])
-    return f"{len(known)} cannot be read so far" if known else "nothing unreadable so far"
-
-
-def _chosen(chosen: Settings, more: dict[str, Any], device: torch.device) -> str:
+def _chosen(found: Found, chosen: Settings, device: torch.device) -> str:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    place = f"a CPU with {_counted(cores, 'core')}" if device.type == "cpu" else str(device)
-    if not more:
-        return f"All settings were given; on {place}."
-    given = {"backbone", "image_size", "batch", "epochs", "lr"} - more.keys()
+    on_cpu = device.type == "cpu"
+    place = f"a CPU of {_counted(cores, 'core')}" if on_cpu else f"an accelerator ({device})"
     why = {
-        "backbone": f"{chosen.backbone}" + (", a network that a CPU trains in minutes" if device.type == "cpu" else ""),
+        "backbone": f"{chosen.backbone}" + (" (a network small enough for it)" if on_cpu else ""),
         "image_size": f"views of {chosen.image_size} px",
         "batch": f"batches of {chosen.batch}",
-        "epochs": f"{chosen.epochs} epochs",
+        "epochs": f"{_counted(chosen.epochs, 'epoch')} (more over small folders, fewer over large ones)",
         "lr": f"lr {chosen.lr:g}",
-        "evaluate_every": f"measured every {_counted(chosen.evaluate_every, 'epoch')}",
+        "knn": f"{chosen.knn} neighbours that vote",
+        "dictionary_size": f"a dictionary of {chosen.dictionary_size} keys",
+        "evaluate_every": f"measured every {_counted(chosen.evaluate_every, 'epoch')}".replace("every 1 epoch", "every epoch"),
     }
-    told = ", ".join(text for name, text in why.items() if name in more)
-    kept = f" As you gave them: {', '.join(sorted(given))}." if given else ""
-    return f"Chosen for them on {place}: {chosen.method} with {told}.{kept}"
+    told = ", ".join(text for name, text in why.items() if name in found.chosen)
+    return f"{chosen.method} on {place}; chosen for it: {told}." if told else f"{chosen.method} on {place}, as given."
 
 
-def _how_to_change(chosen: Settings, seconds: float) -> str:
-    quicker = ""
-    if seconds > 7200 and chosen.epochs > 1:
-        epochs = max(1, int(chosen.epochs * 3600 / seconds))
-        quicker = f" (--epochs {epochs} takes an hour)" if epochs * seconds / chosen.epochs < 5400 else ""
-    return f"Any flag changes it, such as --epochs or --image-size{quicker}; Ctrl-C saves, and `dualtemp resume` goes on."
+def _how_to_change(found: Found, chosen: Settings, seconds: float) -> str:
+    shorter = max(1, int(chosen.epochs * 3600 / max(seconds, 1)))
+    quicker = f" (--epochs {shorter}: about an hour)" if seconds > LONG and shorter < chosen.epochs else ""
+    return (
+        f"A flag changes each of them: --image-size, --epochs{quicker}, ... Ctrl-C saves, `dualtemp resume` goes on; "
+        "docs/own-images.md has the rules."
+    )
 
 
 def _counted(number: int, what: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 PHOTOGRAPH = 224  # px of a view on an accelerator
-PHOTOGRAPH_ON_CPU = 64
+PHOTOGRAPH_ON_CPU = 128
 SMALLEST_VIEW = 8
 BATCH, BATCH_ON_CPU = 256, 64
 STEP_SIZE = 0.06  # highest learning rate of SGD as a step takes it; `lr` is quoted at batch 256

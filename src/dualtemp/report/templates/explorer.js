@@ -52,7 +52,7 @@ function sentence(now) {
     (anchors < FEW ? "easy anchors hardly learn" : anchors < ALIKE ? "hard anchors learn more than easy ones" : "all anchors learn nearly alike");
   const picks = keys < MORE, even = anchors >= ALIKE;
   const end = !state.tied ? (picks && even ? "Hard negatives are told from easy ones, and yet all anchors learn: each temperature does one job." : "")
-    : picks && even ? "Here one temperature does both jobs, because the dictionary is large enough: take a smaller one."
+    : picks && even ? "Here one temperature does both jobs: the negatives of every anchor together outweigh its positive (W is near 1). With fewer keys, or after more training, they no longer do."
     : picks ? "One temperature cannot do both jobs here: raise it, and the anchors even out, but hard negatives are no longer told from easy ones. Untie them, or take more keys."
     : even ? "One temperature cannot do both jobs here: lower it, and hard negatives stand out, but the weight falls on fewer anchors."
     : "One temperature, and here it does neither job.";

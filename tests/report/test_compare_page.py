@@ -1,0 +1,123 @@
+"""Runs side by side, in a real browser."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_runs import FULL, TEST, epochs, made_run
+
+from dualtemp.cli import main
+from dualtemp.errors import UserError
+from dualtemp.report.compare_page import MOST, NONE, told_apart, write_compare_page
+
+Open = Callable[..., tuple[Any, list[str]]]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight runs: the first two of one name, others of other lengths, frameworks and data."""
+    folder = tmp_path_factory.mktemp("compared")
+    better = [{**line, "probe_top1": line["probe_top1"] + 2} for line in FULL]
+    paths = [
+        made_run(folder / "x" / "run", FULL, tau_beta=1.0),
+        made_run(folder / "y" / "run", better, tau_beta=0.5),
+        made_run(folder / "moco", FULL[:2], method="moco"),
+        made_run(folder / "long", epochs(loss=[3 - i / 100 for i in range(12)]), epochs=12, method="simsiam"),
+        made_run(folder / "photos", FULL, data="/some/photos"),
+        made_run(folder / "none", []),
+        made_run(folder / "seven", FULL, seed=7),
+        made_run(folder / "eight", FULL, seed=8),
+    ]
+    other = json.loads((paths[4] / "environment.json").read_text()) | {"test": {**TEST, "fingerprint": "other"}}
+    (paths[4] / "environment.json").write_text(json.dumps(other))
+    return write_compare_page(paths, folder / "out" / "compare.html")
+
+
+def test_all_runs_are_there_by_names_that_tell_them_apart(open_page: Open, page: Path) -> None:
+    view, told = open_page(page)
+    assert told == []
+    labels = view.locator(".legend.runs label").all_inner_texts()
+    assert [label.strip() for label in labels] == ["x/run", "y/run", "moco", "long", "photos", "none", "seven", "eight"]
+    assert view.locator("#verdicts .said").count() == 8
+    verdicts = view.locator("#verdicts h2").all_inner_texts()
+    assert "still improving" in verdicts[0]
+    assert "interrupted at epoch 2 of 4" in verdicts[2]
+    colours = view.evaluate(
+        "[...document.querySelectorAll('.legend.runs .swatch')].map(e => getComputedStyle(e).borderTopColor)"
+    )
+    assert len(set(colours)) == 8
+
+
+def test_curves_lie_on_the_same_axes_and_each_can_be_switched_off(open_page: Open, page: Path) -> None:
+    view, told = open_page(page)
+    loss = view.locator("#chart-loss svg")
+    assert loss.locator("polyline").count() == 7  # one run has no epoch yet
+    assert view.locator("#chart-knn_top1 polyline").count() == 5 + 1
+    ends = [line["points"][-1] for line in json.loads(loss.get_attribute("data-lines"))]
+    assert [end[2] for end in ends] == [4, 4, 2, 12, 4, 4, 4]
+    assert ends[0][0] < ends[3][0]  # epoch 4 lies left of epoch 12
+    box = view.locator(".legend.runs input").nth(1)
+    assert view.locator("#chart-loss g[data-run='1']").is_visible()
+    box.uncheck()
+    assert not view.locator("#chart-loss g[data-run='1']").is_visible()
+    chart = view.locator("#chart-knn_top1 svg")
+    chart.focus()
+    chart.press("ArrowLeft")
+    readout = view.locator("#chart-knn_top1 .readout").inner_text()
+    assert "x/run 41.50 %" in readout
+    assert "y/run" not in readout
+    box.check()
+    assert view.locator("#chart-loss g[data-run='1']").is_visible()
+    assert told == []
+
+
+def test_the_best_of_runs_with_the_same_test_images_is_marked(open_page: Open, page: Path) -> None:
+    view, _ = open_page(page)
+    cells = view.locator("#figure-probe_top1 td").all_inner_texts()[1:]
+    assert cells == ["43.21 %", "★ 45.21 %", "30.00 %", NONE, "43.21 %", NONE, "43.21 %", "43.21 %"]
+    assert view.locator("#figure-loss .best").count() == 0
+    assert "different images" in view.locator("#figures .note").inner_text()
+
+
+def test_only_settings_that_differ_are_listed(open_page: Open, page: Path) -> None:
+    view, _ = open_page(page)
+    rows = {
+        cells[0]: cells[1:]
+        for row in view.locator("#settings tbody tr").all()
+        for cells in [row.locator("td").all_inner_texts()]
+    }
+    assert rows["tau_beta"] == ["1", "0.5", "tied", NONE, "1", "1", "1", "1"]
+    assert rows["method"][2:4] == ["moco", "simsiam"]
+    assert rows["epochs"] == ["4", "4", "4", "12", "4", "4", "4", "4"]
+    assert "batch" not in rows
+    assert "weight_decay" not in rows
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(380, "dark"), (1400, "light")])
+def test_nothing_runs_over_the_edge(open_page: Open, page: Path, width: int, scheme: str) -> None:
+    view, told = open_page(page, width, scheme)
+    assert told == []
+    assert view.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_names_take_as_much_of_the_path_as_they_need() -> None:
+    paths = [Path("/a/b/run"), Path("/a/c/run"), Path("/d/c/run"), Path("/a/other")]
+    assert told_apart(paths) == ["b/run", "a/c/run", "d/c/run", "other"]
+    assert len(set(told_apart([Path("/run"), Path("/a/run")]))) == 2
+
+
+def test_the_page_goes_to_the_current_folder_unless_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    runs = [str(made_run(tmp_path / name, FULL)) for name in "ab"]
+    assert main(["report", *runs]) == 0
+    assert capsys.readouterr().out == "compare.html\n"
+    assert (tmp_path / "compare.html").is_file()
+
+
+def test_more_runs_than_lines_can_be_told_apart_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"at most {MOST}"):
+        write_compare_page([tmp_path / str(number) for number in range(MOST + 1)], tmp_path / "x.html")

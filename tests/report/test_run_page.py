@@ -1,0 +1,228 @@
+"""The page of a run in a real browser: of epochs that are known, and of a run that was trained."""
+
+import json
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_runs import FULL, epochs, made_run
+
+from dualtemp.cli import main
+from dualtemp.config import settings
+from dualtemp.errors import UserError
+from dualtemp.report.run_page import settings_told, write_run_page
+from dualtemp.training.folder_lock import locked
+
+Open = Callable[..., tuple[Any, list[str]]]
+CHARTS = ["loss", "probe_top1", "lr", "entropy", "hardest_tenth", "W_mean", "W_spread"]
+CHARTS += ["alignment", "uniformity", "spread", "effective_rank"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = made_run(tmp_path_factory.mktemp("runs") / "a <run>", FULL, tau_beta=0.5, lr=0.12)
+    knn = {"name": "kNN", "data": "validation", "images": 10000, "labels": 50000, "seconds": 3.0}
+    rows = [
+        {**knn, "encoder": "trained", "top1": 41.5, "top5": None},
+        {**knn, "encoder": "raw <pixels>", "top1": 33.25, "top5": 80.0},
+    ]
+    (path / "evaluation.json").write_text(json.dumps({"step": 30, "made": "2026-01-02T03:04:05", "measured": rows}))
+    write_run_page(path)
+    return path
+
+
+def test_every_curve_is_there_with_its_sentence_without_an_error_or_the_network(open_page: Open, run: Path) -> None:
+    view, told = open_page(run / "report.html")
+    assert told == []
+    assert view.locator("h1").inner_text() == "a <run>"
+    assert [card.get_attribute("id") for card in view.locator("figure").all()] == [f"chart-{key}" for key in CHARTS]
+    for key in CHARTS:
+        card = view.locator(f"#chart-{key}")
+        box = card.locator("svg").bounding_box()
+        assert box["width"] > 250
+        assert box["height"] > 120
+        assert len(card.locator("figcaption").inner_text()) > 40
+    assert view.locator("#chart-probe_top1 polyline").count() == 2
+    assert "chance" in view.locator("#chart-probe_top1 svg").text_content()
+    assert "log 64" in view.locator("#chart-entropy svg").text_content()
+
+
+def test_the_pointer_and_the_arrow_keys_read_values_off(open_page: Open, run: Path) -> None:
+    view, told = open_page(run / "report.html")
+    card = view.locator("#chart-probe_top1")
+    chart, readout = card.locator("svg"), card.locator(".readout")
+    assert readout.inner_text().strip() == ""
+    box = chart.bounding_box()
+    view.mouse.move(box["x"] + box["width"] * 0.97, box["y"] + 40)
+    assert readout.inner_text() == "epoch 4: Linear probe 43.21 %, kNN 41.50 %"
+    assert chart.locator(".cross circle").count() == 2
+    view.mouse.move(box["x"] + box["width"] * 0.16, box["y"] + 40)
+    assert readout.inner_text() == "epoch 1: Linear probe 20.00 %, kNN 30.00 %"
+    view.mouse.move(0, 0)
+    assert readout.inner_text().strip() == ""
+    chart.focus()
+    for key in ("ArrowLeft", "ArrowLeft"):
+        chart.press(key)
+    assert readout.inner_text() == "epoch 3: Linear probe 36.00 %, kNN 38.00 %"
+    assert told == []
+
+
+def test_the_verdict_comes_first_with_its_reason(open_page: Open, run: Path) -> None:
+    view, _ = open_page(run / "report.html")
+    said = view.locator("#verdict")
+    assert "still improving" in said.locator("h2").inner_text()
+    assert "7.2 points" in said.inner_text()
+    assert said.locator("code").first.inner_text() == "dualtemp resume RUN --epochs N"
+    assert said.bounding_box()["y"] < 300
+    assert view.locator("#status").inner_text() == "done"
+    figures = view.locator(".figures").inner_text()
+    for words in ("4 of 4", "43.21 %", "85.00 %", "41.50 %", "500", "40 s"):
+        assert words in figures
+
+
+def test_settings_that_differ_come_first_and_the_rest_can_be_opened(open_page: Open, run: Path) -> None:
+    view, _ = open_page(run / "report.html")
+    rows = [row.locator("td").all_inner_texts()[:3] for row in view.locator("#settings > .scroll tbody tr").all()]
+    assert ["tau_beta", "0.5", "1"] in rows
+    assert ["lr", "0.12", "0.03"] in rows
+    assert {row[0] for row in rows} == {"data", "method", "tau_beta", "epochs", "batch", "lr"}
+    details = view.locator("#settings details")
+    assert not details.locator("table").is_visible()
+    details.locator("summary").click()
+    assert "weight_decay" in details.inner_text()
+
+
+def test_what_was_evaluated_is_a_table_that_says_if_it_is_old(open_page: Open, run: Path) -> None:
+    view, _ = open_page(run / "report.html")
+    rows = [row.locator("td").all_inner_texts() for row in view.locator("#evaluated tbody tr").all()]
+    assert rows[0] == ["kNN", "trained", "validation", "41.50 %", "\N{EN DASH}", "10,000", "50,000"]
+    assert rows[1][1:5] == ["raw <pixels>", "validation", "33.25 %", "80.00 %"]
+    assert "before the run's last step" in view.locator("#evaluated h2").inner_text()  # step 30 of 40
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(380, "dark"), (380, "light"), (1400, "dark")])
+def test_nothing_runs_over_the_edge_and_text_can_be_read(open_page: Open, run: Path, width: int, scheme: str) -> None:
+    view, told = open_page(run / "report.html", width, scheme)
+    assert told == []
+    assert view.evaluate("document.documentElement.scrollWidth") <= width
+    colours = view.evaluate("(s => [s.color, s.backgroundColor])(getComputedStyle(document.body))")
+    ink, ground = (sum(map(int, re.findall(r"\d+", colour)[:3])) / 3 for colour in colours)
+    assert abs(ink - ground) > 180
+    assert (ground < 60) == (scheme == "dark")
+
+
+def test_a_page_reloads_itself_only_while_the_run_goes_on(tmp_path: Path) -> None:
+    run = made_run(tmp_path / "run", FULL[:2])
+    refresh = '<meta http-equiv="refresh" content="30">'
+    with locked(run / ".lock"):
+        text = write_run_page(run).read_text()
+        assert refresh in text
+        assert "running, epoch 2 of 4" in text
+    text = write_run_page(run).read_text()
+    assert refresh not in text
+    assert "interrupted at epoch 2 of 4" in text
+    finished = made_run(tmp_path / "finished", FULL)
+    with locked(finished / ".lock"):  # the last epoch's page
+        assert refresh not in write_run_page(finished).read_text()
+    (run / "trouble.txt").write_text("the disk is <full>")
+    assert "failed: the disk is &lt;full&gt;" in write_run_page(run).read_text()
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        [],
+        epochs(loss=[3.0]),
+        epochs(loss=[math.nan, 2.0], spread=[math.inf, 0.5], probe_top1=["a lot", 3.0]),
+        epochs(loss=[1.0] * 900, probe_top1=[None] * 899 + [40.0]),
+    ],
+    ids=["no epoch", "one epoch", "numbers that are none", "many epochs"],
+)
+def test_any_history_makes_a_page(open_page: Open, tmp_path: Path, history: list[dict[str, Any]]) -> None:
+    run = made_run(tmp_path / "run", history, epochs=1000)
+    view, told = open_page(write_run_page(run))
+    assert told == []
+    assert view.locator("#verdict h2").is_visible()
+    assert view.locator("figure.chart-card").count() <= 3
+    assert (tmp_path / "run" / "report.html").stat().st_size < 200_000
+
+
+def test_files_of_others_that_are_damaged_are_left_out(open_page: Open, tmp_path: Path) -> None:
+    run = made_run(tmp_path / "run", FULL)
+    (run / "evaluation.json").write_text("{")
+    (run / "pictures.json").write_text("[]")
+    (run / "environment.json").write_text("gone")
+    view, told = open_page(write_run_page(run))
+    assert told == []
+    assert view.locator("#evaluated").count() == 0
+    assert view.locator("figure.chart-card").count() == len(CHARTS)
+
+
+def test_a_damaged_run_has_no_page_and_one_line_says_why(tmp_path: Path) -> None:
+    run = made_run(tmp_path / "run", FULL)
+    (run / "metrics.jsonl").write_text("{\n")
+    with pytest.raises(UserError, match=r"metrics\.jsonl is damaged"):
+        write_run_page(run)
+    assert not (run / "report.html").exists()
+
+
+def test_the_defaults_of_a_setting_are_those_of_the_framework() -> None:
+    chosen = settings({"data": "x", "method": "moco", "tau_alpha": 0.2, "tau_beta": "tied", "image_size": 32})
+    changed = {name: (value, usual) for name, value, usual, _ in settings_told(chosen)[0]}
+    assert changed["tau_alpha"] == ("0.2", "0.1")
+    assert "tau_beta" not in changed
+    assert "image_size" not in changed
+    same = {name for name, *_ in settings_told(chosen)[1]}
+    assert "both_views" not in same | changed.keys()  # a setting of other frameworks
+
+
+def test_the_command_takes_pictures_of_a_trained_run_and_writes_its_page(
+    open_page: Open, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    words = "--data digits --backbone resnet_mini --batch 64 --epochs 1 --subset 128 --knn-images 128 --quiet --no-page"
+    assert main(["train", *words.split(), "--out", str(run)]) == 0
+    assert not (run / "report.html").exists()
+    assert main(["report", str(run), "--no-pictures"]) == 0
+    assert capsys.readouterr().out.strip() == str(run / "report.html")
+    assert not (run / "pictures.json").exists()
+    assert main(["report", str(run), "--out", str(tmp_path / "new" / "page.html")]) == 0
+    assert (run / "pictures.json").exists()
+    view, told = open_page(tmp_path / "new" / "page.html")
+    assert told == []
+    assert "too early to tell" in view.locator("#verdict").inner_text()
+    assert view.locator("section#pictures").is_visible()
+    assert view.locator("figure.chart-card").count() == len(CHARTS)
+    assert "10: 0, 1, 2" in view.locator("#data").inner_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nowhere"], "nowhere is not a run"),
+        (["run", "--out", "run"], "is a folder: name a file"),
+        (["run", "--no-pictures", "--out", "run/config.yaml/x.html"], "cannot be written"),
+        (["run", "run", "--out", "x.html"], "named twice"),
+    ],
+)
+def test_mistakes_are_one_line_and_leave_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made_run(tmp_path / "run", FULL)
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["report", *words]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_pictures_that_cannot_be_taken_do_not_cost_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = made_run(tmp_path / "run", FULL)  # has no checkpoint
+    assert main(["report", str(run), "--device", "cpu"]) == 0
+    assert "no new pictures" in capsys.readouterr().err
+    assert (run / "report.html").is_file()

@@ -1,0 +1,168 @@
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from made_runs import FULL, made_run
+
+from dualtemp.cli import main
+from dualtemp.training.folder_lock import locked
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Four runs and a damaged one, some of them nested."""
+    runs = tmp_path / "runs"
+    made_run(runs / "a", FULL, tau_beta=float("inf"))
+    made_run(runs / "deep" / "er" / "b", FULL[:2], method="moco")
+    failed = made_run(runs / "c", FULL[:1], method="byol")
+    (failed / "trouble.txt").write_text("the loss is not finite at step 7\n")
+    better = [{**line, "probe_top1": line["probe_top1"] + 5} for line in FULL]
+    made_run(runs / "d", better, data="/some/where/photos", labels=True)
+    (made_run(runs / "broken") / "config.yaml").write_text("method: [simco\n")
+    return runs
+
+
+def listed(*words: object, capsys: pytest.CaptureFixture[str]) -> list[dict]:
+    assert main(["runs", *map(str, words), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_every_run_below_is_listed_with_its_figures(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = {row["name"]: row for row in listed(folder, capsys=capsys)}
+    assert set(rows) == {"a", "deep/er/b", "broken", "c", "d"}
+    a = rows["a"]
+    assert (a["method"], a["data"], a["tau_alpha"], a["tau_beta"]) == ("simco", "cifar10", 0.1, "inf")
+    assert (a["status"], a["epoch"], a["epochs"], a["probe"], a["knn"]) == ("done", 4, 4, 43.21, 41.5)
+    assert Path(a["path"]) == folder / "a"
+    assert rows["d"]["data"] == "photos"
+    assert rows["deep/er/b"]["tau_beta"] == "tied"
+    assert (rows["deep/er/b"]["status"], rows["deep/er/b"]["epoch"]) == ("interrupted", 2)
+    assert rows["c"]["status"] == "failed"
+    assert rows["c"]["tau_alpha"] is None
+
+
+def test_a_table_has_a_line_a_run_and_the_reasons_below(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runs", str(folder)]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].split() == [
+        "run",
+        "method",
+        "data",
+        "tau_alpha",
+        "tau_beta",
+        "status",
+        "epoch",
+        "probe",
+        "kNN",
+        "date",
+    ]
+    assert out[1].split()[:9] == ["a", "simco", "cifar10", "0.1", "inf", "done", "4/4", "43.21", "41.50"]
+    assert "c failed: the loss is not finite at step 7" in out
+    assert any(line.startswith("broken unreadable: ") and "not YAML" in line for line in out)
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        ({"metrics.jsonl": "{no json\n"}, "damaged"),
+        ({"metrics.jsonl": "[1]\n"}, "damaged"),
+        ({"metrics.jsonl": '{"loss": 1}\n'}, "damaged"),
+        ({"metrics.jsonl": b"\xff\xfe\n"}, "damaged"),
+        ({"config.yaml": "method: simcoo\ndata: x\n"}, "did you mean 'simco'"),
+        ({"config.yaml": None}, "no config.yaml"),
+    ],
+)
+def test_a_damaged_run_is_listed_as_unreadable(
+    tmp_path: Path, damage: dict, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made_run(tmp_path / "good", FULL)
+    bad = made_run(tmp_path / "bad", FULL)
+    for name, content in damage.items():
+        if content is None:
+            (bad / name).unlink()
+        else:
+            (bad / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    rows = {row["name"]: row for row in listed(tmp_path, capsys=capsys)}
+    assert rows["bad"]["status"] == "unreadable"
+    assert reason in rows["bad"]["reason"]
+    assert rows["good"]["status"] == "done"
+
+
+def test_damage_that_does_not_matter_is_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = made_run(tmp_path / "run", FULL)
+    (run / "environment.json").write_text("[]")
+    with open(run / "metrics.jsonl", "a") as file:
+        file.write('{"epoch": 5, "lo')  # cut short by a kill
+    (row,) = listed(tmp_path, capsys=capsys)
+    assert (row["status"], row["epoch"]) == ("done", 4)
+
+
+def test_nothing_inside_a_run_and_nothing_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = made_run(tmp_path / "a", FULL)
+    made_run(run / "logs" / "inner", FULL)
+    (tmp_path / "circle").symlink_to(tmp_path)
+    (tmp_path / "same").symlink_to(run)
+    (tmp_path / "to itself").symlink_to(tmp_path / "to itself")
+    (tmp_path / "other project").mkdir()
+    (tmp_path / "other project" / "config.yaml").write_text("whatever: 1\n")
+    assert [row["name"] for row in listed(tmp_path, capsys=capsys)] == ["a"]
+    assert [row["status"] for row in listed(run, tmp_path, capsys=capsys)] == ["done"]
+    assert len(listed(run, capsys=capsys)) == 1
+
+
+@pytest.mark.parametrize(
+    ("by", "order"),
+    [
+        ("name", ["a", "broken", "c", "d", "deep/er/b"]),
+        ("probe", ["d", "a", "deep/er/b", "c", "broken"]),
+        ("epoch", ["a", "d", "deep/er/b", "c", "broken"]),
+        ("method", ["c", "deep/er/b", "a", "d", "broken"]),
+        ("tau-beta", ["d", "a", "deep/er/b", "broken", "c"]),
+    ],
+)
+def test_runs_are_sorted_and_those_without_a_value_come_last(
+    folder: Path, by: str, order: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert [row["name"] for row in listed(folder, "--sort", by, capsys=capsys)] == order
+
+
+def test_dates_are_those_of_the_last_epoch_newest_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, age in (("old", 5000), ("new", 10), ("middle", 400)):
+        metrics = made_run(tmp_path / name, FULL) / "metrics.jsonl"
+        os.utime(metrics, (time.time() - age,) * 2)
+    assert [row["name"] for row in listed(tmp_path, "--sort", "date", capsys=capsys)] == ["new", "middle", "old"]
+    backwards = listed(tmp_path, "--sort", "date", "--reverse", capsys=capsys)
+    assert [row["name"] for row in backwards] == ["old", "middle", "new"]
+
+
+def test_a_run_whose_folder_is_held_is_running(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with locked(folder / "deep/er/b" / ".lock"):
+        rows = {row["name"]: row["status"] for row in listed(folder, capsys=capsys)}
+    assert rows["deep/er/b"] == "running"
+
+
+def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runs", str(tmp_path / "nowhere")]) == 2
+    assert "is no folder" in capsys.readouterr().err
+    assert main(["runs", str(tmp_path), "--sort", "colour"]) == 2
+    assert "choose among name" in capsys.readouterr().err
+    assert main(["runs", str(tmp_path)]) == 0
+    assert "no runs below" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words", [("runs",), ("runs", "--help"), ("report", "--help"), ("report", "a", "--no-pictures")]
+)
+def test_lists_and_pages_do_not_import_torch(tmp_path: Path, words: tuple[str, ...]) -> None:
+    made_run(tmp_path / "runs" / "a", FULL)
+    given = [str(tmp_path / "runs" / "a") if word == "a" else word for word in words]
+    command = [sys.executable, "-X", "importtime", "-m", "dualtemp", *given]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    assert "dualtemp.cli" in imported
+    assert not imported & {"torch", "torchvision", "numpy", "PIL.Image"}

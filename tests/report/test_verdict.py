@@ -1,0 +1,169 @@
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_runs import FULL, epochs
+
+from dualtemp.report.run_record import Facts
+from dualtemp.report.verdict import health, verdict
+from dualtemp.training.collapse import COLLAPSED
+
+FACTS = Facts(epochs=4, anchors=64, classes=10, test_images=10_000)
+UNLABELLED = Facts(epochs=4, anchors=64)
+
+
+def lines(**series: list[Any]) -> list[dict[str, Any]]:
+    return [{"epoch": number, **line} for number, line in enumerate(epochs(**series), 1)]
+
+
+def test_features_that_are_all_the_same_have_collapsed_since_the_first_such_epoch() -> None:
+    found = health(lines(spread=[0.5, 0.3, 0.01, 0.004], loss=[4, 4.1, 4.15, 4.16], knn_top1=[30, 20, 12, 11]), FACTS)
+    assert found.headline == "collapsed since epoch 3"
+    assert found.tone == "bad"
+    assert "0.004" in found.reason
+    assert health(lines(spread=[0.01, 0.004]), FACTS).headline == "collapsed"
+    assert health(lines(spread=[0.01, 0.5, 0.6], loss=[4, 3, 2]), FACTS).tone == "good"
+
+
+def test_a_spread_beyond_half_of_the_way_down_is_a_collapse_that_goes_on() -> None:
+    half_way = math.sqrt(0.6 * COLLAPSED)
+    falling = lines(spread=[0.5, 0.6, 0.3, half_way * 0.99], loss=[4, 3.9, 3.8, 3.7])
+    assert health(falling, FACTS).headline == "collapsing since epoch 3"
+    assert "epoch 2" in health(falling, FACTS).reason
+    assert health(lines(spread=[0.5, 0.6, 0.3, half_way * 1.01], loss=[4, 3.9, 3.8, 3.7]), FACTS).tone == "good"
+    comes_back = lines(spread=[0.6, 0.3, 0.05, 0.1], loss=[4, 3.9, 3.8, 3.7])
+    assert "collapsing" not in health(comes_back, FACTS).headline
+
+
+def test_a_low_spread_from_the_start_that_rises_is_no_collapse() -> None:
+    # Measured: SimCo at lr 5 on digits began so, and learned.
+    found = health(lines(spread=[0.05, 0.156, 0.603], loss=[4.2, 4.15, 4.14], probe_top1=[10, 11, 33]), FACTS)
+    assert found.headline == "still improving"
+
+
+@pytest.mark.parametrize(("probe", "learns"), [(10.5, False), (10.7, True)])
+def test_accuracies_within_two_standard_errors_of_guessing_are_chance(probe: float, learns: bool) -> None:
+    # 10 classes, 10,000 images: 10 % + 2 * 0.3 %.
+    found = health(lines(loss=[4, 3, 2], spread=[0.6] * 3, probe_top1=[10, 10, probe], knn_top1=[10, 9, 10]), FACTS)
+    assert ("at chance" in found.headline) != learns
+    unknown = health(lines(loss=[4, 3, 2], probe_top1=[10, 10, probe]), Facts(epochs=4, anchors=64))
+    assert "chance" not in unknown.headline
+
+
+def test_a_probe_at_chance_beside_a_good_knn_is_no_alarm() -> None:
+    found = health(lines(loss=[4, 3, 2], probe_top1=[10, 10, 10], knn_top1=[30, 31, 32]), FACTS)
+    assert found.tone == "good"
+    assert any("kNN (32.0 %) is ahead of the probe (10.0 %)" in remark for remark in found.remarks)
+
+
+def test_a_loss_that_never_moves_is_said() -> None:
+    assert "does not move" in health(lines(loss=[4.158, 4.1581, 4.1579]), UNLABELLED).headline
+    assert "does not move" not in health(lines(loss=[4.158, 4.14, 4.1579]), UNLABELLED).headline
+    assert "does not move" not in health(lines(loss=[4.158, 4.1581]), UNLABELLED).headline  # two epochs say little
+
+
+def test_a_probe_that_falls_while_the_loss_falls_is_getting_worse() -> None:
+    found = health(lines(loss=[4, 3, 2.5, 2, 1.9], probe_top1=[20, 45, 44.9, 41, 40], spread=[0.6] * 5), FACTS)
+    assert found.headline == "getting worse since epoch 2"
+    assert "though the loss still falls" in found.reason
+    one_bad_epoch = health(lines(loss=[4, 3, 2, 1], probe_top1=[20, 45, 44.9, 40]), FACTS)
+    assert "worse" not in one_bad_epoch.headline
+    rising = health(lines(loss=[4, 2, 2.5, 3], probe_top1=[20, 45, 41, 40]), FACTS)
+    assert "though" not in rising.reason
+
+
+def test_differences_count_only_beyond_what_the_test_images_can_show() -> None:
+    history = lines(loss=[4, 3, 2.5], probe_top1=[40, 50, 53], spread=[0.6] * 3)
+    assert health(history, FACTS).headline == "still improving"
+    # 100 images: the standard error of a difference is 7 points; three rises in a row tell more than one
+    few = Facts(epochs=4, anchors=64, classes=10, test_images=100)
+    assert health(history, few).headline == "healthy"
+    assert "7.1 points" in health(history, few).reason
+    assert health(lines(loss=[4, 3, 2.5, 2.4], probe_top1=[40, 45, 50, 53]), few).headline == "still improving"
+
+
+def test_a_probe_that_has_levelled_out_is_healthy() -> None:
+    found = health(lines(loss=[4, 3, 2.5, 2.4, 2.3], probe_top1=[20, 40, 45, 45.2, 45.6], spread=[0.6] * 5), FACTS)
+    assert (found.headline, found.tone) == ("healthy", "good")
+    assert "45.6 %" in found.reason
+
+
+def test_without_labels_the_loss_decides_and_the_doubt_is_said() -> None:
+    assert health(lines(loss=[4, 3.5, 3.2, 2.9], spread=[0.6] * 4), UNLABELLED).headline == "still improving"
+    level = health(lines(loss=[4, 3, 2.9, 2.9], spread=[0.6] * 4), UNLABELLED)
+    assert level.headline == "healthy"
+    assert "Without labels nobody can say" in level.reason
+    rises = health(lines(loss=[4, 5, 5.2, 5.3], spread=[0.6] * 4), UNLABELLED)  # MoCo, as its dictionary fills
+    assert rises.headline == "healthy"
+
+
+def test_one_epoch_is_too_early() -> None:
+    assert health(lines(loss=[4], probe_top1=[30], spread=[0.6]), FACTS).headline == "too early to tell"
+    assert health([], FACTS).headline == "no epoch yet"
+
+
+@pytest.mark.parametrize(
+    ("entropy", "words"),
+    [(0.3, "one of 64 anchors"), (3.0, "as if 20 of 64"), (4.0, "most anchors"), (4.1588, "nearly all anchors")],
+)
+def test_the_entropy_is_told_as_a_number_of_anchors(entropy: float, words: str) -> None:
+    found = health(lines(loss=[4, 3], entropy=[4.0, entropy]), FACTS)
+    assert any(words in remark for remark in found.remarks)
+    measured = health(lines(loss=[4, 3], entropy=[4.0, entropy]), replace(FACTS, weighted=False))
+    assert any("only measured" in remark for remark in measured.remarks)
+
+
+def test_anchors_that_are_too_easy_and_features_on_a_line_are_remarked() -> None:
+    found = health(lines(loss=[4, 3], W_mean=[0.5, 0.04], effective_rank=[5, 1.2]), FACTS)
+    assert any("0.04" in remark and "easily" in remark for remark in found.remarks)
+    assert any("1.20" in remark for remark in found.remarks)
+    assert health(lines(loss=[4, 3], W_mean=[0.5, 0.06], effective_rank=[5, 2.2]), FACTS).remarks == []
+
+
+@pytest.mark.parametrize(
+    ("word", "count", "headline", "tone"),
+    [
+        ("running", 2, "running, epoch 2 of 4, about 20 s left", "open"),
+        ("interrupted", 2, "interrupted at epoch 2 of 4", "open"),
+        ("interrupted", 0, "interrupted in its first epoch", "open"),
+        ("failed", 2, "failed: the loss is not finite", "bad"),
+        ("done", 4, "still improving", "good"),
+        ("running", 4, "still improving", "good"),  # the last page before the run lets go of its folder
+    ],
+)
+def test_what_became_of_a_run_heads_the_page(word: str, count: int, headline: str, tone: str) -> None:
+    history = [{"epoch": number, **line} for number, line in enumerate(FULL[:count], 1)]
+    found = verdict(history, FACTS, word, "the loss is not finite")
+    assert (found.headline, found.tone) == (headline, tone)
+
+
+def test_a_collapse_is_said_before_that_the_run_goes_on() -> None:
+    found = verdict(lines(spread=[0.5, 0.01], loss=[4, 4.1], seconds=[5, 10]), FACTS, "running")
+    assert found.headline == "collapsed since epoch 2"
+    assert "Still running, epoch 2 of 4" in found.reason
+
+
+values = st.one_of(st.none(), st.floats(-1e6, 1e6), st.just(math.nan), st.just(math.inf))
+KEYS = ("loss", "probe_top1", "knn_top1", "spread", "entropy", "W_mean", "effective_rank", "seconds")
+
+
+@given(
+    st.lists(st.fixed_dictionaries(dict.fromkeys(KEYS, values)), max_size=12),
+    st.sampled_from(["running", "done", "interrupted", "failed"]),
+    st.integers(0, 100),
+    st.integers(0, 50_000),
+)
+def test_any_history_gets_a_verdict(history: list[dict[str, Any]], word: str, classes: int, images: int) -> None:
+    counted = [
+        {"epoch": n, **{key: value for key, value in line.items() if value is not None}}
+        for n, line in enumerate(history, 1)
+    ]
+    for line in counted:
+        line["seconds"] = abs(line.get("seconds", 0.0))
+    found = verdict(counted, Facts(12, 64, classes, images), word, "why")
+    assert found.headline
+    assert found.reason
+    assert "nan" not in found.headline + found.reason + " ".join(found.remarks)

@@ -1,0 +1,64 @@
+"""The examples of docs/examples, run as a reader would, in small."""
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
+
+
+def printed(name: str, folder: Path, **environment: str) -> str:
+    """What an example prints; it must end well."""
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name)],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_way_from_images_to_an_encoder(tmp_path: Path) -> None:
+    out = tmp_path / "runs" / "it"
+    said = printed("from_images_to_encoder.py", tmp_path, OUT=str(out), EPOCHS="2")
+    assert "1797 images, 128 features each" in said
+    assert (out / "report.html").stat().st_size > 1000
+    measured = json.loads((out / "evaluation.json").read_text())["measured"]
+    assert {each["encoder"] for each in measured} >= {"trained", "untrained", "raw pixels"}
+    for each in measured:
+        assert each["encoder"] == "online" or f"{each['top1']:.2f} %" in said
+    with np.load(out / "features.npz") as arrays:
+        assert arrays["features"].shape == (1797, 128)
+    assert {"model.safetensors", "model.pt2", "README.md", "preprocessing.json"} <= set(os.listdir(out / "export"))
+
+
+def test_the_loss_in_a_plain_loop_goes_down(tmp_path: Path) -> None:
+    said = printed("loss_in_a_plain_loop.py", tmp_path, STEPS="60")
+    first, last = map(float, re.findall(r"from ([\d.]+) to ([\d.]+)", said)[0])
+    assert last < 0.8 * first
+
+
+@pytest.mark.skipif(importlib.util.find_spec("lightly") is None, reason="lightly is not installed (extra: peers)")
+def test_the_loss_inside_lightly_trains(tmp_path: Path) -> None:
+    said = printed("loss_in_lightly.py", tmp_path, STEPS="3")
+    losses = [float(word) for word in re.findall(r"loss ([\d.]+)", said)]
+    assert len(losses) == 3
+    assert all(np.isfinite(losses))
+    assert losses[0] != losses[2]
+
+
+def test_every_example_is_run_here() -> None:
+    source = Path(__file__).read_text()
+    for path in EXAMPLES.glob("*.py"):
+        assert f'printed("{path.name}"' in source
