@@ -22,7 +22,7 @@ def printed(name: str, folder: Path, **environment: str) -> str:
         env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -21,9 +21,9 @@ epochs = int(os.environ.get("EPOCHS", "20"))
 # %% [markdown]
 # ## Train
 #
-# SimCo: the other images of the batch are the negatives, `tau_alpha` weighs them within an anchor, `tau_beta` weighs the
-# anchors. Every word is one of `dualtemp train` as well. The call returns the last epoch's figures; the folder holds
-# the rest.
+# SimCo: the other images of the batch are the negatives, `tau_alpha` weighs them within an anchor, `tau_beta` weighs
+# the anchors. Every word is one of `dualtemp train` as well. The call returns the last epoch's figures; the folder
+# holds the rest.
 
 # %%
 last = dualtemp.train(
@@ -35,8 +35,8 @@ print({name: round(value, 3) for name, value in last.items() if isinstance(value
 # %% [markdown]
 # ## Look
 #
-# `report.html` in the folder is a page that needs no network: curves, verdict, hardest and easiest anchors. Here only its
-# place.
+# `report.html` in the folder is a page that needs no network: curves, verdict, hardest and easiest anchors. Here only
+# its place.
 
 # %%
 print(f"open {(out / 'report.html').resolve()} in a browser")
@@ -73,8 +73,8 @@ print("nearest to image 0: image", int(similarities[1:].argmax()) + 1)
 # %% [markdown]
 # ## Export
 #
-# Weights with a program that builds the module, and a graph of `torch.export`; neither needs dualtemp. `README.md` in the
-# folder is a model card that says how to load each.
+# Weights with a program that builds the module, and a graph of `torch.export`; neither needs dualtemp. `README.md` in
+# the folder is a model card that says how to load each.
 
 # %%
 folder = dualtemp.export(out, format=("safetensors", "torch-export"))

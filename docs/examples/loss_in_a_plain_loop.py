@@ -26,8 +26,11 @@ def view(images: Tensor) -> Tensor:
     return shifted * torch.empty(len(images), 1, 1, 1).uniform_(0.6, 1.4) + 0.1 * torch.randn_like(shifted)
 
 
-encoder = nn.Sequential(nn.Conv2d(1, 32, 3, 2, 1), nn.ReLU(), nn.Conv2d(32, 64, 3, 2, 1), nn.ReLU(), nn.Flatten())
-projector = nn.Sequential(nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 64))
+encoder = nn.Sequential(
+    *(nn.Conv2d(1, 32, 3, 2, 1), nn.BatchNorm2d(32), nn.ReLU()),
+    *(nn.Conv2d(32, 64, 3, 2, 1), nn.BatchNorm2d(64), nn.ReLU(), nn.Flatten()),
+)
+projector = nn.Sequential(nn.Linear(256, 128), nn.BatchNorm1d(128), nn.ReLU(), nn.Linear(128, 64))
 criterion = DualTemperatureLoss(tau_alpha=0.1, tau_beta=1.0)  # the negatives are the batch: no dictionary
 optimiser = torch.optim.SGD([*encoder.parameters(), *projector.parameters()], lr=0.1, momentum=0.9)
 

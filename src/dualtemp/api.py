@@ -1,6 +1,7 @@
 """The Python calls, in the command line's words: a run with all that watches it. Heavy imports wait for their use."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -155,8 +156,9 @@ def _watched(
         there = there and attempted(shown, shown.write, first.note)  # how it has ended
     if there:
         attempted("pictures for the page", lambda: shown.take_pictures(how.device), first.note)
-        if watch is None and not how.quiet:
-            print(f"The run's page is {shown.path}/report.html", flush=True)
+        with suppress(OSError):  # nobody may read any more
+            if watch is None and not how.quiet:
+                print(f"The run's page is {shown.path}/report.html", flush=True)
     return metrics
 
 

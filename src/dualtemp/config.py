@@ -48,7 +48,8 @@ OF_METHOD: dict[str, dict[str, Any]] = {
 }
 SUBSET = "a number of images, 1 or more, or a fraction above 0 and at most 1"
 TAU_BETA_VALUES = "a number above 0, inf, or 'tied'"
-NAMED_LIMITS = {2**63: "2^63"}
+NAMED_LIMITS = {2**63: "2^63", 10**9: "a thousand million"}
+FAR_LIMITS = (10**9, 1e38)
 # May stay None in a complete config: no limit, nothing to start from, all images.
 OPTIONAL = {"vector_size", "scalar_size", "clip_gradient", "chunk", "init", "subset"}
 
@@ -215,11 +216,12 @@ def _sentence(name: str, error: Any, values: dict[str, Any]) -> str:
     if error["type"] == "literal_error":
         choices = [part.strip().strip("'") for part in error["ctx"]["expected"].replace(" or ", ", ").split(",")]
         return f"no {name} is called {given!r}{_nearest(str(given), choices)}"
-    return f"{name} must be {_expected(name)}, got {given!r}"
+    too_much = error["type"] in ("less_than", "less_than_equal")
+    return f"{name} must be {_expected(name, too_much)}, got {given!r}"
 
 
-def _expected(name: str) -> str:
-    """What a setting takes, in words: "a whole number of at least 1"."""
+def _expected(name: str, too_much: bool) -> str:
+    """What a setting takes, in words: "a whole number of at least 1"; limits that few reach, only if one did."""
     field = Settings.model_fields[name]
     if name == "subset":
         return SUBSET
@@ -230,7 +232,7 @@ def _expected(name: str) -> str:
         return "true or false"
     if str in kinds:
         return "a word"
-    limits = [_limit(each) for each in field.metadata]
+    limits = [_limit(each) for each in field.metadata if too_much or getattr(each, "le", None) not in FAR_LIMITS]
     limits = [limit for limit in limits if limit]
     kind = "a whole number" if int in kinds else "a number"
     return f"{kind} {' and '.join(limits)}".rstrip()
@@ -241,5 +243,5 @@ def _limit(bound: Any) -> str:
     for name, word in words.items():
         value = getattr(bound, name, None)
         if value is not None:
-            return f"{word} {NAMED_LIMITS.get(value, f'{value:g}')}"
+            return f"{word} {NAMED_LIMITS.get(value, value)}"
     return ""

@@ -16,7 +16,7 @@ from PIL import Image
 
 from dualtemp.analysis.pictures import pictures, take_pictures
 from dualtemp.analysis.thumbnails import tiles
-from dualtemp.analysis.trained_run import trained_run
+from dualtemp.analysis.trained_run import TrainedRun, trained_run
 from dualtemp.errors import UserError
 
 RunOf = Callable[[str], Path]
@@ -36,6 +36,13 @@ def shows(found: dict[str, Any], number: int, picture: torch.Tensor) -> bool:
     """Whether a tile is this picture (C, H, W), but for what JPEG loses."""
     expected = tiles(picture[None])[0].float().mean(0).numpy()
     return bool(np.abs(tile(found, number) - expected).mean() < 12)
+
+
+@pytest.fixture(scope="module")
+def simco(run_of: RunOf) -> tuple[TrainedRun, dict[str, Any]]:
+    """A run and its pictures."""
+    run = trained_run(run_of("simco"))
+    return run, pictures(run)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -64,9 +71,11 @@ def test_every_kind_of_framework_has_its_pictures(run_of: RunOf, tmp_path: Path,
     assert [len(row["found"]) for row in found["neighbours"]["rows"]] == [6] * 8
 
 
-def test_the_numbers_of_the_anchors_are_those_of_the_formulas(run_of: RunOf) -> None:
-    run = trained_run(run_of("simco"))
-    found, batch = pictures(run), next(iter(run.anchors(1)))
+def test_the_numbers_of_the_anchors_are_those_of_the_formulas(
+    simco: tuple[TrainedRun, dict[str, Any]],
+) -> None:
+    run, found = simco
+    batch = next(iter(run.anchors(1)))
     q, k = (x.double().numpy() / np.linalg.norm(x.double().numpy(), axis=1, keepdims=True) for x in batch[:2])
     s = q @ k.T
     others = ~np.eye(32, dtype=bool)
@@ -93,9 +102,11 @@ def test_the_numbers_of_the_anchors_are_those_of_the_formulas(run_of: RunOf) -> 
                 assert shows(found, negative["picture"], images[1][j])
 
 
-def test_the_map_and_the_neighbours_show_the_images_that_they_name(run_of: RunOf) -> None:
-    run = trained_run(run_of("simco"))
-    found, test = pictures(run), run.data.test
+def test_the_map_and_the_neighbours_show_the_images_that_they_name(
+    simco: tuple[TrainedRun, dict[str, Any]],
+) -> None:
+    run, found = simco
+    test = run.data.test
     assert test is not None
     assert test.labels is not None
     for place in (0, 100, 358):
@@ -111,9 +122,11 @@ def test_the_map_and_the_neighbours_show_the_images_that_they_name(run_of: RunOf
     assert 0.2 < found["neighbours"]["agreement"] < 1
 
 
-def test_the_weights_of_the_map_are_those_of_each_image_among_all(run_of: RunOf) -> None:
-    run = trained_run(run_of("simco"))
-    found, test = pictures(run), run.data.test
+def test_the_weights_of_the_map_are_those_of_each_image_among_all(
+    simco: tuple[TrainedRun, dict[str, Any]],
+) -> None:
+    run, found = simco
+    test = run.data.test
     assert test is not None
     index = torch.arange(359)
     q, k = [], []
@@ -127,9 +140,8 @@ def test_the_weights_of_the_map_are_those_of_each_image_among_all(run_of: RunOf)
     torch.testing.assert_close(torch.tensor(found["map"]["W"]).double(), negatives / e.sum(1), atol=1e-5, rtol=0)
 
 
-def test_pictures_come_out_the_same_again(run_of: RunOf) -> None:
-    one, other = (json.dumps(pictures(trained_run(run_of("simmoco")))) for _ in range(2))
-    assert one == other
+def test_pictures_come_out_the_same_again(run_of: RunOf, simco: tuple[TrainedRun, dict[str, Any]]) -> None:
+    assert pictures(trained_run(run_of("simco"))) == simco[1]
 
 
 def test_at_an_infinite_tau_beta_the_vectors_temperature_tells_the_hard_anchors(

@@ -79,6 +79,9 @@ def test_a_dictionary_is_made_of_other_images_as_long_as_there_are_enough(run_of
     for size in (1, 31, 32, 33, 100):
         torch.testing.assert_close(run.dictionary(size), keys[-size:], rtol=0, atol=0)
         assert torch.cat([batch.index for batch in run.key_batches(size)]).tolist() == index[-size:].tolist()
+    views = {int(i): view for batch in whole for i, view in zip(batch.index, batch.view, strict=True)}
+    for batch in run.anchors(4):  # no key is an anchor's positive, also of its own image
+        assert not any(torch.equal(views[int(i)], view) for i, view in zip(batch.index, batch.views[1], strict=True))
     last = whole[-1]
     with torch.no_grad():
         framework = rebuilt(run_of(method))

@@ -18,6 +18,8 @@ class Silent:
     def __init__(self, steps: int | None = None) -> None:
         self.left = steps
 
+    def begin(self, *_: object) -> None: ...
+
     def step(self, *_: object) -> None:
         if self.left is not None:
             self.left -= 1
@@ -27,6 +29,8 @@ class Silent:
     def epoch(self, *_: object) -> None: ...
 
     def note(self, *_: object) -> None: ...
+
+    def close(self) -> None: ...
 
 
 def done(results: Results, job: Job, **how: object) -> tuple[str, str]:

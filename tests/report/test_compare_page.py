@@ -25,7 +25,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         made_run(folder / "y" / "run", better, tau_beta=0.5),
         made_run(folder / "moco", FULL[:2], method="moco"),
         made_run(folder / "long", epochs(loss=[3 - i / 100 for i in range(12)]), epochs=12, method="simsiam"),
-        made_run(folder / "photos", FULL, data="/some/photos"),
+        made_run(folder / "photos", [{**line, "probe_top1": 90.0} for line in FULL], data="/some/photos"),
         made_run(folder / "none", []),
         made_run(folder / "seven", FULL, seed=7),
         made_run(folder / "eight", FULL, seed=8),
@@ -69,6 +69,10 @@ def test_curves_lie_on_the_same_axes_and_each_can_be_switched_off(open_page: Ope
     assert "x/run 41.50 %" in readout
     assert "y/run" not in readout
     box.check()
+    view.locator(".legend.runs input").nth(3).uncheck()  # the longest: nothing is read off beyond the others
+    loss.focus()
+    loss.press("ArrowLeft")
+    assert view.locator("#chart-loss .readout").inner_text().startswith("epoch 4: x/run 3.1, y/run 3.1, ")
     assert view.locator("#chart-loss g[data-run='1']").is_visible()
     assert told == []
 
@@ -76,7 +80,7 @@ def test_curves_lie_on_the_same_axes_and_each_can_be_switched_off(open_page: Ope
 def test_the_best_of_runs_with_the_same_test_images_is_marked(open_page: Open, page: Path) -> None:
     view, _ = open_page(page)
     cells = view.locator("#figure-probe_top1 td").all_inner_texts()[1:]
-    assert cells == ["43.21 %", "★ 45.21 %", "30.00 %", NONE, "43.21 %", NONE, "43.21 %", "43.21 %"]
+    assert cells == ["43.21 %", "★ 45.21 %", "30.00 %", NONE, "90.00 %", NONE, "43.21 %", "43.21 %"]
     assert view.locator("#figure-loss .best").count() == 0
     assert "different images" in view.locator("#figures .note").inner_text()
 

@@ -43,6 +43,7 @@ def test_all_lines_lie_within_the_axes_in_the_order_of_epochs(values: list[float
 def test_heights_and_epochs_are_to_scale() -> None:
     drawn = ElementTree.fromstring(epoch_chart("x", [Line("a", [(1, 0.0), (3, 1.0), (9, 4.0)])]))
     (one, two, three) = [(float(c.get("cx", "")), float(c.get("cy", ""))) for c in drawn.iter("circle")]
+    assert one[1] > two[1] > three[1]  # higher is higher
     assert (three[0] - two[0]) / (two[0] - one[0]) == pytest.approx(3, abs=0.01)
     assert (two[1] - three[1]) / (one[1] - two[1]) == pytest.approx(3, abs=0.05)
 

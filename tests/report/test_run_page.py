@@ -13,7 +13,9 @@ from made_runs import FULL, epochs, made_run
 from dualtemp.cli import main
 from dualtemp.config import settings
 from dualtemp.errors import UserError
+from dualtemp.report.curves import MEASURES
 from dualtemp.report.run_page import settings_told, write_run_page
+from dualtemp.report.run_record import read_run
 from dualtemp.training.folder_lock import locked
 
 Open = Callable[..., tuple[Any, list[str]]]
@@ -93,6 +95,17 @@ def test_settings_that_differ_come_first_and_the_rest_can_be_opened(open_page: O
     assert not details.locator("table").is_visible()
     details.locator("summary").click()
     assert "weight_decay" in details.inner_text()
+
+
+def test_levels_to_compare_with_are_those_of_the_run(run: Path, tmp_path: Path) -> None:
+    def level(key: str, path: Path) -> float | None:
+        found = MEASURES[key].reference(read_run(path))
+        return None if found is None else found.value
+
+    assert level("entropy", run) == pytest.approx(math.log(64))
+    assert level("hardest_tenth", run) == pytest.approx(7 / 64)  # the hardest 7 of 64 anchors, if all weigh the same
+    assert level("probe_top1", run) == pytest.approx(10)
+    assert level("knn_top1", made_run(tmp_path / "run", FULL, data="/some/photos")) is None
 
 
 def test_what_was_evaluated_is_a_table_that_says_if_it_is_old(open_page: Open, run: Path) -> None:

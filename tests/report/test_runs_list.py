@@ -9,6 +9,7 @@ import pytest
 from made_runs import FULL, made_run
 
 from dualtemp.cli import main
+from dualtemp.report.runs_list import find_runs
 from dualtemp.training.folder_lock import locked
 
 
@@ -109,6 +110,7 @@ def test_nothing_inside_a_run_and_nothing_twice(tmp_path: Path, capsys: pytest.C
     (tmp_path / "to itself").symlink_to(tmp_path / "to itself")
     (tmp_path / "other project").mkdir()
     (tmp_path / "other project" / "config.yaml").write_text("whatever: 1\n")
+    assert list(find_runs(tmp_path)) == [run]
     assert [row["name"] for row in listed(tmp_path, capsys=capsys)] == ["a"]
     assert [row["status"] for row in listed(run, tmp_path, capsys=capsys)] == ["done"]
     assert len(listed(run, capsys=capsys)) == 1

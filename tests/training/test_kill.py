@@ -125,7 +125,12 @@ def test_what_the_shell_starts_can_be_killed_and_resumed_too(run_once: Any, tmp_
             time.sleep(0.001)
         process.kill()
     done = subprocess.run(
-        [*program, "resume", path, "--no-page"], env=environment, capture_output=True, text=True, timeout=60, check=True
+        [*program, "resume", path, "--no-page"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
     )
     assert re.search(r"epoch 4/4 .* probe", done.stdout)
     assert different(everything(path), everything(run_once(*SIMCO))) == []

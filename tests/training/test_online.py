@@ -8,14 +8,16 @@ import pytest
 import torch
 
 from dualtemp.config import complete, settings
+from dualtemp.data.draws import permutation
 from dualtemp.data.images import ImageSet
+from dualtemp.evaluation.probe import OnlineProbe
 from dualtemp.methods import build_method
 from dualtemp.training.online import SPREAD_IMAGES, evaluate, few, sphere, view_alignment
 from dualtemp.training.run_data import opened, training_data
 from dualtemp.training.training_data import TrainingData
 
 CPU = torch.device("cpu")
-CHOSEN = complete(settings({"data": "digits", "backbone": "resnet_mini", "subset": 80, "knn_images": 60}), 8)
+CHOSEN = complete(settings({"data": "digits", "backbone": "resnet_mini", "subset": 150, "knn_images": 60}), 8)
 
 
 @pytest.fixture(scope="module")
@@ -37,22 +39,16 @@ def unit64(features: torch.Tensor) -> np.ndarray:
 def test_alignment_is_the_mean_distance_of_two_views_drawn_for_the_epoch(
     epoch: int, data: TrainingData, network: Any
 ) -> None:
-    images, distances = few(data.images, 512), {}
+    images, everyone = few(data.images, 512), torch.arange(len(data.images))
     backbone = copy.deepcopy(network.backbone).eval()
     assert isinstance(images.pixels, torch.Tensor)
-    for number in range(len(images)):
-        with torch.no_grad():
-            one, other = (
-                unit64(backbone(data.views(images.pixels[number, None], torch.tensor([number]), epoch, view)))
-                for view in (0, 1)
-            )
-        distances[number] = float(((one - other) ** 2).sum())
+    with torch.no_grad():
+        one, other = (unit64(backbone(data.views(images.pixels, everyone, epoch, view))) for view in (0, 1))
+    distances = ((one - other) ** 2).sum(1)
     found = view_alignment(network.backbone, data, epoch, CPU)
-    # Of 80 images one whole batch of 64 is seen, as the epoch's order has them.
-    from dualtemp.data.draws import permutation
-
-    seen = permutation(CHOSEN.seed, epoch, len(images))[:64].tolist()
-    assert found == pytest.approx(np.mean([distances[number] for number in seen]), rel=1e-5)
+    # Of 150 images two whole batches of 64 are seen, as the epoch's order has them.
+    seen = permutation(CHOSEN.seed, epoch, len(images))[:128]
+    assert found == pytest.approx(distances[seen.numpy()].mean(), rel=1e-5)
 
 
 def test_the_views_change_with_the_epoch_and_nothing_else(data: TrainingData, network: Any) -> None:
@@ -86,8 +82,6 @@ def test_one_image_has_no_uniformity() -> None:
 
 @pytest.mark.parametrize("labels", [True, False])
 def test_an_evaluation_leaves_no_trace(labels: bool, data: TrainingData, network: Any) -> None:
-    from dualtemp.evaluation.probe import OnlineProbe
-
     seen = data if labels else TrainingData(data.images, None, None, data.views, 0)
     probe = OnlineProbe(network.backbone.num_features, data.classes) if labels else None
     network.train()

@@ -1,6 +1,7 @@
 """How a run stands, from its folder: running, done, interrupted, failed."""
 
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -85,8 +86,6 @@ def test_a_real_run_tells_how_it_stands(commands: Commands, tmp_path: Path) -> N
 
 
 def test_a_failed_run_that_goes_on_has_no_trouble_any_more(commands: Commands, run_once: Any, tmp_path: Path) -> None:
-    import shutil
-
     words = ("--data", "digits", "--backbone", "resnet_mini", "--batch", "64", "--subset", "128", "--epochs", "1")
     path = Path(shutil.copytree(run_once(*words), tmp_path / "run"))
     RunFolder(path).set_trouble("something")

@@ -99,8 +99,8 @@ def linear_probe(
     """Fit a multinomial logistic regression to frozen features and read it on others.
 
     Features are standardised by the training part's mean and deviation. The penalty is the one with the best top-1
-    accuracy (then the lower loss) on a balanced tenth of the training features held out by `seed`; the final fit is on
-    all of them.
+    accuracy (then the lower loss) on a balanced tenth of the training features held out by `seed`; the search goes from
+    strong to weak and ends when two in a row did worse than the best. The final fit is on all of them.
 
     Args:
         train_features: (N, F).

@@ -10,14 +10,12 @@ from typing import Any
 from dualtemp.errors import UserError
 from dualtemp.inference.baselines import compared
 from dualtemp.inference.encoder import run_encoder
-from dualtemp.inference.evaluation_file import add_to_evaluation, place, result
+from dualtemp.inference.evaluation_file import MEASURES, add_to_evaluation, place, result
 from dualtemp.inference.frozen_measures import frozen_measures
 from dualtemp.inference.labelled_data import LabelledData, labelled_data
 from dualtemp.inference.tuned_measures import tuned_measures
 from dualtemp.training.display import duration
 from dualtemp.training.run_folder import RunFolder
-
-MEASURES = ("knn", "probe", "few-shot", "fine-tune")
 
 
 def evaluate(

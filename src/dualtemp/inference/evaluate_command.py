@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dualtemp.errors import UserError
-from dualtemp.inference.evaluation_file import ENCODERS, NAMES
-
-KNOWN_MEASURES = "knn, probe, few-shot, fine-tune"
+from dualtemp.inference.evaluation_file import ENCODERS, MEASURES, NAMES
 
 
 def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +15,7 @@ def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data", metavar="FOLDER | SET | FILE.npz", help="other labelled images (default: the run's validation set)"
     )
-    parser.add_argument("--only", metavar="A,B", help=f"some of {KNOWN_MEASURES} (default: all)")
+    parser.add_argument("--only", metavar="A,B", help=f"some of {', '.join(MEASURES)} (default: all)")
     parser.add_argument(
         "--fine-tune",
         action=argparse.BooleanOptionalAction,

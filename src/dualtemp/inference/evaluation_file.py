@@ -10,6 +10,7 @@ from dualtemp.errors import UserError
 from dualtemp.whole_file import whole_file
 
 EVALUATION_FILE = "evaluation.json"
+MEASURES = ("knn", "probe", "few-shot", "fine-tune")  # what can be asked for, and below what it gives
 NAMES = ("kNN", "linear probe", "1 % of labels", "5 % of labels", "10 % of labels", "fine-tuning")
 ENCODERS = ("raw pixels", "untrained", "trained", "online")
 

@@ -88,7 +88,8 @@ def _neighbours(found: dict[str, Any], console: Console) -> None:
 
 
 def _called(image: dict[str, Any]) -> str:
-    return escape(image["name"] if image["label"] is None else f"{image['name']} ({image['label']})")
+    told = image["label"] is None or image["label"] in image["name"].split("/")  # a class folder names the class
+    return escape(image["name"] if told else f"{image['name']} ({image['label']})")
 
 
 def _table(*columns: str, left: int = 1) -> Table:

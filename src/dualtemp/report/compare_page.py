@@ -70,7 +70,7 @@ def compare_page(runs: Sequence[RunRecord]) -> str:
                 for number, (name, run) in enumerate(named)
             ],
             "figures": final_figures(runs),
-            "one_set": len({tested_on(run) for run in runs}) == 1,
+            "one_set": len({tested_on(run) for run in runs if run.last("knn_top1") is not None}) <= 1,
             "settings": differing_settings(runs),
             "groups": compared_charts(named),
         },

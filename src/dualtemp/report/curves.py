@@ -33,7 +33,7 @@ def _all_alike(run: RunRecord) -> Reference:
 def _even_share(run: RunRecord) -> Reference:
     """What the hardest ceil(N/10) of N anchors carry if all weigh the same."""
     N = run.chosen.batch
-    return Reference("all weigh the same", 0.5)
+    return Reference("all weigh the same", math.ceil(N / 10) / N)
 
 
 MEASURES: Mapping[str, Measure] = {

@@ -62,9 +62,9 @@ def sensible(facts: Facts, device: str, given: Mapping[str, Any]) -> dict[str, A
 
 def view_size(facts: Facts, on_cpu: bool) -> int:
     """Side of a view: small images keep their size, photographs get what the device can bear."""
-    if not facts.in_files:
-        return facts.side
     largest = PHOTOGRAPH_ON_CPU if on_cpu else PHOTOGRAPH
+    if not facts.in_files:
+        return min(largest, facts.side)
     return max(SMALLEST_VIEW, min(largest, facts.side // 8 * 8))
 
 

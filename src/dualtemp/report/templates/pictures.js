@@ -56,7 +56,7 @@ function legend(by) {
   const groups = by === "class" ? [...new Set(map.labels)].sort((a, b) => a - b).map(label => [className(label), label, ...ofClass(label)])
     : by === "weight" ? limits.map((limit, i) => {
       const low = i ? limits[i - 1] : Math.min(...map.W.filter(Number.isFinite));
-      return [`W ${low.toFixed(3)} – ${limit.toFixed(3)}${i === 0 ? ", easy" : i === FIFTHS - 1 ? ", hard" : ""}`, i, SHAPES[0], `var(--ramp${i})`];
+      return [`W ${low.toFixed(4)} – ${limit.toFixed(4)}${i === 0 ? ", easy" : i === FIFTHS - 1 ? ", hard" : ""}`, i, SHAPES[0], `var(--ramp${i})`];
     }) : [];
   root.querySelector(".legend").replaceChildren(...groups.map(([text, value, shape, colour]) => {
     const button = document.createElement("button"), mark = document.createElementNS(SVG, "svg"), path = document.createElementNS(SVG, "path");
