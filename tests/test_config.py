@@ -56,7 +56,10 @@ def test_words_of_the_command_line_become_numbers() -> None:
         ({"data": "x", "dictionary_size": 10}, "dictionary_size does not apply to simco: it is a setting of moco"),
         ({"data": "x", "method": "byol", "tau_beta": 1.0}, "tau_beta does not apply to byol"),
         ({"data": "x", "epochs": 0}, "epochs must be a whole number of at least 1, got 0"),
-        ({"data": "x", "epochs": 10**12}, "epochs must be a whole number of at least 1 and of at most a thousand million"),
+        (
+            {"data": "x", "epochs": 10**12},
+            "epochs must be a whole number of at least 1 and of at most a thousand million",
+        ),
         ({"data": "x", "epochs": "many"}, "epochs must be a whole number of at least 1"),
         ({"data": "x", "tau_alpha": -1}, "tau_alpha must be a number above 0, got -1"),
         ({"data": "x", "tau_alpha": math.inf}, "tau_alpha must be finite"),
@@ -65,7 +68,10 @@ def test_words_of_the_command_line_become_numbers() -> None:
         ({"data": "x", "batch": 1}, "batch must be a whole number of at least 2, got 1"),
         ({"data": "x", "chunk": 1}, "chunk must be a whole number of at least 2, got 1"),
         ({"data": "x", "seed": 10**20}, "seed must be a whole number of at least 0 and below 2^63"),
-        ({"data": "x", "subset": 0}, "subset must be a number of images, 1 or more, or a fraction above 0 and at most 1"),
+        (
+            {"data": "x", "subset": 0},
+            "subset must be a number of images, 1 or more, or a fraction above 0 and at most 1",
+        ),
         ({"data": "x", "batch": "1e9"}, "batch must be a whole number of at least 2, got '1e9'"),
         ({"data": "x", "lr": math.nan}, "lr must be a number above 0 and of at most 1e+38, got nan"),
         ({"data": "x", "weight_decay": math.inf}, "weight_decay must be finite, got inf"),
@@ -74,7 +80,10 @@ def test_words_of_the_command_line_become_numbers() -> None:
         ({"data": "x", "subset": "half"}, "subset must be a number of images"),
         ({"data": "x", "tau_beta": "hot"}, "tau_beta must be a number above 0, inf, or 'tied', got 'hot'"),
         ({"data": 3}, "data must be a word, got 3"),
-        ({"data": "x", "subset": 1.5}, "subset must be a number of images, 1 or more, or a fraction above 0 and at most 1"),
+        (
+            {"data": "x", "subset": 1.5},
+            "subset must be a number of images, 1 or more, or a fraction above 0 and at most 1",
+        ),
         ({"data": "x", "optimizer": "sdg"}, "no optimizer is called 'sdg': did you mean 'sgd'?"),
         (
             {"data": "x", "method": "moco", "keys": "last", "vector_size": 9},

@@ -17,7 +17,7 @@ declare_missing_operators()  # only where torchvision was built for CUDA and tor
 
 import torchvision  # noqa: E402
 from lightly.models.modules import SimCLRProjectionHead  # noqa: E402
-from lightly.transforms import SimCLRTransform  # noqa: E402
+from lightly.transforms.simclr_transform import SimCLRTransform  # noqa: E402
 from PIL import Image  # noqa: E402
 
 from dualtemp import DualTemperatureLoss  # noqa: E402

@@ -85,7 +85,9 @@ class Settings(BaseModel):
     backbone: str = Field(
         "resnet18", description="resnet18, resnet50, vit_tiny, swin_tiny, resnet_mini or a timm name."
     )
-    image_size: int | None = Field(None, ge=1, le=4096, description="Side of a view in pixels; that of the data by default.")
+    image_size: int | None = Field(
+        None, ge=1, le=4096, description="Side of a view in pixels; that of the data by default."
+    )
     init: str | None = Field(None, description="Start from the backbone of a run, or from a weights file.")
     recipe: str = Field("paper", description="Augmentation: paper, mocov2, simclr, byol or weak.")
 

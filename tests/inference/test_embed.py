@@ -237,6 +237,17 @@ def test_what_was_begun_for_something_else_is_begun_anew(
     assert fresh.path.read_bytes() == made.path.read_bytes()
 
 
+def test_it_goes_on_where_a_batch_ends_though_its_last_file_cannot_be_read(photos_run: Path, tmp_path: Path) -> None:
+    paths = draw_photos(tmp_path / "some", 9)
+    paths[2].write_bytes(b"broken")
+    words = {"run": photos_run, "data": tmp_path / "some", "out": tmp_path / "e.npz", "batch": 3, **HOW}
+    interrupted(3, **words)
+    told: list[int] = []
+    made = embed(**words, told=lambda done, _: told.append(done))
+    assert told == [6, 9]
+    assert (made.images, made.resumed, list(made.unreadable)) == (8, 2, ["002.png"])
+
+
 def test_a_stop_says_how_to_go_on(digits_run: Path, tmp_path: Path) -> None:
     def told(*_: int) -> None:
         raise KeyboardInterrupt
@@ -366,7 +377,9 @@ def test_the_work_file_gives_back_whole_records_alone(tmp_path: Path) -> None:
     for record in records:
         work.append(record)
     work.close()
-    path.write_bytes(path.read_bytes()[:-1])
+    content = bytearray(path.read_bytes())
+    content[-30] ^= 1  # a bit of the last record's features or problems
+    path.write_bytes(content)
     again = WorkFile(path, {"a": 1})
     found = list(again.records())
     again.append(records[2])

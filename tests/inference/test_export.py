@@ -264,9 +264,10 @@ def test_timm_resizes_to_the_same_side(size: int) -> None:
 def test_timms_own_transform_prepares_images_as_evaluation_does(exported: Exported) -> None:
     folder, encoder = exported.folders["resnet18, 224 px"], exported.encoders["resnet18, 224 px"]
     config = json.loads((folder / "config.json").read_text())
-    transform = timm.data.create_transform(**timm.data.resolve_data_config(pretrained_cfg=config["pretrained_cfg"]))
+    library: Any = timm.data
+    transform = library.create_transform(**library.resolve_data_config(pretrained_cfg=config["pretrained_cfg"]))
     with Image.open(folder / "photo.jpg") as image:
-        prepared = encoder.views.unnormalised(transform(image)[None]) * 255  # pyright: ignore[reportCallIssue, reportOptionalSubscript]
+        prepared = encoder.views.unnormalised(transform(image)[None]) * 255
     np.testing.assert_allclose(prepared.numpy(), exported.found("resnet18, 224 px")["pixels"], atol=1e-3)
 
 

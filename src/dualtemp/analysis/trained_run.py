@@ -149,7 +149,7 @@ class TrainedRun:
         first = -(-size // batch) * batch  # whole batches, counted from the end
         chosen = self._order[: steps * batch][steps * batch - first :].split(batch)
         left_over = first - size
-        draws = [(self.chosen.epochs, 1)]
+        draws = [(self.chosen.epochs + 1, 1)]
         for drawn in drawn_views(self.data.images, self.data.views, chosen, draws, self.device):
             if len(drawn.index) > 1:
                 k = F.normalize(self.key(drawn.views[0]), dim=1)

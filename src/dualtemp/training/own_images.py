@@ -129,7 +129,9 @@ def _chosen(found: Found, chosen: Settings, device: torch.device) -> str:
         "lr": f"lr {chosen.lr:g}",
         "knn": f"{chosen.knn} neighbours that vote",
         "dictionary_size": f"a dictionary of {chosen.dictionary_size} keys",
-        "evaluate_every": f"measured every {_counted(chosen.evaluate_every, 'epoch')}".replace("every 1 epoch", "every epoch"),
+        "evaluate_every": f"measured every {_counted(chosen.evaluate_every, 'epoch')}".replace(
+            "every 1 epoch", "every epoch"
+        ),
     }
     told = ", ".join(text for name, text in why.items() if name in found.chosen)
     return f"{chosen.method} on {place}; chosen for it: {told}." if told else f"{chosen.method} on {place}, as given."

@@ -76,7 +76,9 @@ def batch_size(images: int, largest: int) -> int:
 def passes(facts: Facts, both: Mapping[str, Any], on_cpu: bool) -> int:
     """Epochs: many over a small folder, fewer over a large one, within the limits above; a round number."""
     if on_cpu:
-        wanted = SECONDS_ON_CPU / (facts.images * seconds_an_image(both["backbone"], both["image_size"], facts.in_files))
+        wanted = SECONDS_ON_CPU / (
+            facts.images * seconds_an_image(both["backbone"], both["image_size"], facts.in_files)
+        )
     else:
         wanted = IMAGES_ON_ACCELERATOR / facts.images
     return max((number for number in ROUND if FEWEST_EPOCHS <= number <= min(wanted, MOST_EPOCHS)), default=ROUND[0])
