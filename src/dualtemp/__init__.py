@@ -13,6 +13,9 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from dualtemp.api import resume, train
     from dualtemp.dictionary import KeyDictionary
+    from dualtemp.inference.embed import embed
+    from dualtemp.inference.evaluate import evaluate
+    from dualtemp.inference.export import export
     from dualtemp.losses import (
         CrossEntropyLoss,
         DecomposedLoss,
@@ -34,6 +37,9 @@ _HOME = {
     "NegativeCosineLoss": "losses",
     "NTXentLoss": "losses",
     "SimpleLoss": "losses",
+    "embed": "inference.embed",
+    "evaluate": "inference.evaluate",
+    "export": "inference.export",
     "resume": "api",
     "train": "api",
 }
@@ -49,6 +55,9 @@ __all__ = [
     "NegativeCosineLoss",
     "SimpleLoss",
     "__version__",
+    "embed",
+    "evaluate",
+    "export",
     "resume",
     "train",
 ]

@@ -139,7 +139,7 @@ def test_a_picture_of_400_million_pixels_costs_neither_memory_nor_time(zoo: Path
 def test_a_jpeg_beyond_the_limit_is_decoded_smaller(tmp_path: Path) -> None:
     path = tmp_path / "panorama.jpg"
     Image.new("L", (30_000, 6_100), 77).save(path, quality=30)  # larger than Pillow opens
-    assert 30_000 * 6_100 > MOST_PIXELS
+    assert MOST_PIXELS < 30_000 * 6_100
     for enough, size in ((None, (15_000, 3_050)), (700, (3_750, 763)), (300, (1_875, 382))):
         image = read_image(path, path.name, 1, enough)
         assert image.size == size

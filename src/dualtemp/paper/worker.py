@@ -103,7 +103,9 @@ def made(job: Job, folder: Path, device: str, threads: int, watch: Any) -> dict[
             except UserError:  # what is left is of no use
                 shutil.rmtree(folder, ignore_errors=True)
         if metrics is None:
-            metrics = start(job.settings, folder, how, watch)
+            # Every setting counts as given: none of the paper's is replaced by one that would suit somebody's images.
+            given = job.settings.model_copy(update=job.settings.model_dump())
+            metrics = start(given, folder, how, watch)
         wanted = {name: json.loads(asked) for name, asked in job.measured}
         measured = {}
         if wanted:

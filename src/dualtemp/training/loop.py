@@ -4,8 +4,8 @@ The loop knows no page and no terminal. Whoever starts it passes a `Watch` that 
 """
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -13,7 +13,9 @@ from torch import nn
 
 from dualtemp import distributed
 from dualtemp.config import Settings
+from dualtemp.data.images import ImagesGone
 from dualtemp.data.loader import Batch, Loader
+from dualtemp.errors import UserError
 from dualtemp.evaluation.probe import OnlineProbe
 from dualtemp.methods import views_needed
 from dualtemp.models.weights import save_backbone
@@ -25,8 +27,16 @@ from dualtemp.training.online import evaluate
 from dualtemp.training.optimizers import build_optimizer, set_lr
 from dualtemp.training.run_folder import RunFolder
 from dualtemp.training.schedule import highest_lr, lr_factor, step_seed
-from dualtemp.training.stops import Interrupted, all_finite, disk_trouble_told, loss_not_finite, weights_not_finite
+from dualtemp.training.stops import (
+    Interrupted,
+    all_finite,
+    disk_trouble_told,
+    last_checkpoint,
+    loss_not_finite,
+    weights_not_finite,
+)
 from dualtemp.training.training_data import TrainingData
+from dualtemp.training.unreadable_files import short_list, write_unreadable
 from dualtemp.training.watches import Watch
 
 
@@ -127,12 +137,25 @@ def fit(
             checkpoint.save(run.checkpoints, done, state())
         last_saved = time.monotonic()
 
+    @contextmanager
+    def kept_if_images_go() -> Iterator[None]:
+        try:
+            yield
+        except ImagesGone as gone:
+            if done % loader.steps and distributed.world_size() == 1:
+                check_all()
+                save()
+            raise UserError(f"{gone}; {last_checkpoint(run)}; `dualtemp resume {run.path}` goes on") from None
+
     def close_epoch(epoch: int) -> dict[str, Any]:
         lr = highest_lr(chosen.lr, chosen.batch) * lr_factor(done - 1, steps, warmup)
         metrics: dict[str, Any] = {"epoch": epoch + 1, "step": done, **meter.means(), "lr": lr}
         if (epoch + 1) % chosen.evaluate_every == 0 or epoch + 1 == chosen.epochs:
-            metrics |= evaluate(network, probe, data, chosen, device, workers, epoch=epoch)
-            metrics["collapsed"] = metrics["spread"] < COLLAPSED
+            try:
+                metrics |= evaluate(network, probe, data, chosen, device, workers, epoch=epoch)
+                metrics["collapsed"] = metrics["spread"] < COLLAPSED
+            except ImagesGone as gone:
+                watch.note(f"epoch {epoch + 1} is not measured: {gone}")
         metrics["seconds"] = round(elapsed(), 3)
         metrics["images_per_second"] = round(done * chosen.batch / elapsed(), 1)
         with disk_trouble_told(run):
@@ -143,9 +166,8 @@ def fit(
 
     started = last_saved = time.monotonic()
     metrics: dict[str, Any] = {}
-    told: set[str] = set()
     method.train()
-    with loader:
+    with loader, kept_if_images_go():
         for epoch in range(done // loader.steps, chosen.epochs):
             for batch in loader.batches(epoch, start_step=done % loader.steps):
                 torch.manual_seed(step_seed(chosen.seed, done, distributed.rank()))  # of dropout, if there is any
@@ -191,12 +213,15 @@ def fit(
             metrics = distributed.from_first(lambda epoch=epoch: close_epoch(epoch))
             meter = EpochMeter()
             distributed.from_first(save)
-            for name in loader.problems.keys() - told if distributed.rank() == 0 else ():
-                watch.note(f"{name} could not be read ({loader.problems[name]}); another image took its place")
-            told |= loader.problems.keys()
+            data.unreadable.update(loader.problems)
+            if distributed.rank() == 0:
+                with disk_trouble_told(run):
+                    write_unreadable(run.path, data.unreadable)
             (stop,) = distributed.agree(stop_requested())
             if stop and epoch + 1 < chosen.epochs:
                 raise Interrupted
+    if data.unreadable and distributed.rank() == 0:
+        watch.note(short_list(run.path, data.unreadable))
     return metrics
 
 

@@ -14,13 +14,14 @@ import torch
 from torch import nn
 
 from dualtemp import __version__, distributed
-from dualtemp.config import Settings, complete, settings
+from dualtemp.config import Settings, complete, given_settings, settings
 from dualtemp.data.images import Splits
 from dualtemp.errors import UserError
 from dualtemp.methods import build_method
 from dualtemp.training.checkpoint import checkpoints, read_latest, unpacked
 from dualtemp.training.display import Display
 from dualtemp.training.loop import fit
+from dualtemp.training.own_images import introduce, with_sensible_settings
 from dualtemp.training.run_data import (
     check_batch,
     described,
@@ -57,10 +58,13 @@ def start(chosen: Settings, out: Path, how: How = How(), watch: Watch | None = N
         distributed.from_first(lambda: RunFolder.refuse_existing(out))
         device = chosen_device(how)
         splits = opened(chosen)
+        chosen, found = with_sensible_settings(chosen, splits, device)
         chosen = complete(chosen, image_size(splits))
         data = training_data(chosen, splits)
         check_batch(chosen, data)
         method = build_method(chosen, data.images.channels, data.classes)
+        if found is not None and distributed.rank() == 0 and not how.quiet:
+            introduce(found, chosen, splits, data, method, device, how.workers)
         made_with = environment(device, splits, data)
         distributed.from_first(lambda: held.enter_context(run.created(chosen, made_with)))
         return _fit(chosen, method, data, run, device, how, watch or Display(quiet=how.quiet))
@@ -133,7 +137,7 @@ def started_anew(run: RunFolder, chosen: Settings) -> bool:
     if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) == 0 or not run.config.exists():
         return False
     there = run.settings().model_dump()
-    same = all(there[name] == value for name, value in chosen.model_dump(exclude_none=True).items())
+    same = all(there[name] == value for name, value in given_settings(chosen).items())
     return same and run.made_with().get("launch") == os.environ.get("TORCHELASTIC_RUN_ID")
 
 
@@ -172,6 +176,8 @@ def chosen_device(how: How) -> torch.device:
         device = torch.device(name)
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
+        if name.split(":")[0] not in ("cpu", "cuda", "mps", "xpu"):
+            raise UserError(f"no device is called {name!r}: give cpu, cuda, cuda:1, mps or auto") from None
         raise UserError(f"device {name!r} cannot be used ({str(error).splitlines()[0]}): try --device cpu") from None
     if device.type == "cuda" and device.index is None and distributed.world_size() > 1:
         return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))

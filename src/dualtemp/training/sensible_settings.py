@@ -1,7 +1,7 @@
-"""Settings for somebody's own images, from what they are and where they are trained on; docs/own-images.md has the rules.
+"""Settings for somebody's own images, from what they are and what they are trained on.
 
-Only what nobody has chosen is chosen here, and the same images on the same kind of device get the same settings.
-Needs no torch.
+The rules stand in docs/own-images.md. Only what nobody has chosen is chosen here, and the same images on the same
+kind of device get the same settings. Needs no torch.
 """
 
 from collections.abc import Mapping
