@@ -1,6 +1,7 @@
 """Weights files: a backbone out, anybody's backbone in. Reading one never runs code that it carries."""
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -52,11 +53,11 @@ def load_weights(path: Path | str) -> dict[str, Tensor]:
             that holds a state dict or a checkpoint with one inside.
     """
     path = Path(path)
-    if path.is_dir():
+    if os.path.isdir(path):  # False, not an error, for what can be no path
         path = path / BACKBONE_FILE
-        if not path.is_file():
+        if not os.path.isfile(path):
             raise UserError(f"{path.parent}: no {BACKBONE_FILE} in this folder; give a finished run or a weights file.")
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise UserError(f"{path}: no such weights file; give a run folder, a .safetensors or a .pt / .pth file.")
     if path.suffix == ".safetensors":
         try:

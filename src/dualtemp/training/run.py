@@ -76,7 +76,7 @@ def go_on(path: Path, epochs: int | None = None, how: How = How(), watch: Watch 
     with joined(run), ExitStack() as held:
 
         def reopened() -> Settings:
-            RunFolder.opened(path)
+            RunFolder.opened(path).settings()  # before anything is written: it may not be a run
             held.enter_context(run.reopened())
             return run.settings()
 
