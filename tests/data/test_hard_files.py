@@ -60,6 +60,7 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "iphone.jpg").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(100))
     (root / "script.jpg").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n")
     (root / "bomb.png").write_bytes(png(20_000, 20_000, 1, 0, bytes(2500)))
+    (root / "large.png").write_bytes(png(11_000, 11_000, 1, 0, bytes(1375)))  # Pillow itself would only warn
     (root / "link.jpg").symlink_to("nowhere.jpg")
     (root / "circle.jpg").symlink_to("circle.jpg")
     noise().convert("CMYK").save(root / "cmyk.jpg")
@@ -91,6 +92,7 @@ UNREADABLE = {
     "iphone.jpg": "a HEIC picture: Pillow does not read this format; convert it to JPEG or PNG",
     "script.jpg": "not an image",
     "bomb.png": "more than 100 million pixels",
+    "large.png": "more than 100 million pixels",
     "link.jpg": "the file is gone",
     "circle.jpg": "symbolic links",
 }

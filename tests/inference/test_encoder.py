@@ -20,8 +20,8 @@ from dualtemp.models import ResNetMini
 from dualtemp.torchvision_operators import declare_missing_operators
 
 
-def all_features(encoder: RunEncoder, images: ImageSet, **how: int) -> torch.Tensor:
-    found = list(encoder.features(images, workers=0, **how))
+def all_features(encoder: RunEncoder, images: ImageSet, batch: int = 256) -> torch.Tensor:
+    found = list(encoder.features(images, batch, workers=0))
     assert torch.equal(torch.cat([index for index, _ in found]), torch.arange(len(images)))
     return torch.cat([features for _, features in found])
 

@@ -22,7 +22,7 @@ from dualtemp.inference.baselines import RawPixels, compared
 from dualtemp.inference.encoder import run_encoder
 from dualtemp.inference.evaluate import evaluate
 from dualtemp.inference.evaluation_file import add_to_evaluation, read_evaluation, result
-from dualtemp.inference.frozen_measures import frozen_measures
+from dualtemp.inference.frozen_measures import frozen_measures, readable_features
 from dualtemp.inference.labelled_data import labelled_data
 from dualtemp.models import ResNetMini
 
@@ -229,6 +229,20 @@ def test_colour_files_with_one_that_is_broken_and_a_class_of_one_image(
     assert value(found, "fine-tuning", "trained")["images"] == row["images"]
     assert "cat/003.png" in said.err
     assert "no test image of owl" in said.err
+
+
+def test_labels_stay_with_their_images_where_a_file_cannot_be_read(digits_run: Path, tmp_path: Path) -> None:
+    for place, label in enumerate(("cat", "dog")):
+        draw_photos(tmp_path / "mine" / "train" / label, 4, first=10 * place)
+        draw_photos(tmp_path / "mine" / "test" / label, 1, first=10 * place + 5)
+    (tmp_path / "mine" / "train" / "cat" / "001.png").write_bytes(b"no image")
+    told: list[str] = []
+    features, labels = readable_features(
+        run_encoder(digits_run, "cpu"), open_source(tmp_path / "mine").train, 0, told.append
+    )
+    assert features.shape == (7, 128)
+    assert labels.tolist() == [0, 0, 0, 1, 1, 1, 1]
+    assert len(told) == 1
 
 
 def test_results_of_other_weights_are_dropped_and_a_damaged_file_is_no_obstacle(tmp_path: Path) -> None:

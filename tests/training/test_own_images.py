@@ -16,10 +16,13 @@ from PIL import Image
 
 from dualtemp.config import Settings, complete, given_settings, settings
 from dualtemp.data.sources import open_source
+from dualtemp.errors import UserError
 from dualtemp.methods import build_method
 from dualtemp.training.expected_time import expected_seconds
 from dualtemp.training.own_images import paragraph, with_sensible_settings
+from dualtemp.training.run import How, go_on, start
 from dualtemp.training.run_data import image_size, training_data
+from dualtemp.training.run_folder import RunFolder
 from dualtemp.training.sensible_settings import ROUND, Facts, sensible
 
 QUICK = ("--image-size", "16", "--batch", "8", "--workers", "0", "--evaluate-every", "5")
@@ -204,8 +207,8 @@ def until(path: Path, lines: int, command: Any) -> None:
 
 def test_files_that_go_change_and_come_while_training_do_not_end_the_run(commands: Commands, tmp_path: Path) -> None:
     root, run = folder(tmp_path / "photos"), tmp_path / "run"
-    command = commands.start("train", "--data", root, *QUICK, "--epochs", "30", "--out", run)
-    until(run / "metrics.jsonl", 2, command)
+    command = commands.start("train", "--data", root, *QUICK, "--epochs", "15", "--out", run)
+    until(run / "metrics.jsonl", 1, command)
     for number in range(0, 20):
         next(root.glob(f"*/{number:03}.png")).unlink()
     for number in range(20, 25):
@@ -214,11 +217,45 @@ def test_files_that_go_change_and_come_while_training_do_not_end_the_run(command
     next(root.glob("*/007.png")).unlink()
     ended = command.wait()
     assert ended.code == 0, ended.err
-    assert len((run / "metrics.jsonl").read_text().splitlines()) == 30
-    refused = commands.run("resume", run, "--epochs", "31")
+    assert len((run / "metrics.jsonl").read_text().splitlines()) == 15
+    refused = commands.run("resume", run, "--epochs", "16")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert "the data are not those" in refused.err
     assert f"--init {run}" in refused.err
+
+
+class TakesAway:
+    """A watch that takes the folder away after a step of an epoch, and remembers the notes."""
+
+    def __init__(self, root: Path, epoch: int, step: int) -> None:
+        self.root, self.when, self.notes = root, (epoch, step), []
+
+    def begin(self, path: Path, chosen: Settings) -> None: ...
+
+    def step(self, epoch: int, step: int, steps: int, loss: float) -> None:
+        if (epoch, step) == self.when:
+            self.root.rename(self.root.with_name("away"))
+
+    def epoch(self, metrics: dict[str, Any]) -> None: ...
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(("step", "saved"), [(3, 3), (9, 9)])  # in the middle of the first epoch, and at its end
+def test_what_was_learned_before_the_folder_went_away_is_kept(tmp_path: Path, step: int, saved: int) -> None:
+    root, run = folder(tmp_path / "photos"), tmp_path / "run"
+    watch = TakesAway(root, 0, step)
+    chosen = settings({"data": str(root), "image_size": 16, "batch": 4, "epochs": 3, "backbone": "resnet_mini"})
+    with pytest.raises(UserError) as raised:
+        start(chosen, run, How(device="cpu", workers=0, quiet=True), watch)
+    assert f"{root} is gone: put it back; the last good checkpoint is step-{saved:010d}.ckpt" in str(raised.value)
+    assert watch.notes == ([f"epoch 1 is not measured: {root} is gone: put it back"] if step == 9 else [])
+    (tmp_path / "away").rename(root)
+    go_on(run, None, How(device="cpu", workers=0, quiet=True))
+    assert [line["epoch"] for line in RunFolder(run).history()] == [1, 2, 3]
 
 
 def test_a_folder_that_is_taken_away_ends_in_one_line_and_goes_on_when_it_is_back(

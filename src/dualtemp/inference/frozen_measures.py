@@ -38,7 +38,9 @@ def frozen_measures(
     tell: Callable[[str], None],
 ) -> Iterator[dict[str, Any]]:
     """kNN, linear probe and few labels on features that are computed once."""
-    features = Features(*_features(encoder, found.train, workers, tell), *_features(encoder, found.test, workers, tell))
+    features = Features(
+        *readable_features(encoder, found.train, workers, tell), *readable_features(encoder, found.test, workers, tell)
+    )
     images, labels = len(features.test), len(features.train)
     if "knn" in wanted:
         began = time.monotonic()
@@ -56,7 +58,7 @@ def frozen_measures(
         yield {**row, "deviation": 100 * few.deviation, "draws": DRAWS}
 
 
-def _features(
+def readable_features(
     encoder: RunEncoder, images: ImageSet, workers: int | None, tell: Callable[[str], None]
 ) -> tuple[Tensor, Tensor]:
     """Features (N, F) and labels (N,) of all images that can be read, on the encoder's device."""
