@@ -4,18 +4,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 from rich.table import Table
 
 from dualtemp import api
 from dualtemp.data import open_source
 from dualtemp.errors import UserError
-from dualtemp.evaluation.knn import knn_accuracy
-from dualtemp.methods import build_method
+from dualtemp.inference.evaluate import evaluate
 from dualtemp.training.display import duration
-from dualtemp.training.online import clean_features, few
-from dualtemp.training.run_data import opened, training_data
 from dualtemp.training.run_folder import RunFolder
 
 # The paper's SimCo at a small scale. At the paper's rate a batch of 64 would take a hundred epochs.
@@ -56,17 +52,15 @@ def _train(console: Console, out: Path, data: str, epochs: int | None) -> dict[s
 
 def _show(console: Console, run: RunFolder, metrics: dict[str, Any]) -> None:
     """A table of what raw pixels, an untrained and the trained encoder know of the classes."""
-    chosen = run.settings()
-    data = training_data(chosen, opened(chosen))
-    if data.bank is None or data.test is None:
+    if "probe_top1" not in metrics:
         console.print("\nThe set has no labels to measure with.")
         return
-    untrained: Any = build_method(chosen, data.images.channels, data.classes)
-    table = Table("", "right, %", title=f"\n{len(data.test):,} test images, never trained on", title_justify="left")
-    bank, device = few(data.bank, chosen.knn_images), torch.device("cpu")
-    for name, encoder in (("raw pixels", torch.nn.Flatten()), ("the untrained encoder", untrained.network.backbone)):
-        known, asked = (clean_features(encoder, images, data.views, device) for images in (bank, data.test))
-        table.add_row(f"kNN of {name}", f"{100 * knn_accuracy(*known, *asked, k=chosen.knn).top1:.1f}")
-    table.add_row("kNN of the trained encoder", f"{metrics['knn_top1']:.1f}", style="bold")
+    rows = evaluate(run.path, only="knn", quiet=True)["measured"]
+    images = rows[0]["images"]
+    table = Table("", "right, %", title=f"\n{images:,} test images, never trained on", title_justify="left")
+    for name in ("raw pixels", "untrained", "trained"):
+        (top1,) = (row["top1"] for row in rows if row["encoder"] == name)
+        called = name if name == "raw pixels" else f"the {name} encoder"
+        table.add_row(f"kNN of {called}", f"{top1:.1f}", style="bold" if name == "trained" else None)
     table.add_row("linear probe of the trained encoder", f"{metrics['probe_top1']:.1f}", style="bold")
     console.print(table)

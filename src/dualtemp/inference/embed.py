@@ -77,6 +77,7 @@ def embed(
     encoder = run_encoder(Path(run), device)
     images = images_of(encoder, data, part)
     computed = {**_described(encoder, images, part), "batch": batch, "list": list_fingerprint(images)}
+    missing = [folder for folder in out.parents if not folder.exists()]
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         work = out.with_name(f".{out.name}.work")
@@ -85,6 +86,8 @@ def embed(
                 made = _embedded(encoder, images, out, ending, work, computed, workers, told, note or (lambda _: None))
             except UserError:  # going on would not help
                 work.unlink()
+                for folder in missing:
+                    folder.rmdir()
                 raise
             work.unlink()
             return made

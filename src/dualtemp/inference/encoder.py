@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +15,8 @@ from dualtemp.errors import UserError
 from dualtemp.models.backbones import build_backbone
 from dualtemp.models.weights import initialise
 from dualtemp.training.run import How, chosen_device
-from dualtemp.training.run_data import opened, training_data
 from dualtemp.training.run_folder import RunFolder
+from dualtemp.training.run_images import run_images
 
 
 @dataclass(frozen=True)
@@ -103,29 +102,13 @@ def run_encoder(path: Path, device: str = "auto") -> RunEncoder:
     """
     run = RunFolder.opened(path)
     chosen, there = run.settings(), chosen_device(How(device=device))
-    if chosen.image_size is None:
-        raise UserError(f"{run.config} has no image_size: give the folder that `dualtemp train` wrote")
-    views, channels, classes = _images(run, chosen)
-    backbone = build_backbone(chosen.backbone, chosen.image_size, channels, seed=chosen.seed)
+    views, channels, classes = run_images(run, chosen)
+    backbone = build_backbone(chosen.backbone, views.size, channels, seed=chosen.seed)
     initialise(backbone, path)
     backbone = backbone.to(there).eval().requires_grad_(False)
     if chosen.channels_last:
         backbone = backbone.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
     return RunEncoder(path, chosen, backbone, views, channels, classes, there)
-
-
-def _images(run: RunFolder, chosen: Settings) -> tuple[Views, int, tuple[str, ...]]:
-    """How the encoder wants its images: as the run wrote down, else, in older runs, found out from their data."""
-    assert chosen.image_size is not None
-    known: Any = run.made_with().get("images")
-    try:
-        channels, classes = int(known["channels"]), tuple(str(name) for name in known["classes"])
-        mean, std = (tuple(float(value) for value in known[name]) for name in ("mean", "std"))
-        assert len(mean) == channels
-        return Views(chosen.recipe, chosen.image_size, chosen.seed, mean, std), channels, classes
-    except (TypeError, KeyError, ValueError, AssertionError):
-        splits = opened(chosen)
-        return training_data(chosen, splits).views, splits.train.channels, splits.train.classes
 
 
 def _grey(pixels: Tensor) -> Tensor:

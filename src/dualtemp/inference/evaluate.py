@@ -121,7 +121,7 @@ class _Kept:
     """Results so far: in the run's folder and on its page after each of them."""
 
     def __init__(self, run: RunFolder) -> None:
-        self.run, self.step = run, next((line["step"] for line in run.history()[-1:]), 0)
+        self.run, self.step = run, next((line.get("step", 0) for line in run.history()[-1:]), 0)
         self.measured: list[dict[str, Any]] = []
         self.content: dict[str, Any] = {}
 

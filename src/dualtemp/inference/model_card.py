@@ -139,8 +139,9 @@ def _loading(facts: CardFacts) -> str:
         "",
         _python(how_to_preprocess(facts.how)),
         "",
-        "Some pixels that Pillow has resized differ from those of training by one or two grey levels of 255; images of "
-        "the right size do not differ. Images with transparency or more than 8 bits want what `decode` says there first.",
+        "Some pixels that Pillow has resized differ from those of training by one or two grey levels of 255; images "
+        "of the right size do not differ. Images with transparency or more than 8 bits want what `decode` says there "
+        "first.",
     ]
     for title, text, program in how_to_load(facts.manifest["formats"], facts.recipe, facts.how):
         parts += ["", f"### {title}", "", text, "", _python(program)]

@@ -10,7 +10,6 @@ from typing import Any
 
 from dualtemp.config import Settings
 from dualtemp.data.catalogue import named_set
-from dualtemp.errors import UserError
 from dualtemp.training.run_folder import RunFolder
 from dualtemp.training.status import Status, status_of
 
@@ -89,7 +88,7 @@ class ReadOnce(RunFolder):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._settings, self._history = super().settings(), self._checked_history()
+        self._settings, self._history = super().settings(), super().history()
 
     def settings(self) -> Settings:
         """What the run computes."""
@@ -99,25 +98,14 @@ class ReadOnce(RunFolder):
         """The lines of metrics.jsonl."""
         return self._history
 
-    def _checked_history(self) -> list[dict[str, Any]]:
-        try:
-            history = super().history()
-        except (OSError, ValueError) as error:
-            raise UserError(f"{self.metrics} is damaged ({error}): a JSON object in every line expected") from None
-        if not all(isinstance(line, dict) and isinstance(line.get("epoch"), int) for line in history):
-            raise UserError(f"{self.metrics} is damaged: a JSON object with its epoch in every line expected")
-        return history
-
 
 def read_run(path: Path) -> RunRecord:
     """Read a run folder; what is damaged in it is a UserError."""
     RunFolder.opened(path)
     run = ReadOnce(path)
-    made_with = run.made_with()
     newest = run.metrics if run.metrics.exists() else run.config
     moved = datetime.fromtimestamp(newest.stat().st_mtime).astimezone()
-    environment = made_with if isinstance(made_with, dict) else {}
-    return RunRecord(path, run.settings(), environment, run.history(), status_of(run), moved)
+    return RunRecord(path, run.settings(), run.made_with(), run.history(), status_of(run), moved)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

@@ -85,11 +85,12 @@ class RunFolder:
         _write(self.config, to_yaml(chosen))
 
     def made_with(self) -> dict[str, Any]:
-        """environment.json; empty if somebody took it away."""
+        """environment.json; empty if somebody took it away or damaged it."""
         try:
-            return json.loads(self.environment.read_text())
+            found = json.loads(self.environment.read_text())
         except (OSError, ValueError):
             return {}
+        return found if isinstance(found, dict) else {}
 
     def set_trouble(self, why: str) -> None:
         """Write down, in one line, why the run failed; where that cannot be written either, nothing is."""
@@ -122,8 +123,15 @@ class RunFolder:
         """All lines of metrics.jsonl; a line that a kill cut short is left out."""
         if not self.metrics.exists():
             return []
-        lines = self.metrics.read_text().split("\n")[:-1]
-        return [json.loads(line) for line in lines]
+        try:
+            found = [json.loads(line) for line in self.metrics.read_text().split("\n")[:-1]]
+            if not all(isinstance(line, dict) and isinstance(line.get("epoch"), int) for line in found):
+                raise ValueError("no epoch")
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"{self.metrics} is damaged ({error}): a JSON object with its epoch per line expected"
+            ) from None
+        return found
 
     def _never_begun(self) -> bool:
         left = {self.lock, self.environment, self.checkpoints}
