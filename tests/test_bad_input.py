@@ -203,6 +203,7 @@ def test_a_nasty_value_of_any_setting_is_refused_or_trains(
         ["runs", "--sort", "beauty"],
         ["resume", "good", "--epochs", "0"],
         ["resume", "good", "--threads", "0"],
+        ["resume", "good", "--checkpoint-minutes", "nan"],
         ["train", "--data", "digits", "--out", "new", "--log", "paper"],
         ["demo", "--out", "photo.png"],
         ["demo", "--data", "missing"],

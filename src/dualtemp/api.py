@@ -180,6 +180,8 @@ def _how(device: str, workers: int | None, threads: int | None, checkpoint_minut
     for name, value, least in (("workers", workers, 0), ("threads", threads, 1)):
         if value is not None and value < least:
             raise UserError(f"--{name} must be at least {least}, got {value}")
+    if not checkpoint_minutes >= 0:
+        raise UserError(f"--checkpoint-minutes must be a number from 0 on, got {checkpoint_minutes}")
     from dualtemp.training.run import How
 
     return How(device, workers, threads, checkpoint_minutes, quiet)

@@ -52,7 +52,7 @@ def data(words: Sequence[str]) -> int:
     parser.add_argument("source", nargs="?", default="", metavar="SET | FOLDER | FILE.npz", help="what to check")
     parser.add_argument("--show", action="store_true", help="write a contact sheet of some images and their two views")
     parser.add_argument("--out", type=Path, metavar="FILE.png", help="where it goes; by default NAME-views.png, here")
-    parser.add_argument("--recipe", default="paper", help="the augmentation of the views (default: paper)")
+    parser.add_argument("--recipe", help="the augmentation of the views (default: paper)")
     parser.add_argument("--no-labels", action="store_true", help="leave labels and class folders aside")
     parser.add_argument("--json", action="store_true", help="print JSON")
     given = parser.parse(words)
@@ -63,8 +63,11 @@ def data(words: Sequence[str]) -> int:
             raise UserError("--show needs a set, a folder or a file: dualtemp data cifar10 --show")
         command.list_sets(given["json"])
         return 0
+    for name in ("out", "recipe"):
+        if given[name] is not None and not given["show"]:
+            raise UserError(f"--{name} is about the contact sheet: give --show too, or leave it out")
     if given["show"]:
-        command.show(given["source"], given["out"], given["recipe"], labels=not given["no_labels"])
+        command.show(given["source"], given["out"], given["recipe"] or "paper", labels=not given["no_labels"])
         return 0
     return command.print_check(given["source"], given["json"], labels=not given["no_labels"])
 

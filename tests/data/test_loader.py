@@ -298,7 +298,7 @@ def test_a_folder_that_is_gone_ends_with_one_line(photographs, workers):
         path.unlink()
     with Loader(photographs, views(), 8, workers=workers) as loader, pytest.raises(UserError) as caught:
         list(loader.batches(0))
-    assert "cannot be read" in str(caught.value)
+    assert "hardly an image below" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

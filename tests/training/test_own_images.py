@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from dualtemp.config import Settings, complete, given_settings, settings
+from dualtemp.data.images import FileImages
 from dualtemp.data.sources import open_source
 from dualtemp.errors import UserError
 from dualtemp.methods import build_method
@@ -222,6 +223,17 @@ def test_files_that_go_change_and_come_while_training_do_not_end_the_run(command
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert "the data are not those" in refused.err
     assert f"--init {run}" in refused.err
+
+
+def test_a_broken_file_among_those_to_measure_with_is_named_too(commands: Commands, tmp_path: Path) -> None:
+    root = folder(tmp_path / "photos")
+    test = open_source(root).test
+    assert test is not None
+    assert isinstance(test.pixels, FileImages)
+    test.pixels.path(0).write_bytes(b"broken")
+    ended = train(commands, root, tmp_path / "run", "--epochs", "1")
+    assert ended.code == 0, ended.err
+    assert (tmp_path / "run" / "unreadable.txt").read_text().startswith(f"{test.pixels.names[0]}: not an image")
 
 
 class TakesAway:

@@ -39,16 +39,26 @@ def evaluate(
     if data.bank is None or data.test is None:
         images = few(data.images, SPREAD_IMAGES)
         batches = (
-            batch.pixels for batch in evaluation_batches(images, data.views, BATCH, device=device, workers=workers)
+            batch.pixels
+            for batch in evaluation_batches(
+                images,
+                data.views,
+                BATCH,
+                device=device,
+                workers=workers,
+                problems=data.unreadable,
+                may_be_empty=False,
+            )
         )
         return {**sphere(image_features(network.backbone, batches)), **aligned}
-    found, labels = clean_features(network.backbone, data.test, data.views, device, workers)
+    found, labels = clean_features(network.backbone, data.test, data.views, device, workers, data.unreadable)
     if probe is None:  # supervised: the classifier itself
         with torch.inference_mode():
             top1, top5 = top_accuracy(network.projector(found), labels)
     else:
         top1, top5 = probe.accuracy(found, labels)
-    bank = clean_features(network.backbone, few(data.bank, chosen.knn_images), data.views, device, workers)
+    some = few(data.bank, chosen.knn_images)
+    bank = clean_features(network.backbone, some, data.views, device, workers, data.unreadable)
     nearest = knn_accuracy(*bank, found, labels, k=chosen.knn).top1
     return {
         "probe_top1": 100 * top1,
@@ -89,8 +99,15 @@ def few(images: ImageSet, count: int) -> ImageSet:
 
 
 def clean_features(
-    backbone: nn.Module, images: ImageSet, views: Views, device: torch.device, workers: int | None = None
+    backbone: nn.Module,
+    images: ImageSet,
+    views: Views,
+    device: torch.device,
+    workers: int | None = None,
+    problems: dict[str, str] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Features (N, F) and labels (N,) of the images, without augmentation, on the device."""
-    batches = evaluation_batches(images, views, BATCH, device=device, workers=workers)
+    """Features (N, F) and labels (N,) of the images, without augmentation, on the device; problems as for batches."""
+    batches = evaluation_batches(
+        images, views, BATCH, device=device, workers=workers, problems=problems, may_be_empty=False
+    )
     return image_features_and_labels(backbone, ((batch.pixels, batch.labels) for batch in batches))  # pyright: ignore
