@@ -119,7 +119,7 @@ def test_json_can_go_to_a_file(run_of: RunOf, tmp_path: Path, capsys: pytest.Cap
         (("RUN", "entropy", "--out", "figure.png"), "ends in .svg or .json"),
         (("RUN", "entropy", "--out", "config.svg/x.svg"), "cannot be written"),
         (("RUN", "entropy", "--data", "no-such-set"), "no-such-set"),
-        (("RUN", "entropy", "--device", "tpu9"), "--device cpu"),
+        (("RUN", "entropy", "--device", "tpu9"), "no device is called"),
         (("nowhere", "entropy"), "is not a run"),
         (("SUPERVISED", "dictionary"), "has no anchors"),
     ],
