@@ -44,7 +44,8 @@ print(f"open {(out / 'report.html').resolve()} in a browser")
 # %% [markdown]
 # ## Measure
 #
-# With labels, `evaluate` asks how much the features are worth beside raw pixels and an untrained encoder.
+# With labels, `evaluate` asks how much the features are worth beside raw pixels and an untrained encoder. Digits of
+# 8 x 8 pixels, all in the middle, are told apart by their pixels alone; take photographs to see a difference.
 
 # %%
 found = dualtemp.evaluate(out, only=("knn", "probe"), quiet=True)

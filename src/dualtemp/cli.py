@@ -12,6 +12,8 @@ from typing import Any, NoReturn, get_args
 from dualtemp import __version__
 from dualtemp.errors import UserError
 
+OWN_IMAGES = """Defaults are the paper's. For a folder or an .npz file of your own, image size, batch, epochs, backbone
+and lr that you do not give are chosen from the images and the device, and said before training starts."""
 ABOUT = "Contrastive learning with two temperatures, without many negative samples."
 
 
@@ -76,7 +78,7 @@ def train(words: Sequence[str]) -> int:
     """Train an encoder: dualtemp train --data cifar100 --method simco --out runs/simco."""
     from dualtemp.config import Settings
 
-    parser = Parser("train", train.__doc__ or "")
+    parser = Parser("train", f"{train.__doc__}\n\n{OWN_IMAGES}")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="the run's folder; must be new")
     parser.add_argument("--config", type=Path, metavar="FILE.yaml", help="settings; flags override them")
     _add_how(parser)

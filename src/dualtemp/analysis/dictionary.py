@@ -14,6 +14,7 @@ from dualtemp.hardness import inter_anchor_weight, log_odds_of_embeddings, penal
 from dualtemp.similarity import log_sum_exp, unit
 
 USUAL_SIZES = tuple(4**power for power in range(2, 9))  # 16 .. 65,536
+FEW_SIZES = (2, 4, 8, 16, 32)  # where there are fewer than 64 keys
 USUALLY_MADE = 4_096  # keys that are encoded for it, if nobody asks for more
 
 
@@ -26,9 +27,12 @@ class Components(NamedTuple):
 
 
 def usual_sizes(run: TrainedRun, share: int = 1) -> list[int]:
-    """Powers of four from 16 on, as many keys as there are (or a `share`-th of them), at most 4,096 if made for it."""
-    most = run.most_keys if run.holds_keys else min(run.most_keys, USUALLY_MADE)
-    return [size for size in USUAL_SIZES if size <= most // share] or [max(1, most // share)]
+    """Powers of four from 16 on, as many keys as there are (or a `share`-th of them), at most 4,096 if made for it.
+
+    Of fewer than 64 keys powers of two from 2 on.
+    """
+    most = (run.most_keys if run.holds_keys else min(run.most_keys, USUALLY_MADE)) // share
+    return [size for size in (USUAL_SIZES if most >= 64 else FEW_SIZES) if size <= most] or [max(1, most)]
 
 
 def by_dictionary_size(run: TrainedRun, taus: list[float], sizes: list[int]) -> dict[str, Any]:
@@ -59,7 +63,7 @@ def by_dictionary_size(run: TrainedRun, taus: list[float], sizes: list[int]) -> 
             else None
             for size in sizes
         }
-    return {"keys": len(keys), "values": values}
+    return {"anchors": len(anchors[0][0]), "keys": len(keys), "values": values}
 
 
 @torch.no_grad()

@@ -1,6 +1,6 @@
 """Augmented views of chosen images, of any draw, from a set in memory or from files."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -35,6 +35,36 @@ def drawn_views(
     for index in batches:
         pixels = images.pixels[index.to(images.pixels.device)].to(device)
         yield Drawn(index, tuple(views(pixels, index, *draw) for draw in draws))
+
+
+def whole_batches(found: Iterable[Drawn], size: int, most: int) -> Iterator[Drawn]:
+    """At most `most` batches of just `size` images, what unreadable files left of batches filled up by later ones.
+
+    If there are not so many images at all, one batch of those there are (two at least).
+    """
+    held, made = None, 0
+    for drawn in found:
+        held = drawn if held is None else _joined(held, drawn)
+        while len(held.index) >= size:
+            yield _cut(held, 0, size)
+            made += 1
+            if made == most:
+                return
+            held = _cut(held, size, len(held.index))
+        held = held if len(held.index) else None
+    if not made and held is not None and len(held.index) > 1:
+        yield held
+
+
+def _joined(one: Drawn, other: Drawn) -> Drawn:
+    views = zip(one.views, other.views, strict=True)
+    return Drawn(torch.cat([one.index, other.index]), tuple(torch.cat(pair) for pair in views))
+
+
+def _cut(drawn: Drawn, start: int, end: int) -> Drawn:
+    if (start, end) == (0, len(drawn.index)):
+        return drawn
+    return Drawn(drawn.index[start:end], tuple(view[start:end] for view in drawn.views))
 
 
 def _from_files(

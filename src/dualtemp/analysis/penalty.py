@@ -1,7 +1,7 @@
 """Entropy (fig:entropy) and similarity (fig:abg_similarity) of r_+, by dictionary size and temperature."""
 
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,8 +14,26 @@ BATCHES = 16
 Curves = dict[str, dict[str, float | None]]  # by tau, by size; None where the dictionary has not so many keys
 
 
+class Measured(NamedTuple):
+    """Curves, and what they are of: anchors in a batch, keys that there are."""
+
+    values: Curves
+    anchors: int
+    keys: int
+
+
 def penalty_entropy(run: TrainedRun, taus: list[float], sizes: list[int]) -> Curves:
     """Entropy of r_+ over a batch, in nats, against the newest keys; the mean of some batches."""
+    return measured_entropy(run, taus, sizes).values
+
+
+def redrawn_similarity(run: TrainedRun, taus: list[float], sizes: list[int]) -> Curves:
+    """Cosine similarity of two r_+ of the same anchors with other positives and other negatives; mean of batches."""
+    return measured_similarity(run, taus, sizes).values
+
+
+def measured_entropy(run: TrainedRun, taus: list[float], sizes: list[int]) -> Measured:
+    """`penalty_entropy` with what it is of."""
     keys, anchors = run.dictionary(max(sizes)), embedded(run)
 
     def value(tau: float, size: int) -> float | None:
@@ -24,11 +42,11 @@ def penalty_entropy(run: TrainedRun, taus: list[float], sizes: list[int]) -> Cur
         newest = keys[len(keys) - size :]
         return fmean(entropy(_penalty(q, k_pos, newest, tau)).item() for q, k_pos, _ in anchors)
 
-    return _curves(value, taus, sizes)
+    return Measured(_curves(value, taus, sizes), len(anchors[0][0]), len(keys))
 
 
-def redrawn_similarity(run: TrainedRun, taus: list[float], sizes: list[int]) -> Curves:
-    """Cosine similarity of two r_+ of the same anchors with other positives and other negatives; mean of batches."""
+def measured_similarity(run: TrainedRun, taus: list[float], sizes: list[int]) -> Measured:
+    """`redrawn_similarity` with what it is of."""
     keys, anchors = run.dictionary(2 * max(sizes)), embedded(run)
     drawn = torch.randperm(len(keys), generator=torch.Generator().manual_seed(run.chosen.seed)).to(keys.device)
 
@@ -41,7 +59,7 @@ def redrawn_similarity(run: TrainedRun, taus: list[float], sizes: list[int]) -> 
             for q, k_pos, k_redrawn in anchors
         )
 
-    return _curves(value, taus, sizes)
+    return Measured(_curves(value, taus, sizes), len(anchors[0][0]), len(keys))
 
 
 def embedded(run: TrainedRun) -> list[tuple[Tensor, Tensor, Tensor]]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dualtemp.analysis.drawn_views import Drawn, drawn_views
+from dualtemp.analysis.drawn_views import Drawn, drawn_views, whole_batches
 from dualtemp.analysis.seen_data import seen_data
 from dualtemp.config import OF_METHOD, Settings, tau_beta
 from dualtemp.data.draws import permutation
@@ -95,15 +96,18 @@ class TrainedRun:
     def anchors(self, batches: int, size: int | None = None) -> Iterator[Anchors]:
         """Batches of anchors from views that the run has not seen: those of the epoch after its last.
 
-        size: anchors in a batch, at most; by default the run's batch. Files that cannot be read are left out.
+        size: anchors in a batch, at most; by default the run's batch. In place of files that cannot be read stand later
+        ones: all batches are of one size, that of the readable images if there are fewer.
         """
         epoch, in_memory = self.chosen.epochs, self.data.images.in_memory
         # The third view has the augmentation of the first. Of a file only two views are drawn in an epoch.
         draws = [(epoch, 0), (epoch, 1), (epoch, 2) if in_memory else (epoch + 1, 0)]
-        chosen = self._order.split(self._batch(size))[: min(batches, self._steps(size))]
-        for drawn in drawn_views(self.data.images, self.data.views, chosen, draws, self.device):
-            if len(drawn.index) > 1:
-                yield self._anchors(drawn)
+        chosen, most = self._order.split(self._batch(size)), min(batches, self._steps(size))
+        # The later ones are not begun unless files of the first cannot be read.
+        parts = chosen[:most], chosen[most:]
+        found = (drawn_views(self.data.images, self.data.views, part, draws, self.device) for part in parts if part)
+        for drawn in whole_batches(chain.from_iterable(found), self._batch(size), most):
+            yield self._anchors(drawn)
 
     @property
     def holds_keys(self) -> bool:

@@ -189,4 +189,8 @@ def _check_classes(root: Path, train: Part, test: Part) -> None:
         )
     unseen = sorted(set(test.folders) - set(train.folders))
     if unseen:
-        raise UserError(f"{root}: class '{unseen[0]}' is in the test part only; expected every class in train/")
+        part = test.names[0].split("/", 1)[0]
+        raise UserError(
+            f"{root}: class '{unseen[0]}' is in the test part only; expected every class in train/: put "
+            f"train/{unseen[0]} back, take {part}/{unseen[0]} away, or train with --no-labels"
+        )

@@ -113,6 +113,7 @@ def run_near_duplicates(given: dict[str, Any]) -> int:
     """Print pairs of almost equal images, the most similar first, and write them to a file."""
     _check_how(given)
     _check_ending(given["out"], ".csv", ".html", ".htm")
+    from dualtemp.inference.found_pages import counted, write_duplicates_page, write_pairs
     from dualtemp.inference.near_duplicates import THRESHOLD, near_duplicates
 
     threshold = THRESHOLD if given["threshold"] is None else given["threshold"]
@@ -128,8 +129,6 @@ def run_near_duplicates(given: dict[str, Any]) -> int:
         )
     out, names = given["out"], found.names
     if out is not None:
-        from dualtemp.inference.found_pages import write_duplicates_page, write_pairs
-
         if out.suffix.lower() == ".csv":
             write_pairs(out, found)
         else:
@@ -142,8 +141,9 @@ def run_near_duplicates(given: dict[str, Any]) -> int:
         return 0
     equal = sum(pair.same is True for pair in found.pairs)
     print(
-        f"{len(found.pairs):,} pairs among {len(names):,} images with a cosine of at least {threshold:g}, in "
-        f"{len(found.groups):,} groups; {equal:,} are of the same content"
+        f"{counted(len(found.pairs), 'pair')} among {counted(len(names), 'image')} with a cosine of at least "
+        f"{threshold:g}, in {counted(len(found.groups), 'group')}; {equal:,} {'is' if equal == 1 else 'are'} of the "
+        "same content"
     )
     if found.cut:
         print("there are more pairs than are kept, these are the most similar: give a higher --threshold")
@@ -226,7 +226,8 @@ def _print_table(title: str, heads: tuple[str, ...], rows: list[tuple[str, ...]]
 
 def _tell_unreadable(unreadable: dict[str, str]) -> None:
     if unreadable:
-        many = "file" if len(unreadable) == 1 else "files"
-        print(f"{len(unreadable):,} {many} could not be read and left out:")
+        from dualtemp.inference.found_pages import counted
+
+        print(f"{counted(len(unreadable), 'file')} could not be read and left out:")
         for name, reason in unreadable.items():
             print(f"  {name}: {reason}")

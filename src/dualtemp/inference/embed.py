@@ -144,6 +144,8 @@ def bank_of(
     """Features from a file, if one is given (data then only says where its images are), else computed."""
     if embeddings is None:
         images = images_of(encoder, data)
+        if problems is not None:
+            problems |= images.foreign
         return Bank(feature_rows(encoder, images, batch, workers, problems, told, mirrored), lambda: images)
     file, own = EmbeddingFile(Path(embeddings)), backbone_fingerprint(encoder.path)
     if file.about.get("backbone", own) != own:
@@ -237,7 +239,7 @@ def _embedded(
         with whole_file(out) as file:
             blocks = (record.features for record in work.records())
             write_features(file, ending, _columns(images, kept), blocks, encoder.width, about)
-        return Embedded(out, len(kept), encoder.width, problems, resumed)
+        return Embedded(out, len(kept), encoder.width, images.foreign | problems, resumed)
     finally:
         work.close()
 

@@ -3,16 +3,16 @@
 import difflib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from dualtemp.errors import UserError
 from dualtemp.inference.baselines import compared
 from dualtemp.inference.encoder import run_encoder
-from dualtemp.inference.evaluation_file import MEASURES, add_to_evaluation, place, result
+from dualtemp.inference.evaluation_file import EVALUATION_FILE, MEASURES, add_to_evaluation, place, result
 from dualtemp.inference.frozen_measures import frozen_measures
-from dualtemp.inference.labelled_data import LabelledData, labelled_data
+from dualtemp.inference.labelled_data import LabelledData, labelled_data, readable_count
 from dualtemp.inference.tuned_measures import tuned_measures
 from dualtemp.training.display import duration
 from dualtemp.training.run_folder import RunFolder
@@ -64,25 +64,32 @@ def evaluate(
     if found.untested:
         few = ", ".join(found.untested[:3]) + (f" and {len(found.untested) - 3} more" * (len(found.untested) > 3))
         tell(f"no test image of {few}: nothing of it is measured (of a class with one image, that one is learned from)")
-    kept = _Kept(folder)
-    if data is None and (rows := online(folder, found, wanted)):
-        kept.add(rows)
+    kept, lost = _Kept(folder), _LeftOut(found.unreadable, tell)
     encoders = compared(encoder)
-    if wanted - {"fine-tune"}:
-        for name, each in encoders.items():
-            for row in frozen_measures(name, each, found, wanted, seed, workers, tell):
+    try:
+        if wanted - {"fine-tune"}:
+            for name, each in encoders.items():
+                for row in frozen_measures(name, each, found, wanted, seed, workers, lost.problems):
+                    lost.tell_new()
+                    # Not before files were read: only then it is known how many images there are.
+                    if data is None and not kept.measured:
+                        kept.add(online(folder, found, wanted, lost.problems))
+                    kept.add([row])
+                    tell(f"{name}: {row['name']} {row['top1']:.2f} %, {duration(row['seconds'])}")
+        if "fine-tune" in wanted:
+            tuned = {name: encoders[name] for name in ("trained", "untrained")}
+            for row in tuned_measures(tuned, found, fine_tune_epochs, seed, workers, tell, lost.problems):
+                lost.tell_new()
                 kept.add([row])
-                tell(f"{name}: {row['name']} {row['top1']:.2f} %, {duration(row['seconds'])}")
-    if "fine-tune" in wanted:
-        tuned = {name: encoders[name] for name in ("trained", "untrained")}
-        for row in tuned_measures(tuned, found, fine_tune_epochs, seed, workers, tell):
-            kept.add([row])
+    except KeyboardInterrupt:
+        holds = f"{folder.path / EVALUATION_FILE} holds what was measured" if kept.measured else "nothing was measured"
+        raise KeyboardInterrupt(f"interrupted; {holds}") from None
     return {
         "run": str(folder.path),
         "data": found.name,
         **kept.content,
-        "images": len(found.test),
-        "labels": len(found.train),
+        "images": readable_count(found.test, lost.problems),
+        "labels": readable_count(found.train, lost.problems),
         "classes": found.classes,
         "measured": sorted(kept.measured, key=place),
     }
@@ -103,16 +110,19 @@ def chosen_measures(only: str | Sequence[str] | None, fine_tune: bool) -> set[st
     return wanted
 
 
-def online(run: RunFolder, found: LabelledData, wanted: set[str]) -> list[dict[str, Any]]:
-    """What the run itself measured of the same weights, while it learned."""
+def online(
+    run: RunFolder, found: LabelledData, wanted: set[str], problems: Collection[str] = ()
+) -> list[dict[str, Any]]:
+    """What the run itself measured of the same weights, while it learned; problems: files that cannot be read."""
+    images, learned = readable_count(found.test, problems), readable_count(found.train, problems)
     last: dict[str, Any] = next(iter(run.history()[-1:]), {})
     names = {"probe": "linear probe", "knn": "kNN"}
-    labels = {"probe": len(found.train), "knn": min(run.settings().knn_images, len(found.train))}
+    labels = {"probe": learned, "knn": min(run.settings().knn_images, learned)}
     rows: list[dict[str, Any]] = []
     for word in sorted(wanted & set(names)):
         top1, top5 = (last.get(f"{word}_{top}") for top in ("top1", "top5"))
         if top1 is not None:
-            row = result(names[word], "online", found.name, top1 / 100, None, len(found.test), labels[word])
+            row = result(names[word], "online", found.name, top1 / 100, None, images, labels[word])
             rows.append({**row, "top1": top1, "top5": top5})  # as it stands there, unrounded
     return rows
 
@@ -132,6 +142,20 @@ class _Kept:
         content = add_to_evaluation(self.run.path, self.step, self.measured)
         self.content = {"step": content["step"], "made": content["made"]}
         write_run_page(self.run.path)
+
+
+class _LeftOut:
+    """Files that cannot be read, name -> reason: told when they are found, not once for every encoder."""
+
+    def __init__(self, known: dict[str, str], tell: Callable[[str], None]) -> None:
+        self.problems, self._tell, self._told = dict(known), tell, 0
+
+    def tell_new(self) -> None:
+        count = len(self.problems)
+        if count > self._told:
+            name, files = min(self.problems), "1 file" if count == 1 else f"{count:,} files"
+            self._tell(f"{files} could not be read and left out, the first {name} ({self.problems[name]})")
+            self._told = count
 
 
 def _tell(text: str) -> None:

@@ -23,9 +23,14 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
 def run_export(given: dict[str, Any]) -> int:
     """Export, and say what was written and how exactly it gives the run's features."""
     from dualtemp.inference.export import export, formats_in
+    from dualtemp.inference.export_files import FORMATS
 
-    folder = export(given["run"], given["format"] or "safetensors", given["out"], normalise=given["normalise"])
-    for name, entry in formats_in(folder).items():
+    asked = given["format"] or ["safetensors"]
+    folder = export(given["run"], asked, given["out"], normalise=given["normalise"])
+    written = formats_in(folder)
+    for name, entry in written.items():
         print(f"{name:<13} {', '.join(entry['files']):<30} features within {entry['difference']:.1g} of the run's")
+    for name in (name for name in FORMATS if name not in written and "all" in ",".join(asked).split(",")):
+        print(f"{name:<13} left out: this encoder cannot be had in it (`--format {name}` says why)")
     print(f"{folder}: preprocessing.json tells how images go in, README.md how to load it")
     return 0

@@ -25,7 +25,9 @@ def write_found_page(out: Path, run: Path, found: Found) -> None:
 
 def write_duplicates_page(out: Path, run: Path, found: NearDuplicates, threshold: float, most: int) -> None:
     """Write a page of groups of near-duplicates, the first `most` of them."""
-    count = f"{len(found.pairs):,} pairs in {len(found.groups):,} groups, cosine at least {threshold:g}"
+    count = (
+        f"{counted(len(found.pairs), 'pair')} in {counted(len(found.groups), 'group')}, cosine at least {threshold:g}"
+    )
     facts = [
         ("Run", str(run)),
         ("Looked among", f"{len(found.names):,} images of {_source(found.pictures)}"),
@@ -71,3 +73,8 @@ def write_pairs(out: Path, found: NearDuplicates) -> None:
 
 def _source(pictures: PicturesByName) -> str:
     return "a file of features" if pictures.images is None else pictures.images.source
+
+
+def counted(number: int, word: str) -> str:
+    """A number with its word, in the plural where it is not 1."""
+    return f"{number:,} {word}" + "s" * (number != 1)

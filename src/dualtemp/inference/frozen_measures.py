@@ -1,7 +1,7 @@
 """kNN, linear probe and few labels: measures of features that are computed once."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -35,11 +35,12 @@ def frozen_measures(
     wanted: set[str],
     seed: int,
     workers: int | None,
-    tell: Callable[[str], None],
+    problems: dict[str, str],
 ) -> Iterator[dict[str, Any]]:
-    """kNN, linear probe and few labels on features that are computed once."""
+    """kNN, linear probe and few labels on features that are computed once; problems collects unreadable files."""
     features = Features(
-        *readable_features(encoder, found.train, workers, tell), *readable_features(encoder, found.test, workers, tell)
+        *readable_features(encoder, found.train, workers, problems),
+        *readable_features(encoder, found.test, workers, problems),
     )
     images, labels = len(features.test), len(features.train)
     if "knn" in wanted:
@@ -59,14 +60,10 @@ def frozen_measures(
 
 
 def readable_features(
-    encoder: RunEncoder, images: ImageSet, workers: int | None, tell: Callable[[str], None]
+    encoder: RunEncoder, images: ImageSet, workers: int | None, problems: dict[str, str]
 ) -> tuple[Tensor, Tensor]:
     """Features (N, F) and labels (N,) of all images that can be read, on the encoder's device."""
-    problems: dict[str, str] = {}
     parts = list(encoder.features(images, workers=workers, problems=problems))
-    if problems:
-        name = min(problems)
-        tell(f"{len(problems)} files could not be read and are left out, the first {name} ({problems[name]})")
     if not parts:
         raise UserError(f"{images.name}: not one image can be read; check them with `dualtemp data`")
     index, features = (torch.cat(part) for part in zip(*parts, strict=True))

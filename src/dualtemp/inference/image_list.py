@@ -1,14 +1,14 @@
 """The images of a source one by one, in order, each with its name: what features are computed for."""
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dualtemp.data.folder import find_images, folder_files
+from dualtemp.data.folder import find_images, folder_files, foreign_images
 from dualtemp.data.held_out import held_out
 from dualtemp.data.images import FileImages, ImageSet, Splits
 from dualtemp.data.npz import is_npz_folder, read_npz
@@ -22,13 +22,15 @@ PARTS = ("train", "test", "unlabelled")
 @dataclass(frozen=True)
 class ImageList:
     """Images in order. source: a set's name or an absolute path; names: one an image, no two alike; parts: int64 (N,),
-    places in PARTS, -1 where an image belongs to none.
+    places in PARTS, -1 where an image belongs to none; foreign: photographs beside them whose format is not read (HEIC,
+    raw), name -> what to do.
     """
 
     source: str
     images: ImageSet
     names: tuple[str, ...]
     parts: np.ndarray
+    foreign: dict[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Return the number of images."""
@@ -82,11 +84,17 @@ def listed(data: str | Path, part: str = "all", *, labels: bool = True) -> Image
     if not len(where):
         raise UserError(f"{data} has no {part} part: leave --part out to take all its images")
     names = tuple(found.names[i] for i in where.tolist())
-    return ImageList(found.source, found.images.take(where), names, found.parts[where])
+    beside = {_folder(name, 0) for name in names}
+    foreign = {name: reason for name, reason in found.foreign.items() if _folder(name, 0) in beside}
+    return ImageList(found.source, found.images.take(where), names, found.parts[where], foreign)
 
 
 def _of_folder(root: Path, labels: bool) -> ImageList:
     names = tuple(find_images(root))
+    foreign = {each.name: each.reason for each in foreign_images(root)}
+    if not names and foreign:
+        first, reason = next(iter(foreign.items()))
+        raise UserError(f"{root}: none of {len(foreign)} photographs can be read, the first {first}: {reason}")
     if not names:
         raise UserError(f"{root}: no image file in it; give a folder of images")
     parts, labelled = _folder_parts(root, labels)
@@ -94,14 +102,14 @@ def _of_folder(root: Path, labels: bool) -> ImageList:
     numbers = np.array([part_of.get(name, -1) for name in names], dtype=np.int64)
     files = FileImages(root, names)
     if not labelled:
-        return ImageList(str(root), ImageSet(root.name, files), names, numbers)
+        return ImageList(str(root), ImageSet(root.name, files), names, numbers, foreign)
     # Where train/ is a part and not a class, all of the train part lies in it, and classes are one folder deeper.
     depth = 1 if all(name.startswith("train/") for name in parts["train"].names) else 0
     folders = ["" if number in (-1, 2) else _folder(name, depth) for name, number in zip(names, numbers, strict=True)]
     classes = tuple(sorted({folder for folder in folders if folder}))
     place = {folder: label for label, folder in enumerate(classes)} | {"": -1}
     known = torch.tensor([place[folder] for folder in folders]) if classes else None
-    return ImageList(str(root), ImageSet(root.name, files, known, classes), names, numbers)
+    return ImageList(str(root), ImageSet(root.name, files, known, classes), names, numbers, foreign)
 
 
 def _folder_parts(root: Path, labels: bool) -> tuple[dict[str, FileImages], bool]:

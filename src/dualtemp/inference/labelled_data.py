@@ -1,13 +1,14 @@
 """Labelled images to measure an encoder with: the run's own, or any others."""
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from torch import Tensor
 
 from dualtemp.config import Settings
 from dualtemp.data import open_source
-from dualtemp.data.images import ImageSet, Splits
+from dualtemp.data.images import FileImages, ImageSet, Splits
 from dualtemp.data.sources import named_path
 from dualtemp.errors import UserError
 from dualtemp.training.run_data import opened
@@ -18,7 +19,8 @@ VALIDATION = "validation"  # what results on a run's own data are filed under
 @dataclass(frozen=True)
 class LabelledData:
     """name: for tables and evaluation.json; train: to learn from, test: to be asked about, both with labels; classes:
-    number of them; untested: names of classes without a test image.
+    number of them; untested: names of classes without a test image; unreadable: files that were left out already, name ->
+    reason.
     """
 
     name: str
@@ -26,6 +28,7 @@ class LabelledData:
     test: ImageSet
     classes: int
     untested: tuple[str, ...]
+    unreadable: dict[str, str] = field(default_factory=dict)
 
 
 def labelled_data(run: Path, chosen: Settings, data: str | Path | None) -> LabelledData:
@@ -60,10 +63,18 @@ def _checked(splits: Splits, name: str, source: str, missing: str) -> LabelledDa
     if len(learned) < 2:
         raise UserError(f"{source}: one class only, {names[min(learned)]!r}; give two or more")
     untested = tuple(names[label] for label in sorted(learned - asked))
-    return LabelledData(name, train, test, 1 + max(learned), untested)
+    unreadable = {each.name: each.reason for each in splits.unreadable}
+    return LabelledData(name, train, test, 1 + max(learned), untested, unreadable)
 
 
 def labels_of(images: ImageSet) -> Tensor:
     """Labels (N,), which `labelled_data` has seen to."""
     assert images.labels is not None
     return images.labels
+
+
+def readable_count(images: ImageSet, problems: Collection[str]) -> int:
+    """How many of the images are not among the files that cannot be read."""
+    if not isinstance(images.pixels, FileImages):
+        return len(images)
+    return sum(name not in problems for name in images.pixels.names)

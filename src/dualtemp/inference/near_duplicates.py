@@ -34,7 +34,7 @@ class Pair(NamedTuple):
 class NearDuplicates(NamedTuple):
     """What was found among images with these names and labels.
 
-    pairs: the most similar first; groups: images that pairs connect, the larger groups first; cut: whether there were
+    pairs: the most similar first; groups: images that pairs connect, that of the most similar pair first; cut: whether there were
     more pairs than are kept, of which these are the most similar; unreadable: files that were passed over.
     """
 
@@ -88,7 +88,9 @@ def near_duplicates(
         Pair(first, second, each, _same(pictures, names[first], names[second]) if each >= EQUAL else False)
         for (first, second), each in zip(index.tolist(), s.tolist(), strict=True)
     ]
-    return NearDuplicates(names, labels, pairs, groups(index), cut, pictures, problems)
+    first_pair = {i: place for place, pair in reversed(list(enumerate(index.tolist()))) for i in pair}
+    grouped = sorted(groups(index), key=lambda group: min(first_pair[i] for i in group))
+    return NearDuplicates(names, labels, pairs, grouped, cut, pictures, problems)
 
 
 @torch.no_grad()

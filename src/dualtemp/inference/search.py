@@ -17,6 +17,8 @@ from dualtemp.inference.encoder import RunEncoder, run_encoder
 from dualtemp.inference.pictures_by_name import PicturesByName
 from dualtemp.similarity import true_precision, unit
 
+EQUAL = 0.9999  # cosine of a photograph with itself, but for rounding in a file of features
+
 
 class Near(NamedTuple):
     """An image that was found, and the cosine s of its features with the photograph's."""
@@ -125,6 +127,20 @@ def _near(piece: Rows, place: int, similarities: Tensor) -> Near:
 
 
 def _without(photo: Path, found: list[Near], pictures: PicturesByName) -> list[Near]:
-    """What was found, but for the photograph itself."""
+    """What was found, but for the photograph itself.
+
+    Where nothing tells where the images are, it is the one of the same file name and the same features, of several the
+    one whose folders agree best.
+    """
     own = os.path.realpath(photo)
+    if pictures.images is None:
+        same = [near for near in found if near.s > EQUAL and Path(near.name).name == photo.name]
+        itself = max(same, key=lambda near: _common_end(near.name, own), default=None)
+        return [near for near in found if near is not itself]
     return [near for near in found if (path := pictures.path(near.name)) is None or os.path.realpath(path) != own]
+
+
+def _common_end(name: str, path: str) -> int:
+    """How many folders, counted from the file upwards, two paths have in common."""
+    ends = zip(reversed(Path(name).parts), reversed(Path(path).parts), strict=False)
+    return next((count for count, (one, other) in enumerate(ends) if one != other), len(Path(name).parts))

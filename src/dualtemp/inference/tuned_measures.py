@@ -17,13 +17,14 @@ from dualtemp.evaluation.features import image_features_and_labels
 from dualtemp.evaluation.fine_tune import default_batch, default_epochs, fine_tuned
 from dualtemp.inference.encoder import RunEncoder
 from dualtemp.inference.evaluation_file import result
-from dualtemp.inference.labelled_data import LabelledData
+from dualtemp.inference.labelled_data import LabelledData, readable_count
 from dualtemp.training.display import duration
 from dualtemp.training.schedule import lr_factor
 
 RECIPE = "weak"  # crop a little and flip
 WARMUP = 0.1  # share of the steps
 TRIAL_STEPS = 3  # by which the time is foretold
+TOLD_EPOCHS = 5  # lines of progress an encoder
 
 
 def tuned_measures(
@@ -33,8 +34,9 @@ def tuned_measures(
     seed: int,
     workers: int | None,
     tell: Callable[[str], None],
+    problems: dict[str, str],
 ) -> Iterator[dict[str, Any]]:
-    """Fine-tuning of each encoder; how long it takes is said before."""
+    """Fine-tuning of each encoder; how long it takes is said before; problems knows and collects unreadable files."""
     encoder = encoders["trained"]
     views = Views(RECIPE, encoder.views.size, seed, encoder.views.mean, encoder.views.std)
     train, test = encoder.fitted(found.train), encoder.fitted(found.test)
@@ -54,13 +56,14 @@ def tuned_measures(
             return lr_factor(step, steps, round(WARMUP * steps))
 
         both = " and ".join(f"the {name}" for name in encoders)
-        seen = f"each {epochs} epochs of {len(train):,} images"
+        seen = f"each {epochs} epochs of {readable_count(train, problems):,} images"
         tell(f"fine-tuning {both} encoder, {seen}: about {duration(seconds)}")
         for name, each in encoders.items():
             began = time.monotonic()
 
             def after(epoch: int, loss: float, name: str = name) -> None:
-                tell(f"{name}: fine-tuning, epoch {epoch}/{epochs}, loss {loss:.3f}")
+                if epoch == epochs or epoch % -(-epochs // TOLD_EPOCHS) == 0:
+                    tell(f"{name}: fine-tuning, epoch {epoch}/{epochs}, loss {loss:.3f}")
 
             model = fine_tuned(
                 each.backbone,
@@ -72,10 +75,13 @@ def tuned_measures(
                 seed=seed,
                 after_epoch=after,
             )
-            logits, labels = _logits(model, each, test, workers)
+            problems |= loader.problems
+            logits, labels = _logits(model, each, test, workers, problems)
             top1, top5 = top_accuracy(logits, labels)
             tell(f"{name}: fine-tuning {100 * top1:.2f} %, {duration(time.monotonic() - began)}")
-            row = result("fine-tuning", name, found.name, top1, top5, len(labels), len(train), began)
+            row = result(
+                "fine-tuning", name, found.name, top1, top5, len(labels), readable_count(train, problems), began
+            )
             yield {**row, "epochs": epochs}
 
 
@@ -94,9 +100,13 @@ def _foretold(encoder: RunEncoder, classes: int, batches: Callable[[int], Genera
     return (times[-1] - times[1]) / (len(times) - 2) if len(times) > 2 else times[-1] - times[0]
 
 
-def _logits(model: nn.Module, encoder: RunEncoder, test: ImageSet, workers: int | None) -> tuple[Tensor, Tensor]:
+def _logits(
+    model: nn.Module, encoder: RunEncoder, test: ImageSet, workers: int | None, problems: dict[str, str]
+) -> tuple[Tensor, Tensor]:
     """Logits (M, classes) and labels (M,) of the test images that can be read."""
-    clean = evaluation_batches(test, encoder.views, device=encoder.device, workers=workers)
+    clean = evaluation_batches(
+        test, encoder.views, device=encoder.device, workers=workers, problems=problems, may_be_empty=False
+    )
     batches = ((_laid_out(encoder, each.pixels), each.labels) for each in clean)
     return image_features_and_labels(model, batches)  # pyright: ignore[reportArgumentType]
 

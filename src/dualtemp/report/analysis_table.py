@@ -60,10 +60,14 @@ def _dictionary(found: dict[str, Any], console: Console) -> None:
 
 
 def _tell(found: dict[str, Any], console: Console) -> None:
-    told = TOLD[found["analysis"]].format(
-        most=math.log(found["anchors"]), anchors=found["anchors"], keys=found.get("keys", 0)
-    )
+    told = TOLD[found["analysis"]].format(most=math.log(found["anchors"]), anchors=found["anchors"], keys=found["keys"])
     console.print(f"{told} Keys: {found['keys_are']}.", soft_wrap=True)
+    draws = 2 if found["analysis"] == "similarity" else 1
+    if lacking := [f"{size:,}" for size in found["sizes"] if draws * size > found["keys"]]:
+        why = "; similarity needs two disjoint draws" if draws == 2 else ""
+        console.print(
+            f"- for {', '.join(lacking)} keys: the dictionary has {found['keys']:,} keys{why}.", soft_wrap=True
+        )
 
 
 def _neighbours(found: dict[str, Any], console: Console) -> None:

@@ -68,7 +68,7 @@ def analysed(
     """One analysis of a run with everything that decides it: what --json prints."""
     from dualtemp.analysis.dictionary import by_dictionary_size, usual_sizes
     from dualtemp.analysis.neighbours import IMAGES, neighbours
-    from dualtemp.analysis.penalty import penalty_entropy, redrawn_similarity
+    from dualtemp.analysis.penalty import measured_entropy, measured_similarity
     from dualtemp.analysis.trained_run import trained_run
     from dualtemp.training.run import How, chosen_device
 
@@ -83,14 +83,26 @@ def analysed(
     if what == "neighbours":
         return {**about, **neighbours(run, images or IMAGES)}
     taus = taus or TAUS.get(what) or sorted(set(run.temperatures))
-    sizes = sizes or usual_sizes(run, share=2 if what == "similarity" else 1)
-    anchors = min(run.chosen.batch, len(run.data.images))
+    share = 2 if what == "similarity" else 1
+    sizes = sizes or usual_sizes(run, share)
+    _check_sizes(sizes, share, run.most_keys)
     keys = "the run's dictionary" if run.holds_keys else "made of the images"
-    about |= {"anchors": anchors, "keys_are": keys, "taus": [_plain(tau) for tau in taus], "sizes": sizes}
+    about |= {"keys_are": keys, "taus": [_plain(tau) for tau in taus], "sizes": sizes}
     if what == "dictionary":
-        return {**about, **by_dictionary_size(run, taus, sizes)}
-    measured = penalty_entropy if what == "entropy" else redrawn_similarity
-    return {**about, "values": measured(run, taus, sizes)}
+        found = by_dictionary_size(run, taus, sizes)
+    else:
+        found = (measured_entropy if what == "entropy" else measured_similarity)(run, taus, sizes)._asdict()
+    _check_sizes(sizes, share, found["keys"])  # files that cannot be read have no keys
+    return {**about, **found}
+
+
+def _check_sizes(sizes: list[int], share: int, keys: int) -> None:
+    if share * min(sizes) > keys:
+        draws = " and similarity needs two disjoint draws" if share == 2 else ""
+        raise UserError(
+            f"--sizes {min(sizes)}: the dictionary has {keys:,} keys{draws}; give at most {keys // share:,}, or leave "
+            "--sizes out"
+        )
 
 
 def _checked(given: dict[str, Any]) -> tuple[str, Path | None]:

@@ -20,6 +20,7 @@ class Measure:
     says: str
     form: str = "{:.4g}"
     reference: Callable[[RunRecord], Reference | None] = lambda run: None
+    here: Callable[[RunRecord], str] = lambda run: ""  # one more sentence, on runs like this one
 
 
 def _chance(run: RunRecord) -> Reference | None:
@@ -34,6 +35,12 @@ def _even_share(run: RunRecord) -> Reference:
     """What the hardest ceil(N/10) of N anchors carry if all weigh the same."""
     N = run.chosen.batch
     return Reference("all weigh the same", math.ceil(N / 10) / N)
+
+
+def _even_share_told(run: RunRecord) -> str:
+    N = run.chosen.batch
+    few = math.ceil(N / 10)
+    return f"Where all weigh the same it is {few} of {N} = {few / N:.3g} (dashed)."
 
 
 MEASURES: Mapping[str, Measure] = {
@@ -78,9 +85,10 @@ MEASURES: Mapping[str, Measure] = {
     ),
     "hardest_tenth": Measure(
         "Share of the hardest tenth",
-        "Share of the weight, and so of the gradient's scale, that the hardest tenth of the anchors carries: a tenth "
-        "where all weigh the same; near 1 a few anchors decide everything.",
+        "Share of the weight, and so of the gradient's scale, that the hardest tenth of the anchors of a step, rounded "
+        "up, carries: near 1 a few anchors decide everything.",
         reference=_even_share,
+        here=_even_share_told,
     ),
     "alignment": Measure(
         "Alignment",
@@ -143,7 +151,9 @@ def _of_one_run(run: RunRecord, keys: tuple[str, ...]) -> dict[str, Any] | None:
     return {
         "id": keys[0],
         "title": title,
-        "says": " ".join(MEASURES[key].says for key in keys),
+        "says": " ".join(
+            filter(None, (words for key in keys for words in (MEASURES[key].says, MEASURES[key].here(run))))
+        ),
         "svg": epoch_chart(title, lines, [reference] if reference else []),
         "legend": [(line.name, line.number) for line in lines] if len(keys) > 1 else [],
         "now": ", ".join(line.form.format(line.points[-1][1]) for line in lines),
@@ -159,4 +169,6 @@ def _of_many_runs(runs: Sequence[tuple[str, RunRecord]], key: str) -> dict[str, 
     levels = {measure.reference(run) for (_, run), line in zip(runs, lines, strict=True) if line.points}
     references = [level for level in levels if level is not None] if len(levels) == 1 else []
     svg = epoch_chart(measure.title, lines, references)
-    return {"id": key, "title": measure.title, "says": measure.says, "svg": svg, "legend": [], "now": ""}
+    here = {measure.here(run) for (_, run), line in zip(runs, lines, strict=True) if line.points}
+    says = " ".join(filter(None, (measure.says, *(here if len(here) == 1 else ()))))
+    return {"id": key, "title": measure.title, "says": says, "svg": svg, "legend": [], "now": ""}

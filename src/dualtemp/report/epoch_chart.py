@@ -5,11 +5,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 
 from dualtemp.report.line_chart import tick_labels, y_ticks
 
-WIDTH, HEIGHT = 360, 210
-LEFT, RIGHT, TOP, BOTTOM = 58, 12, 10, 36
+WIDTH, HEIGHT = 360, 220
+LEFT, RIGHT, TOP, BOTTOM = 58, 12, 20, 36  # above: room for the name of a level at the top
+LETTER = 6.0  # width of one of a level's name
 COLOURS, DASHES = 8, 3  # of lines: told apart by colour first, then by dashes
 MANY = 300  # points of a line before it is thinned: about one a pixel
 DOTS = 40  # points up to which each is marked
@@ -65,7 +67,10 @@ def epoch_chart(title: str, lines: Sequence[Line], references: Sequence[Referenc
     ]
     middle = (LEFT + WIDTH - RIGHT) / 2
     columns.append(f'<text class="axis" x="{middle}" y="{HEIGHT - 4}" text-anchor="middle">epoch</text>')
-    levels = [_level(reference, down(reference.value)) for reference in references]
+    seen = [_along([(across(epoch), down(value)) for epoch, value in thinned(line.points)]) for line in lines]
+    levels = [
+        _level(reference, down(reference.value), [at for line in seen for at in line]) for reference in references
+    ]
     drawn, told = [], []
     for line in lines:
         kept = thinned(line.points)
@@ -90,12 +95,11 @@ def epoch_chart(title: str, lines: Sequence[Line], references: Sequence[Referenc
 
 
 def epoch_ticks(first: int, last: int, count: int = 5) -> list[int]:
-    """Whole epochs to write under the axis: the first, the last, and round ones between that do not touch them."""
+    """Whole epochs to write under the axis: round ones in even steps, two at least."""
     if last == first:
         return [first]
     step = max(1, round(y_ticks(0, last - first, count)[1]))
-    between = [epoch for epoch in range(0, last, step) if first + 0.6 * step <= epoch <= last - 0.6 * step]
-    return [first, *between, last]
+    return list(range(-(-first // step) * step, last + 1, step))
 
 
 def thinned(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
@@ -123,12 +127,31 @@ def _widened(low: float, high: float) -> tuple[float, float]:
     return middle - least / 2, middle + least / 2
 
 
-def _level(reference: Reference, y: float) -> str:
-    above = y - 4 if y > TOP + 16 else y + 13
+def _along(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Points every few pixels along a line."""
+    found = list(places[:1])
+    for (x, y), (to_x, to_y) in pairwise(places):
+        count = math.ceil(max(abs(to_x - x), abs(to_y - y)) / 3) or 1
+        found += [(x + (to_x - x) * i / count, y + (to_y - y) * i / count) for i in range(1, count + 1)]
+    return found
+
+
+def _level(reference: Reference, y: float, seen: Sequence[tuple[float, float]]) -> str:
+    """A dashed line, and its name above or below it, at the right or the left: where the fewest points are seen."""
+    width = LETTER * len(reference.name)
+
+    def in_the_way(place: tuple[float, float]) -> int:
+        left, baseline = place
+        return sum(left - 4 <= x <= left + width + 4 and baseline - 12 <= down <= baseline + 5 for x, down in seen)
+
+    heights = [y - 5] + ([y + 14] if y + 16 < HEIGHT - BOTTOM else [])
+    places = [(left, height) for left in (WIDTH - RIGHT - width, LEFT + 4) for height in heights]
+    left, baseline = min(places, key=in_the_way)
+    at_left = left == LEFT + 4
+    x, anchor = (LEFT + 4, "start") if at_left else (WIDTH - RIGHT, "end")
     return (
         f'<line class="level" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>'
-        f'<text class="level" x="{WIDTH - RIGHT}" y="{round(above, 1)}" text-anchor="end">'
-        f"{escape(reference.name)}</text>"
+        f'<text class="level" x="{x}" y="{round(baseline, 1)}" text-anchor="{anchor}">{escape(reference.name)}</text>'
     )
 
 

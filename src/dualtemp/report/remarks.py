@@ -4,6 +4,7 @@ import math
 
 from dualtemp.report.run_record import Facts, History, points
 
+ONE_ANCHOR = 1 / 6  # of log N, the highest entropy: two of 64 anchors
 FEW_ANCHORS = 0.5  # exp(entropy) / N below which fewer than half of the anchors count
 TOO_EASY = 0.05  # mean W below which an InfoNCE step is a twentieth of what it could be
 BEHIND = 5.0  # points of accuracy between kNN and probe
@@ -20,17 +21,17 @@ def _who_weighs(history: History, facts: Facts) -> str | None:
     if not entropy or facts.anchors < 2:
         return None
     N = facts.anchors
-    count = math.exp(min(entropy[-1][1], math.log(N)))
+    count = math.exp(min(max(entropy[-1][1], 0.0), math.log(N)))
     used = "" if facts.weighted else " W is only measured here; it does not enter this loss."
-    if count < 2:
+    if count < 2 and math.log(count) < ONE_ANCHOR * math.log(N):
         return (
-            f"The entropy of r_+ is {entropy[-1][1]:.2f}, near 0: one of {N} anchors has nearly all the weight of a "
+            f"The entropy of r_+ is {entropy[-1][1]:.2f}, near 0 (at most log {N} = {math.log(N):.2f}): one of {N} anchors has nearly all the weight of a "
             f"step. tau_beta is too small.{used}"
         )
     if count < FEW_ANCHORS * N:
         return (
             f"The entropy of r_+ is {entropy[-1][1]:.2f} of log {N} = {math.log(N):.2f}: the weight is as if "
-            f"{count:.0f} of {N} anchors shared it. A larger tau_beta spreads it.{used}"
+            f"{count:.{1 if count < 3 else 0}f} of {N} anchors shared it. A larger tau_beta spreads it.{used}"
         )
     return (
         f"The entropy of r_+ is {entropy[-1][1]:.4f} of at most log {N} = {math.log(N):.4f}: "

@@ -8,7 +8,7 @@ from typing import Any
 from dualtemp.config import OF_METHOD, Settings, complete, settings
 from dualtemp.report.curves import run_charts
 from dualtemp.report.page import rendered, write_page
-from dualtemp.report.run_record import RunRecord, facts_of, part, read_json, read_run
+from dualtemp.report.run_record import RunRecord, evaluated, facts_of, number, part, read_json, read_run
 from dualtemp.report.verdict import told, verdict
 from dualtemp.training.display import duration
 
@@ -89,32 +89,23 @@ def _figures(run: RunRecord) -> list[tuple[str, str]]:
 
 def _evaluated(run: RunRecord) -> dict[str, Any] | None:
     """evaluation.json, as far as it is what is expected there."""
-    found = read_json(run.path / "evaluation.json")
-    rows = found.get("measured") if found else None
-    if not found or not isinstance(rows, list):
-        return None
-    rows = [row for row in rows if isinstance(row, dict)]
-    last = run.history[-1].get("step") if run.history else None
+    found, rows, old = evaluated(run)
     return (
         {
             "rows": [
                 {
-                    key: _number(row.get(key)) if key in ("top1", "top5", "images", "labels") else row.get(key, "")
+                    key: number(row.get(key)) if key in ("top1", "top5", "images", "labels") else row.get(key, "")
                     for key in ("name", "encoder", "data", "top1", "top5", "images", "labels")
                 }
                 for row in rows
             ],
             "step": found.get("step"),
             "made": str(found.get("made") or "")[:16].replace("T", " "),
-            "old": None not in (found.get("step"), last) and found.get("step") != last,
+            "old": old,
         }
         if rows
         else None
     )
-
-
-def _number(value: Any) -> float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _pictures(run: RunRecord) -> dict[str, Any] | None:
@@ -133,9 +124,13 @@ def _data_told(run: RunRecord) -> list[tuple[str, str]]:
     images = part(run.environment, "images")
     if images.get("size"):
         told.append(("a view", f"{images['size']} px, {images.get('channels')} channels"))
-    for name, title in (("mean", "mean"), ("std", "standard deviation")):
-        if isinstance(images.get(name), list):
-            told.append((f"{title} of a channel", ", ".join(f"{value:.4g}" for value in images[name])))
+    constants = [
+        f"{title} {', '.join(f'{value:.4g}' for value in images[name])}"
+        for name, title in (("mean", "mean"), ("std", "deviation"))
+        if isinstance(images.get(name), list)
+    ]
+    if constants:  # of the kind of data, not measured on these images
+        told.append(("normalised with", " and ".join(constants)))
     if isinstance(images.get("classes"), list) and images["classes"]:
         names = [str(name) for name in images["classes"]]
         told.append(("classes", f"{len(names)}: {', '.join(names[:20])}{' ...' if len(names) > 20 else ''}"))

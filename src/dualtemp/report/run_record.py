@@ -2,11 +2,12 @@
 
 import json
 import math
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dualtemp.config import Settings
 from dualtemp.data.catalogue import named_set
@@ -64,6 +65,16 @@ class RunRecord:
         return found[-1][1] if found else None
 
 
+class Beside(NamedTuple):
+    """A measure of the trained encoder beside that of another ("untrained", "raw pixels"): top-1 in %, test images."""
+
+    name: str
+    trained: float
+    encoder: str
+    other: float
+    images: int
+
+
 @dataclass(frozen=True)
 class Facts:
     """What the rules must know beside the epochs; classes and test_images are 0 if unknown."""
@@ -74,13 +85,58 @@ class Facts:
     test_images: int = 0
     weighted: bool = True  # whether W enters the loss, or is only measured
     method: str = "simco"
+    beside: tuple[Beside, ...] = ()  # what `dualtemp evaluate` found of the run's last step
+    path: str = "RUN"  # as commands take it, as is data
+    data: str = "SOURCE"
 
 
 def facts_of(run: RunRecord) -> Facts:
     """The facts of a run."""
     chosen = run.chosen
     weighted = chosen.method not in ("byol", "simsiam") or bool(chosen.hardness_aware)
-    return Facts(chosen.epochs, chosen.batch, run.classes, run.test_images, weighted, chosen.method)
+    return Facts(
+        chosen.epochs,
+        chosen.batch,
+        run.classes,
+        run.test_images,
+        weighted,
+        chosen.method,
+        beside(run),
+        shlex.quote(str(run.path)),
+        shlex.quote(chosen.data),
+    )
+
+
+def evaluated(run: RunRecord) -> tuple[dict[str, Any], list[dict[str, Any]], bool]:
+    """evaluation.json, the rows in it that can be read, and whether the run has gone on since."""
+    found = read_json(run.path / "evaluation.json") or {}
+    rows = found.get("measured")
+    last = run.history[-1].get("step") if run.history else None
+    old = None not in (found.get("step"), last) and found.get("step") != last
+    return found, [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else [], old
+
+
+def beside(run: RunRecord) -> tuple[Beside, ...]:
+    """What the trained encoder reaches on validation data beside the untrained one or, without it, raw pixels."""
+    _, rows, old = evaluated(run)
+    top1 = {
+        (str(row.get("name")), str(row.get("encoder"))): (value, number(row.get("images")) or 0)
+        for row in rows
+        if row.get("data") == "validation" and (value := number(row.get("top1"))) is not None
+    }
+    found = []
+    for name in dict.fromkeys(name for name, encoder in top1 if encoder == "trained" and not old):
+        other = next((other for other in ("untrained", "raw pixels") if (name, other) in top1), None)
+        if other is not None:
+            value, images = top1[name, "trained"]
+            found.append(Beside(name, value, other, top1[name, other][0], int(images)))
+    return tuple(found)
+
+
+def number(value: Any) -> float | None:
+    """A finite number, if that is what the value is."""
+    there = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return value if there else None
 
 
 class ReadOnce(RunFolder):

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from dualtemp.report.remarks import remarks
-from dualtemp.report.run_record import Facts, History, points
+from dualtemp.report.run_record import Beside, Facts, History, points
 from dualtemp.training.collapse import COLLAPSED
 from dualtemp.training.display import duration
 
@@ -19,6 +19,7 @@ ERRORS = 2.0  # standard errors beyond which a difference is none of chance
 LOSS_STILL = 1e-3  # of the loss: a run whose loss never leaves this band learns nothing
 RISES = 3  # in a row: by chance four values come in this order once in 24 times
 LOSS_FALLS = 0.05  # of the whole fall, in the last fifth of the epochs: it has not levelled out
+ACCURACIES = {"probe_top1": "probe", "knn_top1": "kNN accuracy"}
 RECOVERED = 1.2  # times the lowest spread: it rises again
 
 
@@ -49,7 +50,7 @@ def verdict(history: History, facts: Facts, word: str = "done", why: str = "") -
         return found._replace(headline=f"running, {place}{left}", tone="open", reason=so_far)
     if word == "interrupted":
         stopped = f"interrupted at {place}" if history else "interrupted in its first epoch"
-        reason = "`dualtemp resume RUN` goes on from its last checkpoint."
+        reason = f"`dualtemp resume {facts.path}` goes on from its last checkpoint."
         if history:
             reason += f" Until then: {found.headline}. {found.reason}"
         return found._replace(headline=stopped, tone="bad" if found.tone == "bad" else "open", reason=reason)
@@ -60,7 +61,7 @@ def health(history: History, facts: Facts) -> Verdict:
     """How the encoder does, whatever became of the run."""
     if not history:
         return Verdict("no epoch yet", "open", "Nothing has been measured.")
-    for rule in (_collapsed, _collapsing, _at_chance, _loss_still, _worse, _too_early, _improving):
+    for rule in RULES:
         found = rule(history, facts)
         if found is not None:
             return found._replace(remarks=remarks(history, facts))
@@ -106,7 +107,7 @@ def _at_chance(history: History, facts: Facts) -> Verdict | None:
     reason = (
         f"Probe and kNN are at {' and '.join(f'{value:.1f} %' for value in last)}, no better than guessing among "
         f"{facts.classes} classes ({100 / facts.classes:.3g} %); even an untrained encoder does better. Look at the "
-        "labels and at the views (`dualtemp data SOURCE --show`), and try a lower --lr."
+        f"labels and at the views (`dualtemp data {facts.data} --show`), and try a lower --lr."
     )
     return Verdict("not learning: at chance", "bad", reason)
 
@@ -150,12 +151,16 @@ def _too_early(history: History, facts: Facts) -> Verdict | None:
 def _improving(history: History, facts: Facts) -> Verdict | None:
     """The mean of the last fifth of the evaluated epochs is clearly better than that of the fifth before."""
     key, accuracy = _accuracy(history)
-    more = " More epochs would probably help: `dualtemp resume RUN --epochs N`." if len(history) >= facts.epochs else ""
+    more = _more_epochs(history, facts)
     if len(accuracy) > 1:
         before, after, when = _fifths(accuracy)
         rises = len(accuracy) > RISES and all(a < b for (_, a), (_, b) in pairwise(accuracy[-RISES - 1 :]))
-        if after - before > max(POINT, _error(facts, after)) or (rises and accuracy[-1][1] - before > POINT):
+        if after - before > max(POINT, _error(facts, after)):
             return Verdict("still improving", "good", f"The {key} has gained {after - before:.1f} points {when}.{more}")
+        if rises and accuracy[-1][1] - before > POINT:
+            gained = accuracy[-1][1] - accuracy[-RISES - 1][1]
+            reason = f"The {key} has risen three times in a row, by {gained:.1f} points in all.{more}"
+            return Verdict("still improving", "good", reason)
         return None
     loss = points(history, "loss")
     values = [value for _, value in loss]
@@ -169,6 +174,74 @@ def _improving(history: History, facts: Facts) -> Verdict | None:
     return None
 
 
+def _learned_little(history: History, facts: Facts) -> Verdict | None:
+    """`dualtemp evaluate` has measured another encoder too, and by no measure is the trained one clearly better."""
+    if not facts.beside or any(_clearly_above(one) for one in facts.beside):
+        return None
+    measured = "; ".join(f"{one.name} {one.trained:.1f} %, {one.encoder} {one.other:.1f} %" for one in facts.beside)
+    least, images = min(facts.beside, key=lambda one: one.images).images, max(one.images for one in facts.beside)
+    on = f"{images:,}" if least == images else f"{least:,} to {images:,}"
+    others = " or ".join(dict.fromkeys(one.encoder for one in facts.beside))
+    reason = (
+        f"`dualtemp evaluate` found: {measured}. With {on} test images that is no clear gain."
+        if images
+        else (f"`dualtemp evaluate` found: {measured}.")
+    )
+    reason += " Try more images, more epochs or another --lr." + _more_epochs(history, facts, "To go on")
+    return Verdict(f"has learned little: no better than {others}", "bad", reason)
+
+
+def _clearly_above(one: Beside) -> bool:
+    return one.trained - one.other > _error_of(one.images, max(one.trained, one.other))
+
+
+def _fallen(history: History, facts: Facts) -> Verdict | None:
+    """Probe or kNN is clearly below its first value."""
+    for key, name in ACCURACIES.items():
+        found = points(history, key)
+        if len(found) > 1 and found[0][1] - found[-1][1] > max(POINT, _error(facts, found[0][1])):
+            (epoch, first), (_, last) = found[0], found[-1]
+            reason = f"The {name} was {first:.1f} % after epoch {epoch}, and is {last:.1f} % now. Try a lower --lr."
+            return Verdict(f"worse than after epoch {epoch}", "bad", reason)
+    return None
+
+
+def _no_gain(history: History, facts: Facts) -> Verdict | None:
+    """The accuracy ends below its first value, or clearly below the evaluations before."""
+    key, accuracy = _accuracy(history)
+    if len(accuracy) < 2:
+        return None
+    (epoch, first), (_, last) = accuracy[0], accuracy[-1]
+    if last < first:
+        reason = f"The {key} was {first:.1f} % after epoch {epoch}, and is {last:.1f} % now."
+        return Verdict(f"has learned little: no better than after epoch {epoch}", "open", reason)
+    before, after, when = _fifths(accuracy)
+    if before - after > max(POINT, _error(facts, before)):
+        reason = f"The {key} has lost {before - after:.1f} points {when}; whether that lasts, the next would tell."
+        return Verdict("lower at the end than before", "open", reason + _more_epochs(history, facts, "To go on"))
+    return None
+
+
+def _more_epochs(history: History, facts: Facts, why: str = "More epochs would probably help") -> str:
+    """The command that goes on with a run that is through."""
+    through = len(history) >= facts.epochs
+    return f" {why}: `dualtemp resume {facts.path} --epochs {2 * facts.epochs}`." if through else ""
+
+
+RULES = (
+    _collapsed,
+    _collapsing,
+    _at_chance,
+    _loss_still,
+    _worse,
+    _too_early,
+    _learned_little,
+    _fallen,
+    _improving,
+    _no_gain,
+)
+
+
 def _healthy_reason(history: History, facts: Facts) -> str:
     key, accuracy = _accuracy(history)
     spread = points(history, "spread")
@@ -176,8 +249,10 @@ def _healthy_reason(history: History, facts: Facts) -> str:
     if len(accuracy) > 1:
         seen = max(POINT, _error(facts, accuracy[-1][1]))
         on = f" with {facts.test_images:,} test images" if facts.test_images else ""
+        before, after, _ = _fifths(accuracy)
+        change = "gain" if after >= before else f"loss of {before - after:.1f} points"
         return (
-            f"The {key} is {accuracy[-1][1]:.1f} %, its latest gain is below what can be told apart{on} "
+            f"The {key} is {accuracy[-1][1]:.1f} %, its latest {change} is below what can be told apart{on} "
             f"({seen:.1f} points), and {far}."
         )
     if accuracy:
@@ -187,14 +262,18 @@ def _healthy_reason(history: History, facts: Facts) -> str:
 
 def _accuracy(history: History) -> tuple[str, list[tuple[int, float]]]:
     """The probe's accuracies, or those of kNN if there are none."""
-    probe = points(history, "probe_top1")
-    return ("probe", probe) if probe else ("kNN accuracy", points(history, "knn_top1"))
+    found = [(name, values) for key, name in ACCURACIES.items() if (values := points(history, key))]
+    return found[0] if found else ("accuracy", [])
 
 
 def _error(facts: Facts, accuracy: float) -> float:
     """Standard error, in points, of the difference of two accuracies about this one; 0 if the images are unknown."""
+    return _error_of(facts.test_images, accuracy)
+
+
+def _error_of(images: int, accuracy: float) -> float:
     share = min(max(accuracy / 100, 0.0), 1.0)
-    return 100 * math.sqrt(2 * share * (1 - share) / facts.test_images) if facts.test_images else 0.0
+    return 100 * math.sqrt(2 * share * (1 - share) / images) if images > 0 else 0.0
 
 
 def _chance(facts: Facts) -> float | None:
@@ -226,7 +305,7 @@ def _against_collapse(facts: Facts) -> str:
         return "Try a lower --lr or --warmup-epochs; without negatives, the predictor alone holds the features apart."
     return (
         "Try a lower --lr, more --warmup-epochs or --clip-gradient 1, and look at the views "
-        "(`dualtemp data SOURCE --show`)."
+        f"(`dualtemp data {facts.data} --show`)."
     )
 
 

@@ -12,6 +12,7 @@ from dualtemp.config import Settings
 from dualtemp.data.loader import Loader, evaluation_batches
 from dualtemp.methods import views_needed
 from dualtemp.training.loop import memory_format
+from dualtemp.training.online import ALIGNED_IMAGES
 from dualtemp.training.optimizers import build_optimizer
 from dualtemp.training.training_data import TrainingData
 
@@ -26,7 +27,8 @@ def expected_seconds(
     copied = copy.deepcopy(method).to(device)
     if chosen.channels_last:
         copied.to(memory_format=torch.channels_last)
-    learning = seconds_of_step(copied, chosen, data, device, workers)
+    # On a CPU readers compete with the network for the cores, and what they have read ahead would look like no work.
+    learning = seconds_of_step(copied, chosen, data, device, 0 if device.type == "cpu" else workers)
     measuring = seconds_of_evaluation(copied.network.backbone, data, device)
     seen = chosen.epochs * (len(data.images) // chosen.batch) * chosen.batch / distributed.world_size()
     looks = -(-chosen.epochs // chosen.evaluate_every)
@@ -34,6 +36,7 @@ def expected_seconds(
         measured = min(len(data.images), 2000)
     else:
         measured = min(len(data.bank), chosen.knn_images) + len(data.test)
+    measured += 2 * min(len(data.images), ALIGNED_IMAGES)
     return seen * learning + looks * measured * measuring
 
 

@@ -84,6 +84,8 @@ def go_on(path: Path, epochs: int | None = None, how: How = How(), watch: Watch 
         if epochs is not None:
             chosen = settings({**chosen.model_dump(exclude_none=True), "epochs": epochs})
         device = chosen_device(how)
+        if Path(chosen.data).is_absolute() and not Path(chosen.data).exists():
+            raise UserError(f"{chosen.data}, which {path} learns from, is not there: put it back, then resume")
         splits = opened(chosen)
         distributed.from_first(lambda: refuse_other_data(run, splits))
         data = training_data(chosen, splits)
@@ -101,7 +103,7 @@ def go_on(path: Path, epochs: int | None = None, how: How = How(), watch: Watch 
         steps = len(data.images) // chosen.batch
         reached = 0 if saved is None else -(-saved["done"] // steps)  # epochs, also one that has only begun
         if reached > chosen.epochs:
-            raise UserError(f"{path} has reached epoch {reached} already: give --epochs {reached} or more")
+            raise UserError(f"{path} has reached epoch {reached} already: {chosen.epochs} epochs would go back")
         if saved is not None and saved["done"] == chosen.epochs * steps:
             if distributed.rank() == 0:
                 watch.note(f"{path} is finished: {chosen.epochs} epochs; give a larger --epochs to go on")

@@ -38,6 +38,9 @@ class RunFolder:
         folder = RunFolder(path)
         if folder.config.exists():
             raise UserError(f"{path} holds a run already: go on with `dualtemp resume {path}`, or give another --out")
+        above = next(folder for folder in (*path.parents, Path("/")) if folder.exists())
+        if not above.is_dir():
+            raise UserError(f"{above} is a file, so that {path} cannot be made: give another --out")
         if path.exists() and (not path.is_dir() or not folder._never_begun()):
             raise UserError(f"{path} exists and is not a run: give another --out")
 

@@ -139,6 +139,7 @@ function showCurves(now) {
   });
 }
 
+let lastPreset = null;
 function showControls(now) {
   for (const [id, value, words] of [["alpha", state.alpha, tauText(now.tau_alpha)], ["beta", state.beta, tauText(now.tau_beta)], ["size", state.size, now.keys.toLocaleString("en")]]) {
     $(id).value = value;
@@ -147,9 +148,11 @@ function showControls(now) {
   }
   $("tie").checked = state.tied;
   document.querySelectorAll("[name=bars]").forEach(input => { input.checked = input.value === state.bars; });
-  document.querySelectorAll(".preset").forEach(button => button.setAttribute("aria-pressed", String(
+  const presets = [...document.querySelectorAll(".preset")], fitting = presets.filter(button =>
     indexOf(Number(button.dataset.alpha)) === state.alpha && indexOf(Number(button.dataset.beta)) === state.beta &&
-    sizeIndex(Number(button.dataset.keys)) === state.size && (button.dataset.tied === "1") === state.tied)));
+    sizeIndex(Number(button.dataset.keys)) === state.size && (button.dataset.tied === "1") === state.tied);
+  const pressed = fitting.includes(lastPreset) ? lastPreset : fitting[0];  // two may choose the same
+  presets.forEach(button => button.setAttribute("aria-pressed", String(button === pressed)));
 }
 
 let writing = 0;
@@ -203,7 +206,7 @@ $("beta").addEventListener("input", () => {
 $("size").addEventListener("input", () => { state.size = Number($("size").value); show(); });
 $("tie").addEventListener("change", () => { choose({tied: $("tie").checked ? 1 : 0}); show(); });
 document.querySelectorAll("[name=bars]").forEach(input => input.addEventListener("change", () => { choose({bars: input.value}); show(); }));
-document.querySelectorAll(".preset").forEach(button => button.addEventListener("click", () => { choose({...button.dataset}); show(); }));
+document.querySelectorAll(".preset").forEach(button => button.addEventListener("click", () => { lastPreset = button; choose({...button.dataset}); show(); }));
 $("anchors").addEventListener("click", event => {
   const button = event.target.closest("button");
   if (button) { state.anchor = Number(button.dataset.anchor); show(); }
