@@ -70,7 +70,7 @@ def test_fewer_epochs_than_reached_are_refused(run: Path, commands: Commands) ->
         ended = commands.run("resume", run, "--epochs", epochs)
         assert ended.code == 2
         assert ended.err.count("\n") == 1
-        assert ("--epochs 3 or more" if epochs else "at least 1") in ended.err
+        assert ("--epochs 4 or more" if epochs else "at least 1") in ended.err
     assert (run / "config.yaml").read_text() == config
 
 
@@ -80,7 +80,7 @@ def test_an_epoch_that_has_only_begun_counts_as_reached(run: Path, commands: Com
     state["done"] = 9
     checkpoint.save(newest.parent, 9, state)
     newest.unlink()
-    assert "reached epoch 3 already" in commands.run("resume", run, "--epochs", 2).err
+    assert "reached epoch 3 already: give --epochs 3" in commands.run("resume", run, "--epochs", 2).err
 
 
 def test_other_data_than_the_run_began_with_are_refused(run: Path, commands: Commands) -> None:

@@ -25,8 +25,8 @@ def _who_weighs(history: History, facts: Facts) -> str | None:
     used = "" if facts.weighted else " W is only measured here; it does not enter this loss."
     if count < 2 and math.log(count) < ONE_ANCHOR * math.log(N):
         return (
-            f"The entropy of r_+ is {entropy[-1][1]:.2f}, near 0 (at most log {N} = {math.log(N):.2f}): one of {N} anchors has nearly all the weight of a "
-            f"step. tau_beta is too small.{used}"
+            f"The entropy of r_+ is {entropy[-1][1]:.2f}, near 0 (at most log {N} = {math.log(N):.2f}): one of {N} "
+            f"anchors has nearly all the weight of a step. tau_beta is too small.{used}"
         )
     if count < FEW_ANCHORS * N:
         return (

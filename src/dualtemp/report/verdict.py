@@ -9,17 +9,15 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
+from dualtemp.report.accuracies import ACCURACIES, ERRORS, POINT, accuracy_of, error, error_of, fifths, guessed
 from dualtemp.report.remarks import remarks
 from dualtemp.report.run_record import Beside, Facts, History, points
 from dualtemp.training.collapse import COLLAPSED
 from dualtemp.training.display import duration
 
-POINT = 1.0  # % of accuracy: what the paper's claims call a difference
-ERRORS = 2.0  # standard errors beyond which a difference is none of chance
 LOSS_STILL = 1e-3  # of the loss: a run whose loss never leaves this band learns nothing
 RISES = 3  # in a row: by chance four values come in this order once in 24 times
 LOSS_FALLS = 0.05  # of the whole fall, in the last fifth of the epochs: it has not levelled out
-ACCURACIES = {"probe_top1": "probe", "knn_top1": "kNN accuracy"}
 RECOVERED = 1.2  # times the lowest spread: it rises again
 
 
@@ -101,7 +99,7 @@ def _collapsing(history: History, facts: Facts) -> Verdict | None:
 def _at_chance(history: History, facts: Facts) -> Verdict | None:
     """Both accuracies of the last evaluation could be had by guessing; an untrained encoder does better."""
     last = [found[-1][1] for key in ("probe_top1", "knn_top1") if (found := points(history, key))]
-    limit = _chance(facts)
+    limit = guessed(facts)
     if limit is None or not last or max(last) > limit:
         return None
     reason = (
@@ -125,12 +123,12 @@ def _loss_still(history: History, facts: Facts) -> Verdict | None:
 
 def _worse(history: History, facts: Facts) -> Verdict | None:
     """The last two evaluations are both clearly below the best one."""
-    key, accuracy = _accuracy(history)
+    key, accuracy = accuracy_of(history)
     if len(accuracy) < 3:
         return None
     best_epoch, best = max(accuracy, key=lambda point: point[1])
     last = accuracy[-1][1]
-    if max(value for _, value in accuracy[-2:]) > best - max(POINT, ERRORS * _error(facts, best)):
+    if max(value for _, value in accuracy[-2:]) > best - max(POINT, ERRORS * error(facts, best)):
         return None
     loss = points(history, "loss")
     falls = bool(loss) and loss[-1][1] < dict(loss).get(best_epoch, -math.inf)
@@ -150,12 +148,12 @@ def _too_early(history: History, facts: Facts) -> Verdict | None:
 
 def _improving(history: History, facts: Facts) -> Verdict | None:
     """The mean of the last fifth of the evaluated epochs is clearly better than that of the fifth before."""
-    key, accuracy = _accuracy(history)
+    key, accuracy = accuracy_of(history)
     more = _more_epochs(history, facts)
     if len(accuracy) > 1:
-        before, after, when = _fifths(accuracy)
+        before, after, when = fifths(accuracy)
         rises = len(accuracy) > RISES and all(a < b for (_, a), (_, b) in pairwise(accuracy[-RISES - 1 :]))
-        if after - before > max(POINT, _error(facts, after)):
+        if after - before > max(POINT, error(facts, after)):
             return Verdict("still improving", "good", f"The {key} has gained {after - before:.1f} points {when}.{more}")
         if rises and accuracy[-1][1] - before > POINT:
             gained = accuracy[-1][1] - accuracy[-RISES - 1][1]
@@ -165,7 +163,7 @@ def _improving(history: History, facts: Facts) -> Verdict | None:
     loss = points(history, "loss")
     values = [value for _, value in loss]
     if len(loss) > 1:
-        before, after, when = _fifths(loss)
+        before, after, when = fifths(loss)
         if before - after > LOSS_FALLS * (max(values) - min(values)) and before - after > LOSS_STILL * abs(before):
             reason = (
                 f"There are no labels to measure with, and the loss still falls: {before:.4g} to {after:.4g} {when}."
@@ -192,14 +190,14 @@ def _learned_little(history: History, facts: Facts) -> Verdict | None:
 
 
 def _clearly_above(one: Beside) -> bool:
-    return one.trained - one.other > _error_of(one.images, max(one.trained, one.other))
+    return one.trained - one.other > error_of(one.images, max(one.trained, one.other))
 
 
 def _fallen(history: History, facts: Facts) -> Verdict | None:
     """Probe or kNN is clearly below its first value."""
     for key, name in ACCURACIES.items():
         found = points(history, key)
-        if len(found) > 1 and found[0][1] - found[-1][1] > max(POINT, _error(facts, found[0][1])):
+        if len(found) > 1 and found[0][1] - found[-1][1] > max(POINT, error(facts, found[0][1])):
             (epoch, first), (_, last) = found[0], found[-1]
             reason = f"The {name} was {first:.1f} % after epoch {epoch}, and is {last:.1f} % now. Try a lower --lr."
             return Verdict(f"worse than after epoch {epoch}", "bad", reason)
@@ -208,15 +206,15 @@ def _fallen(history: History, facts: Facts) -> Verdict | None:
 
 def _no_gain(history: History, facts: Facts) -> Verdict | None:
     """The accuracy ends below its first value, or clearly below the evaluations before."""
-    key, accuracy = _accuracy(history)
+    key, accuracy = accuracy_of(history)
     if len(accuracy) < 2:
         return None
     (epoch, first), (_, last) = accuracy[0], accuracy[-1]
     if last < first:
         reason = f"The {key} was {first:.1f} % after epoch {epoch}, and is {last:.1f} % now."
         return Verdict(f"has learned little: no better than after epoch {epoch}", "open", reason)
-    before, after, when = _fifths(accuracy)
-    if before - after > max(POINT, _error(facts, before)):
+    before, after, when = fifths(accuracy)
+    if before - after > max(POINT, error(facts, before)):
         reason = f"The {key} has lost {before - after:.1f} points {when}; whether that lasts, the next would tell."
         return Verdict("lower at the end than before", "open", reason + _more_epochs(history, facts, "To go on"))
     return None
@@ -243,14 +241,14 @@ RULES = (
 
 
 def _healthy_reason(history: History, facts: Facts) -> str:
-    key, accuracy = _accuracy(history)
+    key, accuracy = accuracy_of(history)
     spread = points(history, "spread")
     far = f"the feature spread is {spread[-1][1]:.2f}, far from collapse" if spread else "nothing points to a collapse"
     if len(accuracy) > 1:
-        seen = max(POINT, _error(facts, accuracy[-1][1]))
+        seen = max(POINT, error(facts, accuracy[-1][1]))
         on = f" with {facts.test_images:,} test images" if facts.test_images else ""
-        before, after, _ = _fifths(accuracy)
-        change = "gain" if after >= before else f"loss of {before - after:.1f} points"
+        before, after, _ = fifths(accuracy)
+        change = "gain" if after >= before else f"fall, by {before - after:.1f} points,"
         return (
             f"The {key} is {accuracy[-1][1]:.1f} %, its latest {change} is below what can be told apart{on} "
             f"({seen:.1f} points), and {far}."
@@ -258,38 +256,6 @@ def _healthy_reason(history: History, facts: Facts) -> str:
     if accuracy:
         return f"The {key} is {accuracy[-1][1]:.1f} %, and {far}."
     return f"The loss no longer clearly falls, and {far}. Without labels nobody can say how good the features are."
-
-
-def _accuracy(history: History) -> tuple[str, list[tuple[int, float]]]:
-    """The probe's accuracies, or those of kNN if there are none."""
-    found = [(name, values) for key, name in ACCURACIES.items() if (values := points(history, key))]
-    return found[0] if found else ("accuracy", [])
-
-
-def _error(facts: Facts, accuracy: float) -> float:
-    """Standard error, in points, of the difference of two accuracies about this one; 0 if the images are unknown."""
-    return _error_of(facts.test_images, accuracy)
-
-
-def _error_of(images: int, accuracy: float) -> float:
-    share = min(max(accuracy / 100, 0.0), 1.0)
-    return 100 * math.sqrt(2 * share * (1 - share) / images) if images > 0 else 0.0
-
-
-def _chance(facts: Facts) -> float | None:
-    """The highest accuracy, in %, that guessing is given; None if classes or images are unknown."""
-    if facts.classes < 2 or not facts.test_images:
-        return None
-    share = 1 / facts.classes
-    return 100 * (share + ERRORS * math.sqrt(share * (1 - share) / facts.test_images))
-
-
-def _fifths(found: Sequence[tuple[int, float]]) -> tuple[float, float, str]:
-    """Mean of the fifth before the last fifth of two values or more, that of the last fifth, and these in words."""
-    values = [value for _, value in found]
-    size = min(math.ceil(len(values) / 5), len(values) // 2)
-    words = "with the last evaluation" if size == 1 else f"(mean of the last {size} evaluations, and of {size} before)"
-    return sum(values[-2 * size : -size]) / size, sum(values[-size:]) / size, words
 
 
 def _left(history: History, facts: Facts) -> str:

@@ -102,8 +102,8 @@ def go_on(path: Path, epochs: int | None = None, how: How = How(), watch: Watch 
                 watch.note(f"{run.config} was changed since the last checkpoint ({changes}); going on as it says now")
         steps = len(data.images) // chosen.batch
         reached = 0 if saved is None else -(-saved["done"] // steps)  # epochs, also one that has only begun
-        if reached > chosen.epochs:
-            raise UserError(f"{path} has reached epoch {reached} already: {chosen.epochs} epochs would go back")
+        if saved is not None and reached > chosen.epochs:
+            raise UserError(f"{path} has reached epoch {reached} already: give --epochs {saved['done'] // steps + 1} or more")
         if saved is not None and saved["done"] == chosen.epochs * steps:
             if distributed.rank() == 0:
                 watch.note(f"{path} is finished: {chosen.epochs} epochs; give a larger --epochs to go on")
