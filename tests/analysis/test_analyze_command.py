@@ -51,8 +51,33 @@ def test_the_table_has_a_row_a_temperature_and_says_how_to_read_it(
     row = next(line.split() for line in told.splitlines() if line.startswith("0.2"))
     assert row[1] == f"{value:.6f}"
     assert row[3] == "-"  # 97 keys are not there
+    assert "- for 97 keys: the dictionary has 96 keys." in told
     assert "3.4657 = log 32" in told
     assert "the run's dictionary" in told
+
+
+def test_similarity_says_that_it_needs_two_draws(run_of: RunOf, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["analyze", str(run_of("moco")), "similarity", "--taus", ".2", "--sizes", "48", "49"]) == 0
+    told = capsys.readouterr().out
+    assert "- for 49 keys: the dictionary has 96 keys; similarity needs two disjoint draws." in told
+
+
+def test_unreadable_files_do_not_change_the_entropy_of_equal_weights(
+    tmp_path: Path, train_run: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = draw_photos(tmp_path / "some", 60)
+    run = train_run(tmp_path / "run", data=str(tmp_path / "some"), image_size=16, subset=None, batch=8)
+    for path in paths[::6]:
+        path.write_bytes(b"no image")
+    found = as_json(capsys, str(run), "entropy", "--taus", "inf")
+    assert found["anchors"] == 8
+    assert found["sizes"] == [2, 4, 8, 16, 32]
+    assert found["values"]["inf"]["2"] == pytest.approx(math.log(8), abs=1e-6)
+    for path in paths[5:]:
+        path.write_bytes(b"no image")
+    found = as_json(capsys, str(run), "entropy", "--taus", "inf", "--sizes", "2")
+    assert found["anchors"] <= 4  # fewer than a batch are left
+    assert found["values"]["inf"]["2"] == pytest.approx(math.log(found["anchors"]), abs=1e-6)
 
 
 def test_the_dictionary_and_neighbours_are_told(run_of: RunOf, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,6 +138,9 @@ def test_json_can_go_to_a_file(run_of: RunOf, tmp_path: Path, capsys: pytest.Cap
         (("RUN", "entropy", "--sizes", "0"), "whole numbers from 1 on"),
         (("RUN", "entropy", "--taus", ","), "a number > 0, or inf"),
         (("RUN", "entropy", "--sizes", ","), "whole numbers from 1 on"),
+        (("RUN", "entropy", "--sizes", "100000"), "the dictionary has 128 keys; give at most 128"),
+        (("RUN", "similarity", "--sizes", "65"), "two disjoint draws; give at most 64"),
+        (("RUN", "dictionary", "--sizes", "129"), "give at most 128"),
         (("RUN", "neighbours", "--taus", "1"), "--taus does not apply to neighbours"),
         (("RUN", "entropy", "--images", "9"), "--images does not apply to entropy"),
         (("RUN", "neighbours", "--images", "1"), "at least 2"),

@@ -139,6 +139,49 @@ def test_unreadable_files_are_left_out_counted_and_named(
         assert all(f"00{i}.png: not an image" in told for i in (3, 4, 8))
 
 
+def test_photographs_of_formats_that_are_not_read_are_counted_and_named(
+    photos_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = draw_photos(tmp_path / "some", 5)
+    paths[1].write_bytes(b"broken")
+    for name in ("holiday.HEIC", "raw.cr2"):
+        (tmp_path / "some" / name).write_bytes(b"foreign")
+    data = ["--data", str(tmp_path / "some"), "--workers", "0"]
+    for words in (
+        ["embed", str(photos_run), "--out", str(tmp_path / "e.csv")],
+        ["search", str(photos_run), str(paths[0]), "--out", str(tmp_path / "s.html")],
+        ["near-duplicates", str(photos_run)],
+    ):
+        assert main([*words, *data]) == 0
+        told = capsys.readouterr().out
+        assert "3 files could not be read" in told
+        assert all(f"  {name}: " in told for name in ("001.png", "holiday.HEIC", "raw.cr2"))
+        assert "convert it to JPEG or PNG" in told
+    assert contents(tmp_path / "e.csv")["name"] == ["000.png", "002.png", "003.png", "004.png"]
+
+
+def test_of_a_part_its_own_photographs_are_named(photos_run: Path, tmp_path: Path) -> None:
+    for part in ("train", "test"):
+        draw_photos(tmp_path / "some" / part / "cat", 3)
+        (tmp_path / "some" / part / "cat" / "x.heic").write_bytes(b"foreign")
+    made = embed(photos_run, data=tmp_path / "some", out=tmp_path / "e.csv", part="test", **HOW)
+    assert list(made.unreadable) == ["test/cat/x.heic"]
+
+
+@pytest.mark.parametrize("command", ["embed", "search", "near-duplicates"])
+def test_a_folder_of_foreign_photographs_alone_is_refused_by_their_names(
+    photos_run: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    (tmp_path / "some").mkdir()
+    for name in ("b.heic", "a.heic"):
+        (tmp_path / "some" / name).write_bytes(b"foreign")
+    more = {"embed": ["--out", str(tmp_path / "e.csv")], "search": [str(photos / "test" / "dog" / "300.jpg")]}
+    assert main([command, str(photos_run), *more.get(command, []), "--data", str(tmp_path / "some")]) == 2
+    told = capsys.readouterr().err
+    assert "none of 2 photographs can be read, the first a.heic: " in told
+    assert told.count("\n") == 1
+
+
 def test_if_no_file_can_be_read_nothing_is_written(photos_run: Path, tmp_path: Path) -> None:
     for path in draw_photos(tmp_path / "some", 3):
         path.write_bytes(b"broken")

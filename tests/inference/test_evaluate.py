@@ -236,13 +236,57 @@ def test_labels_stay_with_their_images_where_a_file_cannot_be_read(digits_run: P
         draw_photos(tmp_path / "mine" / "train" / label, 4, first=10 * place)
         draw_photos(tmp_path / "mine" / "test" / label, 1, first=10 * place + 5)
     (tmp_path / "mine" / "train" / "cat" / "001.png").write_bytes(b"no image")
-    told: list[str] = []
+    problems: dict[str, str] = {}
     features, labels = readable_features(
-        run_encoder(digits_run, "cpu"), open_source(tmp_path / "mine").train, 0, told.append
+        run_encoder(digits_run, "cpu"), open_source(tmp_path / "mine").train, 0, problems
     )
     assert features.shape == (7, 128)
     assert labels.tolist() == [0, 0, 0, 1, 1, 1, 1]
+    assert set(problems) == {"train/cat/001.png"}
+
+
+def test_unreadable_files_are_told_once_and_not_counted_in_any_row(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "mine"
+    for place, label in enumerate(("cat", "dog")):
+        draw_photos(folder / "train" / label, 12, first=100 * place)
+        draw_photos(folder / "test" / label, 4, first=100 * place + 50)
+    for name in ("train/cat/003.png", "train/dog/107.png", "test/cat/051.png"):
+        (folder / name).write_bytes(b"no image")
+    (folder / "train" / "dog" / "holiday.HEIC").write_bytes(b"heic")
+    words = ["evaluate", str(run), "--data", str(folder), "--only", "knn,probe,fine-tune", "--workers", "0", "--json"]
+    assert main([*words, "--fine-tune-epochs", "12"]) == 0
+    said = capsys.readouterr()
+    found = json.loads(said.out)
+    assert {(row["images"], row["labels"]) for row in found["measured"]} == {(7, 22)}
+    assert (found["images"], found["labels"]) == (7, 22)
+    told = [line for line in said.err.splitlines() if "could not be read" in line]
     assert len(told) == 1
+    assert told[0].startswith("4 files could not be read and left out, the first test/cat/051.png")
+    epochs = [line for line in said.err.splitlines() if "fine-tuning, epoch" in line]
+    assert len(epochs) <= 10
+    assert "epoch 12/12" in epochs[-1]
+    assert main([*words, "--only", "fine-tune", "--fine-tune-epochs", "2"]) == 0
+    said = capsys.readouterr()
+    assert {(row["images"], row["labels"]) for row in json.loads(said.out)["measured"]} == {(7, 22)}
+
+
+@pytest.mark.parametrize(("after", "told"), [(1, "evaluation.json holds what was measured"), (0, "nothing was measured")])
+def test_an_interruption_says_what_is_kept(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, after: int, told: str
+) -> None:
+    def interrupted(*given: Any) -> Iterator[dict[str, Any]]:
+        yield from islice(frozen_measures(*given), after)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dualtemp.inference.evaluate.frozen_measures", interrupted)
+    (run / "evaluation.json").unlink()
+    assert main(["evaluate", str(run), "--only", "knn,probe"]) == 130
+    assert f"dualtemp: interrupted; {run / 'evaluation.json' if after else ''}".rstrip() in (said := capsys.readouterr().err)
+    assert said.endswith(f"{told}\n")
+    kept = {(row["name"], row["encoder"]) for row in read_evaluation(run)["measured"]}
+    assert kept == ({("kNN", "raw pixels"), ("kNN", "online"), ("linear probe", "online")} if after else set())
 
 
 def test_results_of_other_weights_are_dropped_and_a_damaged_file_is_no_obstacle(tmp_path: Path) -> None:

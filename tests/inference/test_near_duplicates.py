@@ -149,11 +149,30 @@ def test_the_page_shows_the_groups(
     assert told == []
 
 
+def test_groups_come_in_the_order_of_their_most_similar_pair_on_the_page_too(
+    photos_run: Path, tmp_path: Path, capsys: Any
+) -> None:
+    paths = draw_photos(tmp_path / "some", 6)
+    for number, quality in enumerate((90, 60, 40)):  # a group of four, almost equal
+        Image.open(paths[0]).save(tmp_path / "some" / f"again-{number}.jpg", quality=quality)
+    shutil.copy(paths[4], tmp_path / "some" / "copy-of-004.png")  # a group of two, equal
+    found = near_duplicates(photos_run, data=tmp_path / "some", **HOW)
+    best = [max(pair.s for pair in found.pairs if pair.first in group) for group in found.groups]
+    assert best == sorted(best, reverse=True)
+    assert [found.names[i] for i in found.groups[0]] == ["004.png", "copy-of-004.png"]
+    assert len(found.groups) > 1
+    words = ["near-duplicates", str(photos_run), "--data", str(tmp_path / "some"), "--workers", "0"]
+    assert main([*words, "--out", str(tmp_path / "page.html")]) == 0
+    assert "; 1 is of the same content" in capsys.readouterr().out
+    page = (tmp_path / "page.html").read_text()
+    assert page.index("copy-of-004.png") < page.index("again-0.jpg")
+
+
 def test_nothing_alike_is_an_answer_too(photos_run: Path, tmp_path: Path, capsys: Any) -> None:
     draw_photos(tmp_path / "one", 1)
     words = ["near-duplicates", str(photos_run), "--data", str(tmp_path / "one"), "--workers", "0"]
     assert main([*words, "--out", str(tmp_path / "page.html")]) == 0
-    assert "0 pairs among 1 images with a cosine of at least 0.99, in 0 groups" in capsys.readouterr().out
+    assert "0 pairs among 1 image with a cosine of at least 0.99, in 0 groups" in capsys.readouterr().out
     assert "Nothing was found" in (tmp_path / "page.html").read_text()
 
 

@@ -72,6 +72,22 @@ def test_a_photograph_is_not_its_own_neighbour_but_its_copy_is(photos_run: Path,
     assert {near.name for near in found.near[0]} == {"copy.png", *(path.name for path in paths)} - {"004.png"}
 
 
+def test_a_photograph_is_not_its_own_neighbour_where_its_folder_is_not_known(photos_run: Path, tmp_path: Path) -> None:
+    paths = draw_photos(tmp_path / "some" / "a", 6)
+    shutil.copy(paths[4], tmp_path / "some" / "a" / "copy.png")
+    (tmp_path / "some" / "b").mkdir()
+    shutil.copy(paths[4], tmp_path / "some" / "b" / "004.png")
+    draw_photos(tmp_path / "some" / "c", 1, first=5)
+    embed(photos_run, data=tmp_path / "some", out=tmp_path / "e.csv", **HOW)
+    found = search(photos_run, [paths[4], tmp_path / "some" / "b" / "004.png"], embeddings=tmp_path / "e.csv", k=2, **HOW)
+    assert [near.name for near in found.near[0]] == ["a/copy.png", "b/004.png"]
+    assert [near.name for near in found.near[1]] == ["a/004.png", "a/copy.png"]
+    other = tmp_path / "000.png"  # of the same name, but another picture
+    drawn_photo(77, 40, 30).save(other)
+    found = search(photos_run, [other], embeddings=tmp_path / "e.csv", k=20, **HOW)
+    assert len(found.near[0]) == 9
+
+
 def test_broken_files_are_passed_over_and_told(photos_run: Path, tmp_path: Path, capsys: Any) -> None:
     paths = draw_photos(tmp_path / "some", 4)
     paths[1].write_bytes(b"broken")

@@ -19,8 +19,7 @@ VALIDATION = "validation"  # what results on a run's own data are filed under
 @dataclass(frozen=True)
 class LabelledData:
     """name: for tables and evaluation.json; train: to learn from, test: to be asked about, both with labels; classes:
-    number of them; untested: names of classes without a test image; unreadable: files that were left out already, name ->
-    reason.
+    number of them; untested: names of classes without a test image; unreadable: files left out already, name -> reason.
     """
 
     name: str

@@ -34,8 +34,8 @@ class Pair(NamedTuple):
 class NearDuplicates(NamedTuple):
     """What was found among images with these names and labels.
 
-    pairs: the most similar first; groups: images that pairs connect, that of the most similar pair first; cut: whether there were
-    more pairs than are kept, of which these are the most similar; unreadable: files that were passed over.
+    pairs: the most similar first; groups: images that pairs connect, that of the most similar pair first; cut: whether
+    there were more pairs than are kept, of which these are the most similar; unreadable: files that were passed over.
     """
 
     names: list[str]

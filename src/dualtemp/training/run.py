@@ -103,7 +103,9 @@ def go_on(path: Path, epochs: int | None = None, how: How = How(), watch: Watch 
         steps = len(data.images) // chosen.batch
         reached = 0 if saved is None else -(-saved["done"] // steps)  # epochs, also one that has only begun
         if saved is not None and reached > chosen.epochs:
-            raise UserError(f"{path} has reached epoch {reached} already: give --epochs {saved['done'] // steps + 1} or more")
+            raise UserError(
+                f"{path} has reached epoch {reached} already: give --epochs {saved['done'] // steps + 1} or more"
+            )
         if saved is not None and saved["done"] == chosen.epochs * steps:
             if distributed.rank() == 0:
                 watch.note(f"{path} is finished: {chosen.epochs} epochs; give a larger --epochs to go on")
