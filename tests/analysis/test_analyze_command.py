@@ -1,6 +1,7 @@
 """`dualtemp analyze`: table, JSON, figure; and mistakes in one line."""
 
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drawn_photos import draw_photos
 
 from dualtemp.analysis.penalty import penalty_entropy, redrawn_similarity
 from dualtemp.analysis.trained_run import trained_run
@@ -75,7 +77,8 @@ def test_unreadable_files_do_not_change_the_entropy_of_equal_weights(
     assert found["values"]["inf"]["2"] == pytest.approx(math.log(8), abs=1e-6)
     for path in paths[5:]:
         path.write_bytes(b"no image")
-    found = as_json(capsys, str(run), "entropy", "--taus", "inf", "--sizes", "2")
+    found = as_json(capsys, str(run), "entropy", "--taus", "inf", "--sizes", "2", "60")
+    assert found["keys"] <= 4
     assert found["anchors"] <= 4  # fewer than a batch are left
     assert found["values"]["inf"]["2"] == pytest.approx(math.log(found["anchors"]), abs=1e-6)
 

@@ -64,7 +64,9 @@ def test_at_an_infinite_tau_all_keys_count_alike(run_of: Callable[[str], Path]) 
     assert row["W"] == pytest.approx(20 / 21)
 
 
-def test_sizes_are_powers_of_four_within_what_there_is_and_of_two_where_that_is_little(run_of: Callable[[str], Path]) -> None:
+def test_sizes_are_powers_of_four_within_what_there_is_and_of_two_where_that_is_little(
+    run_of: Callable[[str], Path],
+) -> None:
     assert usual_sizes(trained_run(run_of("simco"))) == [16, 64]
     assert usual_sizes(trained_run(run_of("simco")), share=2) == [16, 64]
     assert usual_sizes(trained_run(run_of("moco")), share=2) == [2, 4, 8, 16, 32]

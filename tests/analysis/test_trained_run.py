@@ -173,10 +173,12 @@ def test_files_that_cannot_be_read_are_left_out_and_views_are_of_the_image_that_
     assert seen
     assert not seen & {"05b.png", "11b.jpg"}
     assert 0 < len(run.keys) <= run.most_keys
+    assert [len(run.dictionary(size)) for size in (1, 7, 13)] == [1, 7, 13]
+    assert torch.equal(run.dictionary(7), run.keys[-7:])
     batches = [batch.index.tolist() for batch in run.anchors(10)]
     assert {len(batch) for batch in batches} == {6}  # r_+ of fewer would have less entropy
     drawn = [i for i in run._order.tolist() if names[i] not in ("05b.png", "11b.jpg")]
-    assert sum(batches, []) == drawn[: 6 * len(batches)]
+    assert [i for batch in batches for i in batch] == drawn[: 6 * len(batches)]
     assert len(batches) == len(drawn) // 6
     few = next(iter(run.anchors(1, size=100)))  # all that can be read
     assert len(few.index) == min(6, len(drawn))

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +134,7 @@ def test_frozen_measures_leave_the_encoder_as_it_is(run: Path) -> None:
     encoder = run_encoder(run, "cpu")
     before = {name: tensor.clone() for name, tensor in encoder.backbone.state_dict().items()}
     found = labelled_data(run, encoder.chosen, None)
-    rows = list(frozen_measures("trained", encoder, found, {"knn", "probe"}, 0, 0, print))
+    rows = list(frozen_measures("trained", encoder, found, {"knn", "probe"}, 0, 0, {}))
     assert [row["name"] for row in rows] == ["kNN", "linear probe"]
     assert all(torch.equal(before[name], tensor) for name, tensor in encoder.backbone.state_dict().items())
     assert not encoder.backbone.training
@@ -272,7 +274,9 @@ def test_unreadable_files_are_told_once_and_not_counted_in_any_row(
     assert {(row["images"], row["labels"]) for row in json.loads(said.out)["measured"]} == {(7, 22)}
 
 
-@pytest.mark.parametrize(("after", "told"), [(1, "evaluation.json holds what was measured"), (0, "nothing was measured")])
+@pytest.mark.parametrize(
+    ("after", "told"), [(1, "evaluation.json holds what was measured"), (0, "nothing was measured")]
+)
 def test_an_interruption_says_what_is_kept(
     run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, after: int, told: str
 ) -> None:
@@ -283,10 +287,12 @@ def test_an_interruption_says_what_is_kept(
     monkeypatch.setattr("dualtemp.inference.evaluate.frozen_measures", interrupted)
     (run / "evaluation.json").unlink()
     assert main(["evaluate", str(run), "--only", "knn,probe"]) == 130
-    assert f"dualtemp: interrupted; {run / 'evaluation.json' if after else ''}".rstrip() in (said := capsys.readouterr().err)
+    assert f"dualtemp: interrupted; {run / 'evaluation.json' if after else ''}".rstrip() in (
+        said := capsys.readouterr().err
+    )
     assert said.endswith(f"{told}\n")
     kept = {(row["name"], row["encoder"]) for row in read_evaluation(run)["measured"]}
-    assert kept == ({("kNN", "raw pixels"), ("kNN", "online"), ("linear probe", "online")} if after else set())
+    assert kept == ({("kNN", "trained"), ("kNN", "online"), ("linear probe", "online")} if after else set())
 
 
 def test_results_of_other_weights_are_dropped_and_a_damaged_file_is_no_obstacle(tmp_path: Path) -> None:

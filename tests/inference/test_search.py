@@ -79,7 +79,9 @@ def test_a_photograph_is_not_its_own_neighbour_where_its_folder_is_not_known(pho
     shutil.copy(paths[4], tmp_path / "some" / "b" / "004.png")
     draw_photos(tmp_path / "some" / "c", 1, first=5)
     embed(photos_run, data=tmp_path / "some", out=tmp_path / "e.csv", **HOW)
-    found = search(photos_run, [paths[4], tmp_path / "some" / "b" / "004.png"], embeddings=tmp_path / "e.csv", k=2, **HOW)
+    found = search(
+        photos_run, [paths[4], tmp_path / "some" / "b" / "004.png"], embeddings=tmp_path / "e.csv", k=2, **HOW
+    )
     assert [near.name for near in found.near[0]] == ["a/copy.png", "b/004.png"]
     assert [near.name for near in found.near[1]] == ["a/004.png", "a/copy.png"]
     other = tmp_path / "000.png"  # of the same name, but another picture

@@ -1,5 +1,6 @@
 import json
 import math
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import numpy as np
@@ -71,11 +72,12 @@ def test_a_thinned_line_keeps_ends_and_extremes(seed: int, count: int) -> None:
 
 
 @given(st.integers(1, 500), st.integers(0, 3000))
-def test_epochs_below_the_axis_are_whole_few_and_from_end_to_end(first: int, span: int) -> None:
+def test_epochs_below_the_axis_are_whole_few_and_in_even_steps(first: int, span: int) -> None:
     ticks = epoch_ticks(first, first + span)
-    assert ticks == sorted(set(ticks))
-    assert {first, first + span} <= set(ticks)
-    assert len(ticks) <= 9
+    assert first <= ticks[0] <= ticks[-1] <= first + span
+    assert len({after - before for before, after in pairwise(ticks)}) <= 1
+    assert min(2, span + 1) <= len(ticks) <= 9
+    assert epoch_ticks(1, 8) == [2, 4, 6, 8]
 
 
 @given(numbers, st.floats(1e-9, 1e6))
@@ -86,6 +88,29 @@ def test_labels_tell_ticks_apart_and_are_short(low: float, span: float) -> None:
     step = ticks[1] - ticks[0]
     assert all(math.isclose(float(label), tick, abs_tol=0.06 * step) for label, tick in zip(labels, ticks, strict=True))
     assert max(map(len, labels)) <= 14
+
+
+@pytest.mark.parametrize(
+    ("values", "level"),
+    [
+        ([3.4, 3.45, 3.4655], math.log(32)),  # from below up to a level that is the highest
+        ([20.0, 15.0, 10.2], 10.0),  # from above down to one that is the lowest
+        ([1.0, 2.0, 3.0], 2.0),
+        ([3.46573] * 3, math.log(32)),
+    ],
+)
+def test_the_name_of_a_level_lies_on_no_line(values: list[float], level: float) -> None:
+    name = "log 32: all weigh the same"
+    drawn = ElementTree.fromstring(epoch_chart("H", [Line("H", list(enumerate(values, 1)))], [Reference(name, level)]))
+    label = next(text for text in drawn.iter("text") if text.get("class") == "level")
+    x, baseline = float(label.get("x", "")), float(label.get("y", ""))
+    left, right = (x, x + 140) if label.get("text-anchor") == "start" else (x - 140, x)
+    assert 9 <= baseline <= HEIGHT - BOTTOM
+    places = [(float(c.get("cx", "")), float(c.get("cy", ""))) for c in drawn.iter("circle")]
+    xs = np.linspace(left, right, 200)
+    ys = np.interp(xs, [x for x, _ in places], [y for _, y in places])
+    inside = (ys > baseline - 9) & (ys < baseline + 3)
+    assert not inside.any()
 
 
 def test_nothing_to_draw_is_no_picture() -> None:

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import dualtemp
 from dualtemp.analysis.trained_run import TrainedRun, trained_run
 from dualtemp.cli import main
 from dualtemp.hardness import Similarities, entropy, log_odds, relative_penalty
-from dualtemp.report.explorer import explored, explorer_page, slider_taus
+from dualtemp.report.explorer import dictionary_sizes, explored, explorer_page, presets, slider_taus
 from dualtemp.report.page import write_page
 
 Open = Callable[..., tuple[Any, list[str]]]
@@ -121,6 +122,31 @@ def test_presets_choose_what_they_say(shown: Open, page: Path) -> None:
         assert view.locator("#tie").is_checked() == (found[0] == found[1])
         assert view.locator(".preset").nth(place).get_attribute("aria-pressed") == "true"
         agrees(view, s)
+    assert told == []
+
+
+def as_if(run: TrainedRun, **chosen: Any) -> TrainedRun:
+    return replace(run, chosen=run.chosen.model_copy(update=chosen))
+
+
+@pytest.mark.parametrize(
+    ("batch", "dictionary_size", "keys"),
+    [(32, None, 32), (33, None, 32), (4, None, 4), (32, 65536, 192), (32, 100, 128)],
+)
+def test_the_run_s_own_dictionary_is_the_nearest_stop(
+    run: TrainedRun, batch: int, dictionary_size: int | None, keys: int
+) -> None:
+    own = presets(as_if(run, batch=batch, dictionary_size=dictionary_size), dictionary_sizes(192))[-1]
+    assert own.keys == keys
+
+
+def test_of_two_presets_that_choose_the_same_one_is_pressed(run: TrainedRun, open_page: Open, tmp_path: Path) -> None:
+    page = write_page(tmp_path / "same.html", explorer_page(as_if(run, dictionary_size=16), explored(run)))
+    view, told = open_page(page)
+    for place in (1, 3, 1):  # InfoNCE with a small dictionary, and as this run
+        view.locator(".preset").nth(place).click()
+        pressed = view.locator(".preset").evaluate_all("all => all.map(b => b.getAttribute('aria-pressed') === 'true')")
+        assert pressed == [number == place for number in range(4)]
     assert told == []
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,8 @@ def test_the_verdict_comes_first_with_its_reason(open_page: Open, run: Path) -> 
     said = view.locator("#verdict")
     assert "still improving" in said.locator("h2").inner_text()
     assert "7.2 points" in said.inner_text()
-    assert said.locator("code").first.inner_text() == "dualtemp resume RUN --epochs N"
+    command = shlex.split(said.locator("code").first.inner_text())
+    assert command == ["dualtemp", "resume", str(run), "--epochs", "8"]
     assert said.bounding_box()["y"] < 300
     assert view.locator("#status").inner_text() == "done"
     figures = view.locator(".figures").inner_text()
@@ -114,6 +116,44 @@ def test_what_was_evaluated_is_a_table_that_says_if_it_is_old(open_page: Open, r
     assert rows[0] == ["kNN", "trained", "validation", "41.50 %", "\N{EN DASH}", "10,000", "50,000"]
     assert rows[1][1:5] == ["raw <pixels>", "validation", "33.25 %", "80.00 %"]
     assert "before the run's last step" in view.locator("#evaluated h2").inner_text()  # step 30 of 40
+
+
+def test_an_evaluation_no_better_than_untrained_heads_the_page_while_it_is_of_the_last_step(tmp_path: Path) -> None:
+    run = made_run(tmp_path / "run", FULL)
+    knn = {"name": "kNN", "data": "validation", "images": 80, "labels": 320, "top5": None}
+    rows: list[dict[str, Any]] = [
+        {**knn, "encoder": "trained", "top1": 21.25},
+        {**knn, "encoder": "untrained", "top1": 20.0},
+        {**knn, "encoder": "raw pixels", "top1": 1.0},
+        {**knn, "encoder": "untrained", "top1": 1.0, "data": "elsewhere"},
+        {**knn, "encoder": "trained", "top1": "much"},
+    ]
+    for step, told in ((40, True), (30, False)):
+        (run / "evaluation.json").write_text(json.dumps({"step": step, "made": "2026", "measured": rows}))
+        assert ("has learned little: no better than untrained" in write_run_page(run).read_text()) == told
+
+
+def test_words_say_what_the_figures_are(open_page: Open, tmp_path: Path) -> None:
+    run = made_run(tmp_path / "run", FULL, batch=32)
+    environment = json.loads((run / "environment.json").read_text())
+    images = {"channels": 3, "size": 32, "mean": [0.4914, 0.4822, 0.4465], "std": [0.247, 0.2435, 0.2616]}
+    (run / "environment.json").write_text(json.dumps({**environment, "images": images}))
+    view, _ = open_page(write_run_page(run))
+    assert "4 of 32 = 0.125" in view.locator("#chart-hardest_tenth figcaption").inner_text()
+    data = view.locator("#data").inner_text()
+    assert "normalised with" in data
+    assert "mean 0.4914, 0.4822, 0.4465 and deviation 0.247, 0.2435, 0.2616" in data
+
+
+def test_charts_are_of_one_size_and_no_column_is_out_of_sight(open_page: Open, run: Path) -> None:
+    view, _ = open_page(run / "report.html", 1280)
+    widths = [chart.bounding_box()["width"] for chart in view.locator("svg.epochs").all()]
+    assert max(widths) / min(widths) < 1.05
+    view, _ = open_page(run / "report.html", 380)
+    for cell in view.locator("#settings > .scroll td.wide").all():
+        box = cell.bounding_box()
+        assert box["x"] + box["width"] <= 380
+    assert min(value.bounding_box()["width"] for value in view.locator("#data dd").all()) > 300
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(380, "dark"), (380, "light"), (1400, "dark")])

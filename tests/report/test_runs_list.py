@@ -135,7 +135,8 @@ def test_runs_are_sorted_and_those_without_a_value_come_last(
 def test_dates_are_those_of_the_last_epoch_newest_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, age in (("old", 5000), ("new", 10), ("middle", 400)):
         metrics = made_run(tmp_path / name, FULL) / "metrics.jsonl"
-        os.utime(metrics, (time.time() - age,) * 2)
+        moved = time.time() - age
+        os.utime(metrics, (moved, moved))
     assert [row["name"] for row in listed(tmp_path, "--sort", "date", capsys=capsys)] == ["new", "middle", "old"]
     backwards = listed(tmp_path, "--sort", "date", "--reverse", capsys=capsys)
     assert [row["name"] for row in backwards] == ["old", "middle", "new"]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_runs import FULL, epochs
 
-from dualtemp.report.run_record import Facts
+from dualtemp.report.run_record import Beside, Facts
 from dualtemp.report.verdict import health, verdict
 from dualtemp.training.collapse import COLLAPSED
 
@@ -85,6 +85,56 @@ def test_differences_count_only_beyond_what_the_test_images_can_show() -> None:
     assert health(lines(loss=[4, 3, 2.5, 2.4], probe_top1=[40, 45, 50, 53]), few).headline == "still improving"
 
 
+def test_three_rises_in_a_row_are_the_reason_where_they_decide() -> None:
+    few = replace(FACTS, test_images=80)
+    found = health(lines(loss=[4, 3, 2.5, 2.4], probe_top1=[40, 45, 50, 53]), few)
+    assert found.reason.startswith("The probe has risen three times in a row, by 13.0 points in all.")
+    assert "gained" not in found.reason
+    assert "has gained 3.0 points" in health(lines(loss=[4, 3, 2.5, 2.4], probe_top1=[40, 45, 50, 53]), FACTS).reason
+
+
+def beside(name: str, trained: float, encoder: str, other: float, images: int = 80) -> Beside:
+    return Beside(name, trained, encoder, other, images)
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([beside("kNN", 21.25, "untrained", 20.0)], "no better than untrained"),
+        ([beside("kNN", 26.0, "untrained", 20.0)], "no better than untrained"),  # standard error 6.9
+        ([beside("kNN", 28.0, "untrained", 20.0)], None),  # 7.1
+        ([beside("kNN", 15.0, "raw pixels", 20.0, 0)], "no better than raw pixels"),
+        ([beside("kNN", 21.25, "untrained", 20.0, 10_000)], None),  # 0.58
+        ([beside("kNN", 21.0, "untrained", 20.0), beside("linear probe", 40.0, "untrained", 20.0)], None),
+        ([], None),
+    ],
+)
+def test_a_run_that_is_no_better_than_untrained_is_not_healthy(rows: list[Beside], words: str | None) -> None:
+    history = lines(loss=[4, 3, 2.5], knn_top1=[20, 21, 21.25], spread=[0.6] * 3)
+    found = health(history, replace(FACTS, classes=0, test_images=80, beside=tuple(rows)))
+    if words is None:
+        assert found.headline == "healthy"
+    else:
+        assert (found.headline, found.tone) == (f"has learned little: {words}", "bad")
+        assert f"kNN {rows[0].trained:.1f} %, {rows[0].encoder} {rows[0].other:.1f} %" in found.reason
+
+
+def test_accuracies_that_fell_are_never_called_healthy() -> None:
+    few = replace(FACTS, classes=0, test_images=80)
+    knn = health(lines(loss=[4, 3], probe_top1=[15, 17.5], knn_top1=[31, 21], spread=[0.6] * 2), few)
+    assert (knn.headline, knn.tone) == ("worse than after epoch 1", "bad")
+    assert "kNN accuracy was 31.0 % after epoch 1, and is 21.0 % now" in knn.reason
+    slightly = health(lines(loss=[4, 3], knn_top1=[31, 30]), few)  # within the standard error
+    assert (slightly.headline, slightly.tone) == ("has learned little: no better than after epoch 1", "open")
+    at_last = health(lines(loss=[4, 3, 2, 1], probe_top1=[20, 45, 44.9, 40]), FACTS)
+    assert (at_last.headline, at_last.tone) == ("lower at the end than before", "open")
+    assert "lost 4.9 points" in at_last.reason
+    hardly = health(lines(loss=[4, 3, 2, 1], probe_top1=[20, 45, 45, 44.8], spread=[0.6] * 4), FACTS)
+    assert hardly.headline == "healthy"
+    assert "its latest fall, by 0.2 points, is below" in hardly.reason
+    assert "gain" not in hardly.reason
+
+
 def test_a_probe_that_has_levelled_out_is_healthy() -> None:
     found = health(lines(loss=[4, 3, 2.5, 2.4, 2.3], probe_top1=[20, 40, 45, 45.2, 45.6], spread=[0.6] * 5), FACTS)
     assert (found.headline, found.tone) == ("healthy", "good")
@@ -114,6 +164,22 @@ def test_the_entropy_is_told_as_a_number_of_anchors(entropy: float, words: str) 
     assert any(words in remark for remark in found.remarks)
     measured = health(lines(loss=[4, 3], entropy=[4.0, entropy]), replace(FACTS, weighted=False))
     assert any("only measured" in remark for remark in measured.remarks)
+
+
+@pytest.mark.parametrize(
+    ("N", "entropy", "words"),
+    [
+        (2, math.log(2), "nearly all anchors"),
+        (2, 0.05, "one of 2 anchors"),
+        (4, 0.6, "as if 1.8 of 4"),
+        (4096, 1.0, "as if 2.7 of 4096"),
+        (4096, 0.5, "one of 4096 anchors"),
+    ],
+)
+def test_an_entropy_is_high_or_low_beside_that_of_so_many_anchors(N: int, entropy: float, words: str) -> None:
+    (remark,) = health(lines(loss=[4, 3], entropy=[entropy] * 2), replace(FACTS, anchors=N)).remarks
+    assert words in remark
+    assert ("too small" in remark) == words.startswith("one of")
 
 
 def test_anchors_that_are_too_easy_and_features_on_a_line_are_remarked() -> None:

@@ -130,15 +130,19 @@ class TrainedRun:
         """Keys (K, D), unit vectors, newest last.
 
         MoCo's own dictionary is given whole. Other frameworks have none, nor has MoCo one of other data: `size` keys
-        are made as MoCo would, K = min(size, most_keys).
+        are made as MoCo would, K = min(size, most_keys), or fewer if fewer images can be read.
         """
         self._require_anchors()
         if (held := self._held) is not None:
             return held.newest(held.real)
-        made = [batch.k for batch in self.key_batches(size)]
+        asked, made = size, [batch.k for batch in self.key_batches(size)]
+        # Older ones stand in for files that cannot be read.
+        while sum(map(len, made)) < size and asked < self.most_keys:
+            asked = 2 * asked + self._batch()
+            made = [batch.k for batch in self.key_batches(asked)]
         if not made:
             raise UserError(f"{self.data.images.name}: no image of it can be read; see `dualtemp data` on it")
-        return torch.cat(made)
+        return torch.cat(made)[-size:]
 
     def key_batches(self, size: int) -> Iterator[KeyBatch]:
         """The newest `size` keys that MoCo's dictionary would hold of one epoch, oldest first, with their views.
@@ -152,13 +156,13 @@ class TrainedRun:
         size = min(size, steps * batch, MOST_KEYS)
         first = -(-size // batch) * batch  # whole batches, counted from the end
         chosen = self._order[: steps * batch][steps * batch - first :].split(batch)
-        left_over = first - size
+        too_old = chosen[0][: first - size]
         draws = [(self.chosen.epochs + 1, 1)]
         for drawn in drawn_views(self.data.images, self.data.views, chosen, draws, self.device):
             if len(drawn.index) > 1:
                 k = F.normalize(self.key(drawn.views[0]), dim=1)
-                yield KeyBatch(k[left_over:], drawn.views[0][left_over:], drawn.index[left_over:])
-            left_over = 0
+                start = int(torch.isin(drawn.index, too_old).sum())  # they stand at the beginning of the first batch
+                yield KeyBatch(k[start:], drawn.views[0][start:], drawn.index[start:])
 
     @property
     def _held(self) -> Any:

@@ -142,9 +142,9 @@ def _level(reference: Reference, y: float, seen: Sequence[tuple[float, float]]) 
 
     def in_the_way(place: tuple[float, float]) -> int:
         left, baseline = place
-        return sum(left - 4 <= x <= left + width + 4 and baseline - 12 <= down <= baseline + 5 for x, down in seen)
+        return sum(left - 4 <= x <= left + width + 4 and baseline - 11 <= down <= baseline + 4 for x, down in seen)
 
-    heights = [y - 5] + ([y + 14] if y + 16 < HEIGHT - BOTTOM else [])
+    heights = [y - 6] + ([y + 15] if y + 17 < HEIGHT - BOTTOM else [])
     places = [(left, height) for left in (WIDTH - RIGHT - width, LEFT + 4) for height in heights]
     left, baseline = min(places, key=in_the_way)
     at_left = left == LEFT + 4

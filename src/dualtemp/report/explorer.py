@@ -147,7 +147,7 @@ def presets(run: TrainedRun, sizes: list[int]) -> list[Preset]:
     small, large = max([size for size in sizes if size <= SMALL], default=sizes[0]), sizes[-1]
     alpha, beta = run.temperatures
     held = run.chosen.dictionary_size or run.chosen.batch - 1
-    own = min(sizes, key=lambda size: abs(size - held))  # SimCo's batch of 32 has 31 negatives, the slider 32
+    own = min(sizes, key=lambda size: abs(math.log(size / max(1, held))))  # 31 negatives of a batch of 32: 32
     return [
         _preset("InfoNCE, large dictionary", TAU_ALPHA, TAU_ALPHA, large),
         _preset("InfoNCE, small dictionary", TAU_ALPHA, TAU_ALPHA, small),

@@ -23,13 +23,15 @@ def write_run_page(path: Path, out: Path | None = None) -> Path:
 
 def run_page(run: RunRecord) -> str:
     """The page of a run as HTML."""
-    found = verdict(run.history, facts_of(run), *run.status)
+    facts = facts_of(run)
+    found = verdict(run.history, facts, *run.status)
     ended = run.status.word != "running" or run.epoch >= run.chosen.epochs
     changed, same = settings_told(run.chosen)
     return rendered(
         "run.html.j2",
         {
             "run": run,
+            "path": facts.path,
             "refresh": None if ended else REFRESH,
             "verdict": told(found),
             "figures": _figures(run),
