@@ -1,6 +1,5 @@
 """What `dualtemp doctor` prints: versions, devices, threads, data cache, and whether a small step runs."""
 
-import os
 import platform
 import time
 from importlib.metadata import PackageNotFoundError, version
@@ -11,6 +10,7 @@ from dualtemp import __version__
 from dualtemp.data.cache import cache_folder, cached_set
 from dualtemp.data.catalogue import CATALOGUE
 from dualtemp.losses import dual_temperature
+from dualtemp.machine import cores
 from dualtemp.models.backbones import build_backbone
 
 PACKAGES = ("torch", "torchvision", "timm", "numpy", "pillow", "pydantic", "safetensors")
@@ -20,8 +20,7 @@ def doctor() -> int:
     """Print the report; 0 if a step runs on every device, else 1."""
     print(f"dualtemp      {__version__}, Python {platform.python_version()}, {platform.platform()}")
     print(f"packages      {', '.join(f'{name} {_version(name)}' for name in PACKAGES)}")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    print(f"CPU           {cores} cores, torch uses {torch.get_num_threads()} threads")
+    print(f"CPU           {cores()} cores, torch uses {torch.get_num_threads()} threads")
     cached = [name for name in CATALOGUE if cached_set(name)]
     print(f"data cache    {cache_folder()}: {', '.join(cached) or 'nothing yet'} (digits are always there)")
     devices = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]

@@ -9,7 +9,7 @@ from made_runs import FULL, epochs
 
 from dualtemp.report.run_record import Beside, Facts
 from dualtemp.report.verdict import health, verdict
-from dualtemp.training.collapse import COLLAPSED
+from dualtemp.training.thresholds import COLLAPSED
 
 FACTS = Facts(epochs=4, anchors=64, classes=10, test_images=10_000)
 UNLABELLED = Facts(epochs=4, anchors=64)

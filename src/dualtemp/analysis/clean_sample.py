@@ -13,7 +13,6 @@ from dualtemp.data.subset import subset_index
 from dualtemp.errors import UserError
 from dualtemp.evaluation.features import evaluating
 
-BATCH = 256
 FEW = 200  # test images that are too few to be looked at, if there are more training images
 
 
@@ -55,7 +54,7 @@ def clean_sample(run: TrainedRun, most: int, pictures: bool = True) -> CleanSamp
     backbone, views = run.method.network.backbone, run.data.views
     index, features, shown = [], [], []
     with evaluating(backbone), torch.no_grad():
-        for batch in evaluation_batches(images.take(chosen), views, BATCH, device=run.device):
+        for batch in evaluation_batches(images.take(chosen), views, device=run.device):
             index.append(chosen[batch.index])
             features.append(backbone(batch.pixels).float().cpu())
             if pictures:

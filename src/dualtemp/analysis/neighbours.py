@@ -8,13 +8,12 @@ from torch import Tensor
 from dualtemp.analysis.clean_sample import CleanSample, clean_sample, label_of
 from dualtemp.analysis.trained_run import TrainedRun
 from dualtemp.data.subset import subset_index
-from dualtemp.similarity import true_precision, unit
+from dualtemp.evaluation.knn import nearest
 
 IMAGES = 2_000
 COUNTS = (1, 5, 20)
 ROWS, FOUND = 8, 6  # examples: queries, and neighbours of each
 PAIRS = 8
-TILE = 512  # queries at once
 
 
 class Neighbours(NamedTuple):
@@ -30,16 +29,12 @@ def nearest_others(features: Tensor, k: int) -> Neighbours:
 
     Of equally similar ones the earlier comes first.
     """
-    (z,) = unit(features)
-    k, similarity, index = min(k, len(z) - 1), [], []
-    with true_precision(z.device):
-        for start in range(0, len(z), TILE):
-            s = z[start : start + TILE] @ z.T  # (tile, N)
-            s[torch.arange(len(s)), torch.arange(start, start + len(s))] = -torch.inf
-            values, order = s.sort(dim=1, descending=True, stable=True)
-            similarity.append(values[:, :k])
-            index.append(order[:, :k])
-    return Neighbours(torch.cat(similarity), torch.cat(index))
+    k = min(k, len(features) - 1)
+    similarity, index = (torch.cat(parts) for parts in zip(*nearest(features, features, k + 1), strict=True))
+    # Itself is left out; where so many are the same that it is not among them, the last.
+    itself = index == torch.arange(len(index), device=index.device)[:, None]
+    itself[:, -1] |= ~itself.any(1)
+    return Neighbours(similarity[~itself].view(-1, k), index[~itself].view(-1, k))
 
 
 def agreement(labels: Tensor, index: Tensor) -> float | None:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from dualtemp.errors import UserError
 
+PHOTOGRAPH = 224  # px, side of a view of photographs where nobody says otherwise
+
 
 @dataclass(frozen=True)
 class NamedSet:

@@ -8,6 +8,7 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
+from dualtemp.data.catalogue import PHOTOGRAPH
 from dualtemp.data.images import FileImages, ImageSet
 from dualtemp.data.reading import Reader, Request
 from dualtemp.data.subset import subset_index
@@ -15,7 +16,6 @@ from dualtemp.data.views import Views
 from dualtemp.errors import UserError
 from dualtemp.whole_file import whole_file
 
-PHOTOGRAPH = 224  # px, the size of a view of photographs
 CELL = 128  # px on the sheet, at most: a whole multiple of 8, 32 and 64
 GAP, TEXT, HEAD = 6, 18, 26
 Row = tuple[str, list[Image.Image]]  # the label; the image, view 1, view 2

@@ -4,7 +4,6 @@ An epoch is floor(N / batch) steps of a permutation that seed and epoch decide; 
 global one: rank r of R takes its contiguous share of each.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +15,9 @@ from dualtemp.data.images import FileImages, ImageSet, ImagesGone
 from dualtemp.data.reading import Photographs, Reader, Request
 from dualtemp.data.views import Views
 from dualtemp.errors import UserError
+from dualtemp.machine import cores
+
+EVALUATION_BATCH = 256  # images at once where nothing is learned
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ class Loader:
 def evaluation_batches(
     images: ImageSet,
     views: Views,
-    batch: int = 256,
+    batch: int = EVALUATION_BATCH,
     *,
     device: torch.device | str = "cpu",
     workers: int | None = None,
@@ -172,8 +174,7 @@ def evaluation_batches(
 
 def default_workers() -> int:
     """One worker for each core that this process may use but one; at least 1, at most 8."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(8, cores - 1))
+    return max(1, min(8, cores() - 1))
 
 
 def _labels(images: ImageSet, index: Tensor, device: torch.device | None = None) -> Tensor | None:

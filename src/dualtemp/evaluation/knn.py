@@ -1,5 +1,7 @@
 """Weighted nearest neighbours (Wu et al. 2018): how well features do without any learning."""
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -56,18 +58,29 @@ def knn_votes(
         raise ValueError(f"knn: {len(train_features)} features in the bank and {len(train_labels)} labels")
     if k < 1 or not temperature > 0:
         raise ValueError(f"knn: k must be at least 1 and temperature above 0, got k={k}, temperature={temperature}")
-    bank, queries = unit(train_features, test_features)
-    bank, labels = bank.to(queries.device), train_labels.to(queries.device)
-    k = min(k, len(bank))
-    votes = queries.new_zeros(len(queries), classes)
+    labels = train_labels.to(test_features.device)
+    votes = []
+    for similarity, index in nearest(test_features, train_features, k):
+        # Relative to the nearest: the same ranking, and no overflow at small temperatures.
+        weight = ((similarity - similarity[:, :1]) / temperature).exp()
+        votes.append(weight.new_zeros(len(weight), classes).scatter_add_(1, labels[index], weight))
+    return torch.cat(votes)
+
+
+@torch.no_grad()
+def nearest(queries: Tensor, bank: Tensor, k: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Cosine similarities (B, k), falling, and places in the bank (B, k) of the k nearest, B queries after B queries.
+
+    queries (N, F) and bank (M, F) are of any length; k = M if there are no more. Of equally similar ones the earlier is
+    the nearer. Memory does not grow with N times M.
+    """
+    bank, queries = unit(bank, queries)
+    bank = bank.to(queries.device)
     height = TEST_ROWS.get(queries.device.type, TEST_ROWS["cuda"])
-    with true_precision(queries.device):
-        for part, rows in zip(votes.split(height), queries.split(height), strict=True):
-            similarity, index = _nearest(rows, bank, k)
-            # Relative to the nearest: the same ranking, and no overflow at small temperatures.
-            weight = ((similarity - similarity[:, :1]) / temperature).exp()
-            part.scatter_add_(1, labels[index], weight)
-    return votes
+    for rows in queries.split(height):
+        with true_precision(queries.device):
+            found = _nearest(rows, bank, min(k, len(bank)))
+        yield found
 
 
 def _nearest(rows: Tensor, bank: Tensor, k: int) -> tuple[Tensor, Tensor]:

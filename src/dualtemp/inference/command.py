@@ -113,8 +113,9 @@ def run_near_duplicates(given: dict[str, Any]) -> int:
     """Print pairs of almost equal images, the most similar first, and write them to a file."""
     _check_how(given)
     _check_ending(given["out"], ".csv", ".html", ".htm")
-    from dualtemp.inference.found_pages import counted, write_duplicates_page, write_pairs
+    from dualtemp.inference.found_pages import write_duplicates_page, write_pairs
     from dualtemp.inference.near_duplicates import THRESHOLD, near_duplicates
+    from dualtemp.training.display import counted
 
     threshold = THRESHOLD if given["threshold"] is None else given["threshold"]
     with _progress() as told:
@@ -174,7 +175,7 @@ def _add_bank(parser: argparse.ArgumentParser) -> None:
 def _add_how(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("how it is computed")
     how.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, mps (default: the best there is)")
-    how.add_argument("--batch", type=int, default=256, metavar="N", help="images at once (default: 256)")
+    how.add_argument("--batch", type=int, metavar="N", help="images at once (default: 256)")
     how.add_argument("--workers", type=int, metavar="N", help="processes that read photographs")
 
 
@@ -185,7 +186,7 @@ def _check_how(given: dict[str, Any]) -> None:
 
 
 def _how(given: dict[str, Any]) -> dict[str, Any]:
-    return {name: given[name] for name in ("device", "batch", "workers")}
+    return {name: given[name] for name in ("device", "batch", "workers") if given[name] is not None}
 
 
 def _check_ending(out: Path | None, *endings: str) -> None:
@@ -226,7 +227,7 @@ def _print_table(title: str, heads: tuple[str, ...], rows: list[tuple[str, ...]]
 
 def _tell_unreadable(unreadable: dict[str, str]) -> None:
     if unreadable:
-        from dualtemp.inference.found_pages import counted
+        from dualtemp.training.display import counted
 
         print(f"{counted(len(unreadable), 'file')} could not be read and left out:")
         for name, reason in unreadable.items():

@@ -13,6 +13,7 @@ import torch
 
 from dualtemp import __version__
 from dualtemp.data.images import FileImages
+from dualtemp.data.loader import EVALUATION_BATCH
 from dualtemp.errors import UserError
 from dualtemp.inference.embedding_file import Columns, checked_format, valid_text, write_features
 from dualtemp.inference.embedding_reader import EmbeddingFile, Rows
@@ -23,7 +24,6 @@ from dualtemp.training.folder_lock import locked
 from dualtemp.training.run_folder import RunFolder
 from dualtemp.whole_file import whole_file
 
-BATCH = 256
 Told = Callable[[int, int], None]  # is told how many images are done, and of how many
 
 
@@ -43,7 +43,7 @@ def embed(
     out: Path | str,
     data: Path | str | None = None,
     part: str = "all",
-    batch: int = BATCH,
+    batch: int = EVALUATION_BATCH,
     workers: int | None = None,
     device: str = "auto",
     told: Told | None = None,
@@ -109,7 +109,7 @@ def backbone_fingerprint(run: Path) -> str:
 def feature_rows(
     encoder: RunEncoder,
     images: ImageList,
-    batch: int = BATCH,
+    batch: int = EVALUATION_BATCH,
     workers: int | None = None,
     problems: dict[str, str] | None = None,
     told: Told | None = None,
@@ -135,7 +135,7 @@ def bank_of(
     encoder: RunEncoder,
     data: Path | str | None,
     embeddings: Path | str | None,
-    batch: int = BATCH,
+    batch: int = EVALUATION_BATCH,
     workers: int | None = None,
     problems: dict[str, str] | None = None,
     told: Told | None = None,

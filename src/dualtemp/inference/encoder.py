@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from dualtemp.config import Settings
 from dualtemp.data.images import FileImages, ImageSet
-from dualtemp.data.loader import evaluation_batches
+from dualtemp.data.loader import EVALUATION_BATCH, evaluation_batches
 from dualtemp.data.views import Views
 from dualtemp.errors import UserError
 from dualtemp.models.backbones import build_backbone
@@ -43,7 +43,7 @@ class RunEncoder:
     def features(
         self,
         images: ImageSet,
-        batch: int = 256,
+        batch: int = EVALUATION_BATCH,
         workers: int | None = None,
         problems: dict[str, str] | None = None,
         mirrored: bool = False,
@@ -71,9 +71,11 @@ class RunEncoder:
     @torch.inference_mode()
     def of_views(self, views: Tensor) -> Tensor:
         """Features float32 (B, F), on the CPU, of normalised views (B, C, size, size)."""
-        if self.chosen.channels_last:
-            views = views.contiguous(memory_format=torch.channels_last)
-        return self.backbone(views.to(self.device)).float().cpu()
+        return self.backbone(self.laid_out(views).to(self.device)).float().cpu()
+
+    def laid_out(self, views: Tensor) -> Tensor:
+        """Views as they lie best in memory for this encoder, if the run says so."""
+        return views.contiguous(memory_format=torch.channels_last) if self.chosen.channels_last else views
 
     def fitted(self, images: ImageSet) -> ImageSet:
         """The images with the encoder's number of channels: grey from colour, or colour from grey."""

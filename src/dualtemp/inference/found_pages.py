@@ -8,6 +8,7 @@ from dualtemp.inference.near_duplicates import NearDuplicates
 from dualtemp.inference.pictures_by_name import PicturesByName, thumbnail_of_file
 from dualtemp.inference.search import Found
 from dualtemp.report.search_page import Card, Section, write_search_page
+from dualtemp.training.display import counted
 from dualtemp.whole_file import write_output
 
 
@@ -73,8 +74,3 @@ def write_pairs(out: Path, found: NearDuplicates) -> None:
 
 def _source(pictures: PicturesByName) -> str:
     return "a file of features" if pictures.images is None else pictures.images.source
-
-
-def counted(number: int, word: str) -> str:
-    """A number with its word, in the plural where it is not 1."""
-    return f"{number:,} {word}" + "s" * (number != 1)

@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dualtemp.data.loader import EVALUATION_BATCH
 from dualtemp.errors import UserError
-from dualtemp.inference.embed import BATCH, Told, bank_of
+from dualtemp.inference.embed import Told, bank_of
 from dualtemp.inference.embedding_reader import Rows
 from dualtemp.inference.encoder import run_encoder
 from dualtemp.inference.pictures_by_name import PicturesByName
@@ -54,7 +55,7 @@ def near_duplicates(
     embeddings: Path | str | None = None,
     threshold: float = THRESHOLD,
     mirrored: bool = False,
-    batch: int = BATCH,
+    batch: int = EVALUATION_BATCH,
     workers: int | None = None,
     device: str = "auto",
     told: Told | None = None,

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from dualtemp.data.decode import UnreadableImage, read_image
+from dualtemp.data.loader import EVALUATION_BATCH
 from dualtemp.data.photographs import clean_crop, to_tensor
 from dualtemp.errors import UserError
-from dualtemp.inference.embed import BATCH, Told, bank_of
+from dualtemp.inference.embed import Told, bank_of
 from dualtemp.inference.embedding_reader import Rows
 from dualtemp.inference.encoder import RunEncoder, run_encoder
 from dualtemp.inference.pictures_by_name import PicturesByName
@@ -45,7 +46,7 @@ def search(
     data: Path | str | None = None,
     embeddings: Path | str | None = None,
     k: int = 12,
-    batch: int = BATCH,
+    batch: int = EVALUATION_BATCH,
     workers: int | None = None,
     device: str = "auto",
     told: Told | None = None,
@@ -89,7 +90,7 @@ def photo_features(encoder: RunEncoder, paths: Sequence[Path]) -> Tensor:
         except UnreadableImage as error:
             raise UserError(f"{error}; give an image file") from None
         views.append(clean_crop(to_tensor(picture), encoder.views.size))
-    parts = torch.stack(views).to(encoder.device).split(BATCH)
+    parts = torch.stack(views).to(encoder.device).split(EVALUATION_BATCH)
     return torch.cat([encoder.of_views(encoder.views.normalised(part)) for part in parts])
 
 

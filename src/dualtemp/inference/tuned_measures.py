@@ -6,7 +6,6 @@ from contextlib import closing
 from itertools import islice
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from dualtemp.data.images import ImageSet
@@ -47,7 +46,7 @@ def tuned_measures(
         def batches(epoch: int) -> Generator[tuple[Tensor, Tensor]]:
             for each in loader.batches(epoch):
                 assert each.labels is not None
-                yield _laid_out(encoder, each.views[0]), each.labels
+                yield encoder.laid_out(each.views[0]), each.labels
 
         steps = epochs * loader.steps
         seconds = _foretold(encoder, found.classes, batches) * steps * len(encoders)
@@ -67,7 +66,7 @@ def tuned_measures(
 
             model = fine_tuned(
                 each.backbone,
-                _width(each),
+                each.width,
                 found.classes,
                 batches,
                 epochs,
@@ -95,7 +94,7 @@ def _foretold(encoder: RunEncoder, classes: int, batches: Callable[[int], Genera
                 times.append(time.monotonic())
                 yield batch
 
-    fine_tuned(encoder.backbone, _width(encoder), classes, some, 1)
+    fine_tuned(encoder.backbone, encoder.width, classes, some, 1)
     times.append(time.monotonic())
     return (times[-1] - times[1]) / (len(times) - 2) if len(times) > 2 else times[-1] - times[0]
 
@@ -107,15 +106,5 @@ def _logits(
     clean = evaluation_batches(
         test, encoder.views, device=encoder.device, workers=workers, problems=problems, may_be_empty=False
     )
-    batches = ((_laid_out(encoder, each.pixels), each.labels) for each in clean)
+    batches = ((encoder.laid_out(each.pixels), each.labels) for each in clean)
     return image_features_and_labels(model, batches)  # pyright: ignore[reportArgumentType]
-
-
-def _laid_out(encoder: RunEncoder, images: Tensor) -> Tensor:
-    """Images as they lie best in memory, if the run says so."""
-    return images.contiguous(memory_format=torch.channels_last) if encoder.chosen.channels_last else images
-
-
-def _width(encoder: RunEncoder) -> int:
-    backbone: Any = encoder.backbone
-    return int(backbone.num_features)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dualtemp.config import Settings
 from dualtemp.data.cache import cache_folder
-from dualtemp.data.catalogue import named_set
+from dualtemp.data.catalogue import PHOTOGRAPH, named_set
 from dualtemp.whole_file import whole_file
 
 # Passes a step with gradient and without; the + variants make twice as many.
@@ -20,7 +20,6 @@ PASSES = {
     "supervised": (1, 0),
 }
 WITH_GRADIENT = 3  # a backward pass costs twice a forward pass
-PHOTOGRAPH = 224
 
 
 def passes(chosen: Settings, images: int) -> float:

@@ -4,9 +4,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from dualtemp.machine import cores
 from dualtemp.paper.cost import expected_seconds
 from dualtemp.paper.plan import Plan
-from dualtemp.paper.reproduce import Request, cores
+from dualtemp.paper.reproduce import Request
 from dualtemp.paper.results import Results
 from dualtemp.paper.tables import jobs_of, known_facts
 from dualtemp.training.display import duration

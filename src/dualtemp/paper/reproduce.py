@@ -1,6 +1,5 @@
 """Run what is missing of the chosen tables and figures."""
 
-import os
 import shlex
 import signal
 from collections.abc import Iterator, Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dualtemp.errors import UserError
+from dualtemp.machine import cores
 from dualtemp.paper.artefact import chosen_artefacts
 from dualtemp.paper.plan import Plan, plan
 from dualtemp.paper.pool import Crew, run_jobs
@@ -102,11 +102,6 @@ def run_missing(request: Request, left: Missing, jobs: int | None, device: str =
         except KeyboardInterrupt:
             raise KeyboardInterrupt("stopped; the same command goes on") from None
     return outcome["failed"]
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _crew(jobs: int | None, device: str, keep: bool) -> Crew:

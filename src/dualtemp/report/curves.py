@@ -7,7 +7,7 @@ from typing import Any
 
 from dualtemp.report.epoch_chart import Line, Reference, epoch_chart
 from dualtemp.report.run_record import RunRecord, points
-from dualtemp.training.collapse import COLLAPSED
+from dualtemp.training.thresholds import COLLAPSED, hardest_tenth
 
 PERCENT = "{:.2f} %"
 
@@ -34,12 +34,12 @@ def _all_alike(run: RunRecord) -> Reference:
 def _even_share(run: RunRecord) -> Reference:
     """What the hardest ceil(N/10) of N anchors carry if all weigh the same."""
     N = run.chosen.batch
-    return Reference("all weigh the same", math.ceil(N / 10) / N)
+    return Reference("all weigh the same", hardest_tenth(N) / N)
 
 
 def _even_share_told(run: RunRecord) -> str:
     N = run.chosen.batch
-    few = math.ceil(N / 10)
+    few = hardest_tenth(N)
     return f"Where all weigh the same it is {few} of {N} = {few / N:.3g} (dashed)."
 
 

@@ -9,9 +9,10 @@ from dualtemp.paper.claims import ABSENT, Finding, MeasuredCell, Table, Verdict,
 from dualtemp.paper.reproduce import Request
 from dualtemp.paper.results import Results
 from dualtemp.paper.tables import Collected, collected, known_facts
+from dualtemp.report.page import MINUS
 from dualtemp.whole_file import write_output
 
-MINUS, NONE = "\N{MINUS SIGN}", "\N{EN DASH}"
+NONE = "\N{EN DASH}"
 
 
 def write_paper_summary(request: Request, path: Path) -> None:

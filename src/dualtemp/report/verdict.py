@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 from dualtemp.report.accuracies import ACCURACIES, ERRORS, POINT, accuracy_of, error, error_of, fifths, guessed
 from dualtemp.report.remarks import remarks
 from dualtemp.report.run_record import Beside, Facts, History, points
-from dualtemp.training.collapse import COLLAPSED
 from dualtemp.training.display import duration
+from dualtemp.training.thresholds import COLLAPSED
 
 LOSS_STILL = 1e-3  # of the loss: a run whose loss never leaves this band learns nothing
 RISES = 3  # in a row: by chance four values come in this order once in 24 times

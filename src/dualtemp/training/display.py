@@ -103,6 +103,11 @@ def summary(metrics: dict[str, Any], width: int | None = None) -> str:
     return "  ".join(figures.values())
 
 
+def counted(number: int, what: str) -> str:
+    """1 image, 2,000 images."""
+    return f"{number:,} {what}" + "s" * (number != 1)
+
+
 def duration(seconds: float) -> str:
     """3 s, 2 min, 1 h 20 min."""
     if seconds < 90:

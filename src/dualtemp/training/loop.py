@@ -21,7 +21,6 @@ from dualtemp.methods import views_needed
 from dualtemp.models.weights import save_backbone
 from dualtemp.training import checkpoint
 from dualtemp.training.chunks import ChunkedNetwork
-from dualtemp.training.collapse import COLLAPSED
 from dualtemp.training.meter import EpochMeter
 from dualtemp.training.online import evaluate
 from dualtemp.training.optimizers import build_optimizer, set_lr
@@ -35,6 +34,7 @@ from dualtemp.training.stops import (
     loss_not_finite,
     weights_not_finite,
 )
+from dualtemp.training.thresholds import COLLAPSED
 from dualtemp.training.training_data import TrainingData
 from dualtemp.training.unreadable_files import short_list, write_unreadable
 from dualtemp.training.watches import Watch

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from dualtemp import distributed
 from dualtemp.hardness import entropy
+from dualtemp.training.thresholds import hardest_tenth
 
 NAMES = ("loss", "entropy", "W_mean", "W_spread", "hardest_tenth")
 _OLDER_NAMES = NAMES[:2]  # of checkpoints that know no more
@@ -57,7 +58,7 @@ def told_of_weights(W: Tensor) -> Tensor:
     The entropy of r_+ in nats, the mean of W, its standard deviation over the anchors, and the share of sum W that the
     hardest ceil(N / 10) anchors carry.
     """
-    total, tenth = W.sum(1), -(-W.shape[1] // 10)
+    total, tenth = W.sum(1), hardest_tenth(W.shape[1])
     return torch.stack(
         (
             entropy(W / total.unsqueeze(1)),

@@ -17,7 +17,6 @@ from dualtemp.training.training_data import TrainingData
 
 SPREAD_IMAGES = 2_000  # at most, where only the features are looked at, and for what grows faster than their number
 ALIGNED_IMAGES = 512  # at most, of which two augmented views are compared
-BATCH = 256
 ALIGNED_BATCH = 64  # photographs of a batch are held twice, and are large
 
 
@@ -43,7 +42,6 @@ def evaluate(
             for batch in evaluation_batches(
                 images,
                 data.views,
-                BATCH,
                 device=device,
                 workers=workers,
                 problems=data.unreadable,
@@ -107,7 +105,5 @@ def clean_features(
     problems: dict[str, str] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Features (N, F) and labels (N,) of the images, without augmentation, on the device; problems as for batches."""
-    batches = evaluation_batches(
-        images, views, BATCH, device=device, workers=workers, problems=problems, may_be_empty=False
-    )
+    batches = evaluation_batches(images, views, device=device, workers=workers, problems=problems, may_be_empty=False)
     return image_features_and_labels(backbone, ((batch.pixels, batch.labels) for batch in batches))  # pyright: ignore

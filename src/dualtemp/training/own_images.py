@@ -1,6 +1,5 @@
 """Somebody's own images: what was found, what is chosen for them, and how long it will take, in one paragraph."""
 
-import os
 import shutil
 import textwrap
 from dataclasses import dataclass
@@ -13,7 +12,8 @@ from dualtemp.config import Settings, given_settings
 from dualtemp.data.files_in_memory import read_header
 from dualtemp.data.images import FileImages, Splits, UnreadableImage
 from dualtemp.data.sources import named_path
-from dualtemp.training.display import duration
+from dualtemp.machine import cores
+from dualtemp.training.display import counted, duration
 from dualtemp.training.expected_time import expected_seconds
 from dualtemp.training.sensible_settings import Facts, sensible
 from dualtemp.training.training_data import TrainingData
@@ -94,7 +94,7 @@ def paragraph(found: Found, chosen: Settings, splits: Splits, device: torch.devi
 
 
 def _found(found: Found, chosen: Settings, splits: Splits) -> str:
-    parts = [f"{_counted(len(splits.train), 'image')} to learn from"]
+    parts = [f"{counted(len(splits.train), 'image')} to learn from"]
     if splits.unlabelled is not None:
         parts.append(f"{len(splits.unlabelled):,} more without labels")
     test = splits.test
@@ -118,18 +118,17 @@ def _sizes(found: Found) -> str:
 
 
 def _chosen(found: Found, chosen: Settings, device: torch.device) -> str:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     on_cpu = device.type == "cpu"
-    place = f"a CPU of {_counted(cores, 'core')}" if on_cpu else f"an accelerator ({device})"
+    place = f"a CPU of {counted(cores(), 'core')}" if on_cpu else f"an accelerator ({device})"
     why = {
         "backbone": f"{chosen.backbone}" + (" (a network small enough for it)" if on_cpu else ""),
         "image_size": f"views of {chosen.image_size} px",
         "batch": f"batches of {chosen.batch}",
-        "epochs": f"{_counted(chosen.epochs, 'epoch')} (more over small folders, fewer over large ones)",
+        "epochs": f"{counted(chosen.epochs, 'epoch')} (more over small folders, fewer over large ones)",
         "lr": f"lr {chosen.lr:g}",
         "knn": f"{chosen.knn} neighbours that vote",
         "dictionary_size": f"a dictionary of {chosen.dictionary_size} keys",
-        "evaluate_every": f"measured every {_counted(chosen.evaluate_every, 'epoch')}".replace(
+        "evaluate_every": f"measured every {counted(chosen.evaluate_every, 'epoch')}".replace(
             "every 1 epoch", "every epoch"
         ),
     }
@@ -144,7 +143,3 @@ def _how_to_change(found: Found, chosen: Settings, seconds: float) -> str:
         f"A flag changes each of them: --image-size, --epochs{quicker}, ... Ctrl-C saves, `dualtemp resume` goes on; "
         "docs/own-images.md has the rules."
     )
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

@@ -5,6 +5,7 @@ from typing import Any
 from dualtemp import distributed
 from dualtemp.config import Settings
 from dualtemp.data import open_source
+from dualtemp.data.catalogue import PHOTOGRAPH
 from dualtemp.data.fingerprint import names_fingerprint
 from dualtemp.data.images import FileImages, ImageSet, Splits
 from dualtemp.data.label_noise import with_label_noise
@@ -14,8 +15,6 @@ from dualtemp.data.views import Views
 from dualtemp.errors import UserError
 from dualtemp.training.run_folder import RunFolder
 from dualtemp.training.training_data import TrainingData
-
-PHOTOGRAPH_SIZE = 224
 
 
 def located(chosen: Settings) -> Settings:
@@ -66,7 +65,7 @@ def _classes(splits: Splits) -> int:
 def image_size(splits: Splits) -> int:
     """The side of a view if nobody says otherwise: that of the images, 224 for photographs."""
     side = splits.train.size
-    return PHOTOGRAPH_SIZE if side is None else max(side)
+    return PHOTOGRAPH if side is None else max(side)
 
 
 def check_batch(chosen: Settings, data: TrainingData) -> None:

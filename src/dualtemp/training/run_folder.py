@@ -81,7 +81,11 @@ class RunFolder:
 
     def settings(self) -> Settings:
         """What the run computes."""
-        return settings(from_yaml(self.config))
+        values = from_yaml(self.config)
+        try:
+            return settings(values)
+        except UserError as error:
+            raise UserError(f"{self.config}: {error}") from None
 
     def set_settings(self, chosen: Settings) -> None:
         """Replace the config."""

@@ -3,6 +3,8 @@
 import hashlib
 import math
 
+LR_BATCH = 256  # at which `lr` is quoted
+
 
 def lr_factor(step: int, steps: int, warmup: int) -> float:
     """Share of the highest learning rate at a step: linear warm-up, then a cosine to 0 at the end.
@@ -17,7 +19,12 @@ def lr_factor(step: int, steps: int, warmup: int) -> float:
 
 def highest_lr(lr: float, batch: int) -> float:
     """The linear scaling rule: `lr` is quoted at batch 256."""
-    return lr * batch / 256
+    return lr * batch / LR_BATCH
+
+
+def quoted_lr(highest: float, batch: int) -> float:
+    """The `lr` to quote for a highest rate of steps of this batch: `highest_lr` the other way round."""
+    return highest * LR_BATCH / batch
 
 
 def step_seed(seed: int, step: int, rank: int) -> int:

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-PHOTOGRAPH = 224  # px of a view on an accelerator
+from dualtemp.config import OF_METHOD, Settings
+from dualtemp.data.catalogue import PHOTOGRAPH
+from dualtemp.training.schedule import quoted_lr
+
 PHOTOGRAPH_ON_CPU = 128
 SMALLEST_VIEW = 8
-BATCH, BATCH_ON_CPU = 256, 64
+BATCH_ON_CPU = 64  # the default elsewhere
 STEP_SIZE = 0.06  # highest learning rate of SGD as a step takes it; `lr` is quoted at batch 256
-LR_BATCH = 256
-NEIGHBOURS = 200
 EVALUATIONS = 20  # of a run
-DICTIONARY = 65_536
 
 # Passes over small folders and over large ones.
 MOST_EPOCHS, FEWEST_EPOCHS = 400, 10
@@ -46,18 +46,25 @@ def sensible(facts: Facts, device: str, given: Mapping[str, Any]) -> dict[str, A
     chosen: dict[str, Any] = {
         "backbone": "resnet_mini" if on_cpu else "resnet18",
         "image_size": view_size(facts, on_cpu),
-        "batch": batch_size(facts.images, BATCH_ON_CPU if on_cpu else BATCH),
+        "batch": batch_size(facts.images, BATCH_ON_CPU if on_cpu else default("batch")),
     }
     both = {**chosen, **given}
     chosen["epochs"] = passes(facts, both, on_cpu)
     if both.get("optimizer", "sgd") == "sgd":
-        chosen["lr"] = STEP_SIZE * LR_BATCH / both["batch"]
+        chosen["lr"] = quoted_lr(STEP_SIZE, both["batch"])
     chosen["evaluate_every"] = max(1, {**chosen, **given}["epochs"] // EVALUATIONS)
     if facts.classes:
-        chosen["knn"] = max(5, min(NEIGHBOURS, facts.images // facts.classes // 2))
+        chosen["knn"] = max(5, min(default("knn"), facts.images // facts.classes // 2))
     if both.get("method") == "moco" and both.get("keys", "dictionary") == "dictionary":
-        chosen["dictionary_size"] = min(DICTIONARY, max(both["batch"], power_of_two(facts.images)))
+        chosen["dictionary_size"] = min(
+            OF_METHOD["moco"]["dictionary_size"], max(both["batch"], power_of_two(facts.images))
+        )
     return {name: value for name, value in chosen.items() if name not in given}
+
+
+def default(name: str) -> Any:
+    """The default of a setting."""
+    return Settings.model_fields[name].default
 
 
 def view_size(facts: Facts, on_cpu: bool) -> int:

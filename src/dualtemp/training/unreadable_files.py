@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from dualtemp.training.display import counted
 from dualtemp.whole_file import whole_file
 
 NAME = "unreadable.txt"
@@ -22,5 +23,7 @@ def short_list(run: Path, unreadable: Mapping[str, str]) -> str:
     names = sorted(unreadable)
     some = "; ".join(f"{name} ({unreadable[name]})" for name in names[:A_FEW])
     more = f"; and {len(names) - A_FEW} more" if len(names) > A_FEW else ""
-    files = "1 file" if len(names) == 1 else f"{len(names)} files"
-    return f"{files} could not be read and had no part in it: {some}{more}. All are named in {run / NAME}"
+    return (
+        f"{counted(len(names), 'file')} could not be read and had no part in it: {some}{more}. "
+        f"All are named in {run / NAME}"
+    )

@@ -42,7 +42,7 @@ function computed() {
   };
 }
 
-const EVEN = Math.ceil(N / 10) / N;
+const EVEN = hardestTenth(N) / N;
 const ALIKE = .97, FEW = .8, PICKED = .3, MORE = .75;  // effective anchors and negatives, as parts of all
 function sentence(now) {
   const anchors = Math.exp(now.H) / N, keys = now.mean / now.keys;

@@ -34,7 +34,7 @@ function negativesEntropy(negatives, tau) {  // of p^_ij of one anchor, in one p
   return Math.log(sum) + below / sum;
 }
 
-function hardestShare(r, part = .1) {  // of the weight, carried by the hardest ceil(part N) anchors
-  const count = Math.ceil(part * r.length - 1e-9);
-  return [...r].sort((a, b) => b - a).slice(0, count).reduce((total, share) => total + share, 0);
+const hardestTenth = anchors => Math.ceil(anchors / 10);
+function hardestShare(r) {  // of the weight, carried by the hardest tenth of the anchors
+  return [...r].sort((a, b) => b - a).slice(0, hardestTenth(r.length)).reduce((total, share) => total + share, 0);
 }
