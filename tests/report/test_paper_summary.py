@@ -1,5 +1,6 @@
 """The summary of synthetic results whose outcome is known."""
 
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
@@ -33,8 +34,9 @@ def request_of_reverse(tmp_path: Path) -> Request:
 def test_the_summary_tells_verdict_effect_interval_and_time(request_of_reverse: Request, tmp_path: Path) -> None:
     write_paper_summary(request_of_reverse, tmp_path / "new" / "summary.md")
     text = (tmp_path / "new" / "summary.md").read_text()
-    assert "24 runs at scale `mini`, 6.0 hours" in text
-    assert "| C1 | DT(.1, 1) beats ST(.1), in SimMoCo and in SimCo | **holds** |" in text
+    assert text.startswith("24 runs, 6.0 hours of computing at scale `mini`.")
+    assert "| C1 | DT(.1, 1) beats ST(.1), in SimMoCo and in SimCo | **holds** | 2 of 2 |" in text
+    assert "\n    dualtemp reproduce T-reverse --scale mini --seeds 3\n\n24 runs, 6.0 hours of computing.\n" in text
     row = next(line for line in text.splitlines() if "| SimCo | DT .1, 1 > ST .1 |" in line)
     assert "+3.00 (+2.8" in row
     assert row.endswith("| 6 | holds |")
@@ -51,8 +53,16 @@ def test_what_was_not_run_is_undecided_and_said(request_of_reverse: Request, tmp
     write_paper_summary(request_of_reverse, tmp_path / "summary.md")
     text = (tmp_path / "summary.md").read_text()
     assert "**holds** |" in text.split("| C2 |")[0]
-    assert "| C2 | ST(1) and DT reverse are far below both | **undecided** |" in text
+    assert "| C2 | ST(1) and DT reverse are far below both | **undecided** | 4 of 8 |" in text
     assert "ST 1: not run" in text
+
+
+def test_the_command_names_the_seeds_that_every_cell_has(request_of_reverse: Request, tmp_path: Path) -> None:
+    jobs = list(jobs_of(request_of_reverse.planned(), SEEDS, FACTS).values())
+    (request_of_reverse.results / f"{next(job.name for job in jobs if job.settings.seed == 2)}.json").unlink()
+    write_paper_summary(replace(request_of_reverse, data=["some/cifar10"]), tmp_path / "summary.md")
+    command = "dualtemp reproduce T-reverse --scale mini --seeds 1,3, --data cifar10"
+    assert f"\n    {command}\n\n23 runs" in (tmp_path / "summary.md").read_text()
 
 
 def test_a_folder_in_the_place_of_the_file_is_one_line(

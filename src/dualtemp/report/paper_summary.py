@@ -1,13 +1,17 @@
 """The claims in a page of Markdown: verdict, effects with intervals, cells, command and time."""
 
+import shlex
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 from dualtemp.paper.artefact import Artefact
-from dualtemp.paper.claims import ABSENT, Finding, MeasuredCell, Table, Verdict, judged
+from dualtemp.paper.claims import ABSENT, HOLDS, Finding, MeasuredCell, Table, Verdict, judged
+from dualtemp.paper.plan import PlannedCell
 from dualtemp.paper.reproduce import Request
-from dualtemp.paper.results import Results
+from dualtemp.paper.results import Results, data_name
 from dualtemp.paper.tables import Collected, collected, known_facts
 from dualtemp.report.page import MINUS
 from dualtemp.whole_file import write_output
@@ -28,28 +32,47 @@ def paper_summary(request: Request, there: Collected) -> str:
     wanted = {claim for artefact in found.artefacts for claim in artefact.claims}
     verdicts = [v for v in judged(there.tables) if v.claim in wanted and any(f.runs for f in v.findings)]
     shown = [a for a in found.artefacts if any(cell.values for cell in there.tables[a.id].values())]
-    runs = {word: by_seed for a in shown for word, by_seed in _runs(a, found.cells[a.id], there).items()}
-    seconds = sum(result.get("seconds", 0) for by_seed in runs.values() for result in by_seed.values())
-    count = sum(map(len, runs.values()))
+    runs = {a.id: _runs(found.cells[a.id], there) for a in shown}
     lines = [
-        f"{count} runs at scale `{request.scale}`, {seconds / 3600:.1f} hours of computing. Effects are first minus",
+        f"{_cost({word: run for of_table in runs.values() for word, run in of_table.items()})} at scale "
+        f"`{request.scale}`. Effects are first minus",
         "second, in points of top-1 accuracy of the online probe unless a figure measures something else, with 95 %",
         "intervals (Student's t, variance within cells pooled over the table). In brackets: seeds.",
         "",
-        "| claim | | verdict |",
-        "|---|---|---|",
-        *(f"| {v.claim} | {v.says} | **{v.verdict}** |" for v in verdicts),
+        "| claim | | verdict | comparisons that hold |",
+        "|---|---|---|---|",
+        *(f"| {v.claim} | {v.says} | **{v.verdict}** | {_that_hold(v)} |" for v in verdicts),
     ]
     for v in verdicts:
         lines += ["", f"### {v.claim}: {v.says}", "", *_findings(v)]
-    for artefact in shown:
-        lines += ["", f"### {artefact.id}: {artefact.title}", "", *_cells(artefact, there.tables[artefact.id])]
+    for a in shown:
+        lines += ["", f"### {a.id}: {a.title}", "", f"    {_command(request, a, runs[a.id])}", ""]
+        lines += [f"{_cost(runs[a.id])}.", "", *_cells(a, there.tables[a.id])]
     return "\n".join(lines) + "\n"
 
 
-def _runs(artefact: Artefact, cells: dict, there: Collected) -> dict[str, dict]:
-    words = {cell.run for cell in cells.values() if cell.run}
-    return {word: there.results[word] for word in words if word in there.results}
+def _runs(cells: Mapping[Any, PlannedCell], there: Collected) -> dict[str, dict[int, dict[str, Any]]]:
+    """The results behind a table, by run and seed."""
+    return {cell.run: there.results[cell.run] for cell in cells.values() if cell.run in there.results}
+
+
+def _cost(runs: Mapping[str, Mapping[int, dict[str, Any]]]) -> str:
+    results = [result for by_seed in runs.values() for result in by_seed.values()]
+    return f"{len(results)} runs, {sum(result.get('seconds', 0) for result in results) / 3600:.1f} hours of computing"
+
+
+def _command(request: Request, artefact: Artefact, runs: Mapping[str, Mapping[int, Any]]) -> str:
+    """What makes the runs of a table, with the seeds that all its cells have; if there is none, with all."""
+    of_cells = [set(by_seed) for by_seed in runs.values()]
+    numbers = sorted(set[int].intersection(*of_cells) or set[int].union(*of_cells))
+    seeds = str(len(numbers)) if numbers == list(range(1, len(numbers) + 1)) else ",".join(map(str, numbers)) + ","
+    data = [part for word in request.data for part in ("--data", data_name(word))]
+    return shlex.join(["dualtemp", "reproduce", artefact.id, "--scale", request.scale, "--seeds", seeds, *data])
+
+
+def _that_hold(v: Verdict) -> str:
+    judged_here = [f.verdict for f in v.findings if f.verdict != ABSENT]
+    return f"{judged_here.count(HOLDS)} of {len(judged_here)}"
 
 
 def _findings(v: Verdict) -> list[str]:
