@@ -8,7 +8,7 @@ from dualtemp.cli import main
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "results"
 COMMANDS = {
-    "mini": "T-reverse --scale mini --seeds 5",
+    "mini": "T-reverse T-tau-beta --scale mini --seeds 5",
 }
 
 
