@@ -117,7 +117,9 @@ def test_claims_carry_their_verdict_effect_and_runs(shown: Open) -> None:
     cells = first.locator("tbody tr").first.locator("td").all_inner_texts()
     assert cells[:3] == ["T-reverse", "SimMoCo", "DT .1, 1 > ST .1"]
     assert 3 < float(cells[3]) < 5
-    assert cells[5] == "6"
+    whole, by_seed = ([float(word.replace("\N{MINUS SIGN}", "-")) for word in cell.split(" … ")] for cell in cells[4:6])
+    assert sum(whole) / 2 == pytest.approx(sum(by_seed) / 2, abs=0.02)  # all seeds are there: one effect, two errors
+    assert cells[6] == "6"
     assert "undecided" in view.locator("details.claim[id='C10'] summary").inner_text()  # all its + runs failed
 
 

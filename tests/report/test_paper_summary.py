@@ -40,6 +40,8 @@ def test_the_summary_tells_verdict_effect_interval_and_time(request_of_reverse: 
     row = next(line for line in text.splitlines() if "| SimCo | DT .1, 1 > ST .1 |" in line)
     assert "+3.00 (+2.8" in row
     assert row.endswith("| 6 | holds |")
+    by_seed = row.split("|")[5].strip()  # seeds differ, and cells by the same within each: nothing is left beside seeds
+    assert by_seed.startswith("+3.00")
     mean = fmean(48.0 + 0.1 * seed for seed in SEEDS)
     assert f"{mean:.2f} \u00b1 0.10 [3]" in text
     assert "C3" not in text

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from dualtemp.paper.artefact import Artefact, artefacts, read_yaml
-from dualtemp.paper.intervals import Interval, difference, paired_difference, pooled_variance
+from dualtemp.paper.intervals import Interval, difference, paired_difference, pooled_variance, variance_beside_seeds
 
 HOLDS, FAILS, UNDECIDED, ABSENT = "holds", "does not hold", "undecided", "not at this scale"
 
@@ -30,7 +30,11 @@ Table = dict[tuple[str, str], MeasuredCell]  # by row and column
 
 @dataclass(frozen=True)
 class Finding:
-    """One comparison: what was compared, where, and what came out."""
+    """One comparison: what was compared, where, and what came out.
+
+    interval: what decides; by_seed: the same difference within seeds, which is narrower where seeds matter, and decides
+    nothing.
+    """
 
     artefact: str
     where: str
@@ -39,6 +43,7 @@ class Finding:
     interval: Interval | None = None
     why: str = ""
     runs: int = 0
+    by_seed: Interval | None = None
 
 
 @dataclass(frozen=True)
@@ -119,13 +124,15 @@ class Comparison:
                 why = f"{name}: " + (f"failed ({next(iter(cell.failed.values()))})" if cell.failed else "not run")
                 return Finding(self.artefact, self.place, what, UNDECIDED, why=why, runs=runs)
         # A collapsed cell sits at chance and hardly varies: it says nothing of the others' noise.
-        variance = pooled_variance(list(c.values.values()) for c in self.table.values() if not c.collapsed)
+        sound = [cell.values for cell in self.table.values() if not cell.collapsed]
+        variance = pooled_variance(list(values.values()) for values in sound)
         interval = difference(list(a.values.values()), list(b.values.values()), variance, self.confidence)
         if interval.low is None:
             return Finding(self.artefact, self.place, what, UNDECIDED, interval, interval.why, runs)
         failed = len(a.failed) + len(b.failed)
         why = f"{failed} failed runs left out" if failed else ""
-        return Finding(self.artefact, self.place, what, decide(interval), interval, why, runs)
+        by_seed = paired_difference(a.values, b.values, self.confidence, variance_beside_seeds(sound))
+        return Finding(self.artefact, self.place, what, decide(interval), interval, why, runs, by_seed)
 
 
 def above(limit: float) -> Callable[[Interval], str]:

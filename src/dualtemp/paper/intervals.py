@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean, variance
 
+import numpy as np
+
 from dualtemp.paper.t_distribution import t_quantile
 
 
@@ -28,7 +30,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Pooled:
-    """A variance within cells, and its degrees of freedom."""
+    """A variance, pooled over the cells of a table, and its degrees of freedom."""
 
     variance: float
     df: int
@@ -42,6 +44,24 @@ def pooled_variance(cells: Iterable[list[float]]) -> Pooled:
     return Pooled(squares / df if df else math.nan, df)
 
 
+def variance_beside_seeds(cells: Iterable[dict[int, float]]) -> Pooled:
+    """What is left of a table's variance once every cell and every seed has a mean of its own (least squares).
+
+    Runs of one seed share their images, initial weights and order, so that cells rise and fall together with the seed.
+    """
+    filled = [values for values in cells if values]
+    seeds = sorted({seed for values in filled for seed in values})
+    of_cell = [row for row, values in zip(np.eye(len(filled)), filled, strict=True) for _ in values]
+    of_seed = [np.eye(len(seeds))[seeds.index(seed)] for values in filled for seed in values]
+    measured = np.array([value for values in filled for value in values.values()])
+    if not filled:
+        return Pooled(math.nan, 0)
+    design = np.hstack([of_cell, of_seed])
+    effects, _, rank, _ = np.linalg.lstsq(design, measured, rcond=None)
+    df = len(measured) - int(rank)
+    return Pooled(float(np.sum((measured - design @ effects) ** 2)) / df if df else math.nan, df)
+
+
 def difference(a: list[float], b: list[float], pooled: Pooled, confidence: float) -> Interval:
     """mean(a) - mean(b), each with at least one value, with an interval of Student's t from a pooled variance."""
     effect = fmean(a) - fmean(b)
@@ -50,14 +70,18 @@ def difference(a: list[float], b: list[float], pooled: Pooled, confidence: float
     return _interval(effect, pooled.variance * (1 / len(a) + 1 / len(b)), pooled.df, confidence)
 
 
-def paired_difference(a: dict[int, float], b: dict[int, float], confidence: float) -> Interval:
-    """mean(a - b) over the seeds that both have."""
+def paired_difference(
+    a: dict[int, float], b: dict[int, float], confidence: float, beside_seeds: Pooled | None = None
+) -> Interval:
+    """mean(a - b) over the seeds that both have; the error from these differences, or from `variance_beside_seeds`."""
     differences = [a[seed] - b[seed] for seed in a if seed in b]
-    if not differences:
-        return Interval(math.nan, why="no seed in common")
-    if len(differences) == 1:
-        return Interval(differences[0], why="one seed: no interval")
     n = len(differences)
+    if n == 0:
+        return Interval(math.nan, why="no seed in common")
+    if beside_seeds is not None and beside_seeds.df > 0:
+        return _interval(fmean(differences), 2 * beside_seeds.variance / n, beside_seeds.df, confidence)
+    if n == 1:
+        return Interval(differences[0], why="one seed: no interval")
     return _interval(fmean(differences), variance(differences) / n, n - 1, confidence)
 
 
