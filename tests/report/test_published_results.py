@@ -26,3 +26,13 @@ def test_every_published_folder_is_compared_and_its_command_is_in_the_text() -> 
     text = " ".join((PUBLISHED / "README.md").read_text().replace("\\\n", " ").split())
     for name, words in COMMANDS.items():
         assert f"dualtemp paper {words} --results docs/results/{name}/cells" in text
+
+
+def test_the_table_of_the_readme_is_that_of_the_summary() -> None:
+    readme = (PUBLISHED.parents[1] / "README.md").read_text().replace("**", "")
+    summary = (PUBLISHED / "mini" / "summary.md").read_text().split("### T-reverse")[1].split("###")[0]
+    rows = {line.split("|")[1].strip(): line.split("|")[2:-1] for line in summary.splitlines() if "±" in line}
+    words = [".1, .1 (one)", "1, 1 (one)", ".1, 1 (two temperatures)", "1, .1 (two, reversed)"]
+    for word, simco, simmoco in zip(words, rows["SimCo"][:4], rows["SimMoCo"][:4], strict=True):
+        simco, simmoco = (f"{cell.split()[0]} {cell.split()[-1]}" for cell in (simco, simmoco))
+        assert f"| {word} | {simco} | {simmoco} |" in readme
