@@ -1,6 +1,8 @@
 """The published summaries and pages are what the command makes of the published cells."""
 
+import json
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
@@ -8,7 +10,7 @@ from dualtemp.cli import main
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "results"
 COMMANDS = {
-    "mini": "T-reverse T-tau-beta --scale mini --seeds 5",
+    "mini": "T-reverse T-tau-beta F-entropy --scale mini --seeds 5",
 }
 
 
@@ -36,3 +38,14 @@ def test_the_table_of_the_readme_is_that_of_the_summary() -> None:
     for word, simco, simmoco in zip(words, rows["SimCo"][:4], rows["SimMoCo"][:4], strict=True):
         simco, simmoco = (f"{cell.split()[0]} {cell.split()[-1]}" for cell in (simco, simmoco))
         assert f"| {word} | {simco} | {simmoco} |" in readme
+
+
+def test_entropies_in_the_summary_are_means_of_the_cells_to_five_digits() -> None:
+    cells = [json.loads(path.read_text()) for path in sorted((PUBLISHED / "mini" / "cells").glob("*.json"))]
+    curves = [cell["measured"]["entropy"]["values"] for cell in cells if "entropy" in cell["measured"]]
+    assert len(curves) == 3
+    summary = (PUBLISHED / "mini" / "summary.md").read_text().split("### F-entropy")[1]
+    for tau in ("0.05", "0.1", "1"):
+        row = next(line for line in summary.splitlines() if line.startswith(f"| {tau} |")).split("|")[2:-1]
+        means = [fmean(curve[tau][size] for curve in curves) for size in ("16", "64", "256", "1024", "4096", "16384")]
+        assert [cell.split()[0] for cell in row] == [f"{mean:.5f}" for mean in means]

@@ -103,7 +103,7 @@ def _effect(f: Finding) -> str:
 def _interval(f: Finding, interval: Interval | None) -> str:
     if interval is None or isnan(interval.effect):
         return NONE
-    digits = 2 if artefacts()[f.artefact].measure is None else 5  # points of accuracy, or nats
+    digits = _digits(artefacts()[f.artefact])
     effect = f"{interval.effect:+.{digits}f}"
     if interval.low is not None:
         low, high = interval.bounds
@@ -111,17 +111,24 @@ def _interval(f: Finding, interval: Interval | None) -> str:
     return effect.replace("-", MINUS)
 
 
+def _digits(artefact: Artefact) -> int:
+    return 2 if artefact.measure is None else 5  # points of accuracy, or nats
+
+
 def _cells(artefact: Artefact, table: Table) -> list[str]:
-    columns = list(artefact.columns)
+    columns, digits = list(artefact.columns), _digits(artefact)
     head = f"| {artefact.row_title} \\ {artefact.column_title} | " + " | ".join(columns) + " |"
-    rows = [f"| {row} | " + " | ".join(_cell(table[row, column]) for column in columns) + " |" for row in artefact.rows]
+    rows = [
+        f"| {row} | " + " | ".join(_cell(table[row, column], digits) for column in columns) + " |"
+        for row in artefact.rows
+    ]
     return [head, "|---" * (len(columns) + 1) + "|", *rows]
 
 
-def _cell(cell: MeasuredCell) -> str:
+def _cell(cell: MeasuredCell, digits: int) -> str:
     values = list(cell.values.values())
     if not values:
         return "not at this scale" if cell.absent else f"{len(cell.failed)} failed" if cell.failed else NONE
-    spread = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
+    spread = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""
     collapsed = " (collapsed)" if cell.collapsed else ""
-    return f"{fmean(values):.2f}{spread} [{len(values)}]{collapsed}"
+    return f"{fmean(values):.{digits}f}{spread} [{len(values)}]{collapsed}"
