@@ -10,7 +10,7 @@ from dualtemp.cli import main
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "results"
 COMMANDS = {
-    "mini": "T-reverse T-tau-beta F-entropy F-dict T-vec-sampling S-noise --scale mini --seeds 5",
+    "mini": "T-reverse T-tau-beta F-entropy F-dict T-vec-sampling S-scalar-sampling S-noise --scale mini --seeds 5",
 }
 
 
