@@ -1,3 +1,4 @@
+import re
 from importlib.resources import files
 
 import pytest
@@ -5,6 +6,7 @@ import pytest
 from dualtemp.config import OF_METHOD, complete, settings
 from dualtemp.errors import UserError
 from dualtemp.paper.artefact import IDS, artefacts, chosen_artefacts, read_yaml
+from dualtemp.paper.command import SCALES as IN_HELP
 from dualtemp.paper.plan import Plan, plan
 from dualtemp.paper.scale import DataChoice, scale_named
 
@@ -158,3 +160,4 @@ def test_only_runs_that_a_figure_looks_into_are_measured() -> None:
 
 def test_scales_say_what_they_are_for() -> None:
     assert all(scale["about"] for scale in read_yaml("scales.yaml").values())
+    assert re.split(", | or ", IN_HELP) == list(read_yaml("scales.yaml")) == list(SCALES)

@@ -1,6 +1,7 @@
 """The published summaries and pages are what the command makes of the published cells."""
 
 import json
+import re
 from pathlib import Path
 from statistics import fmean
 
@@ -39,6 +40,15 @@ def test_the_table_of_the_readme_is_that_of_the_summary() -> None:
     for word, simco, simmoco in zip(words, rows["SimCo"][:4], rows["SimMoCo"][:4], strict=True):
         simco, simmoco = (f"{cell.split()[0]} {cell.split()[-1]}" for cell in (simco, simmoco))
         assert f"| {word} | {simco} | {simmoco} |" in readme
+
+
+def test_every_figure_in_the_words_is_in_a_summary() -> None:
+    text = (PUBLISHED / "README.md").read_text().split("## Where it stands")[1].split("## ")[0]
+    told = (PUBLISHED.parents[1] / "README.md").read_text().split("Two temperatures beat one")[1].split("##")[0]
+    known = set(re.findall(r"\d+\.\d\d", " ".join((PUBLISHED / name / "summary.md").read_text() for name in COMMANDS)))
+    figures = re.findall(r"\d+\.\d\d", text + told)
+    assert len(figures) > 40
+    assert set(figures) - known == {"4.59"}  # the paper's
 
 
 def test_entropies_in_the_summary_are_means_of_the_cells_to_five_digits() -> None:

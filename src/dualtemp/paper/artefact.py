@@ -76,6 +76,11 @@ class Artefact:
     note: str = ""
 
     @property
+    def digits(self) -> int:
+        """Places to show: of points of accuracy, or of a measurement, whose effects are small."""
+        return 2 if self.measure is None else 5
+
+    @property
     def cells(self) -> tuple[Cell, ...]:
         """All cells, row by row."""
         return tuple(self.cell(row, column) for row in self.rows for column in self.columns)

@@ -49,14 +49,12 @@ def variance_beside_seeds(cells: Iterable[dict[int, float]]) -> Pooled:
 
     Runs of one seed share their images, initial weights and order, so that cells rise and fall together with the seed.
     """
-    filled = [values for values in cells if values]
-    seeds = sorted({seed for values in filled for seed in values})
-    of_cell = [row for row, values in zip(np.eye(len(filled)), filled, strict=True) for _ in values]
-    of_seed = [np.eye(len(seeds))[seeds.index(seed)] for values in filled for seed in values]
-    measured = np.array([value for values in filled for value in values.values()])
-    if not filled:
+    rows = [(cell, seed, value) for cell, values in enumerate(cells) for seed, value in values.items()]
+    if not rows:
         return Pooled(math.nan, 0)
-    design = np.hstack([of_cell, of_seed])
+    of_cell, of_seed, measured = map(np.array, zip(*rows, strict=True))
+    members = [np.equal.outer(names, np.unique(names)) for names in (of_cell, of_seed)]
+    design = np.hstack(members).astype(float)
     effects, _, rank, _ = np.linalg.lstsq(design, measured, rcond=None)
     df = len(measured) - int(rank)
     return Pooled(float(np.sum((measured - design @ effects) ** 2)) / df if df else math.nan, df)

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from dualtemp.paper.artefact import Artefact
+from dualtemp.paper.artefact import Artefact, artefacts
 from dualtemp.paper.claims import MeasuredCell, judged
 from dualtemp.paper.plan import Plan, PlannedCell
 from dualtemp.paper.reproduce import Request
@@ -31,7 +31,6 @@ def write_paper_page(request: Request, path: Path, facts: Mapping[str, DataFacts
 def paper_page(found: Plan, seeds: tuple[int, ...], there: Collected) -> str:
     """The page of a plan as HTML: one file, no network; `there` may hold more tables, on which claims rest too."""
     wanted = {claim for artefact in found.artefacts for claim in artefact.claims}
-    digits = {artefact.id: 2 if artefact.measure is None else 6 for artefact in found.artefacts}
     runs = [result for word in found.runs for result in there.results.get(word, {}).values()]
     context = {
         "scale": found.scale,
@@ -42,7 +41,7 @@ def paper_page(found: Plan, seeds: tuple[int, ...], there: Collected) -> str:
         "wanted": len(found.runs) * len(seeds),
         "hours": sum(result.get("seconds", 0) for result in runs) / 3600,
         "verdicts": [verdict for verdict in judged(there.tables) if verdict.claim in wanted],
-        "digits": digits,
+        "digits": {id: artefact.digits for id, artefact in artefacts().items()},
         "sections": [_section(artefact, found, there) for artefact in found.artefacts],
     }
     return rendered("paper.html.j2", context)

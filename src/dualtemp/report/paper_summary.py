@@ -29,10 +29,10 @@ def write_paper_summary(request: Request, path: Path) -> None:
 
 
 def paper_summary(request: Request, there: Collected) -> str:
-    """The summary as Markdown; claims and tables of which nothing has been run are left out."""
+    """The summary as Markdown; claims of which nothing can be compared, and tables without a run, are left out."""
     found = request.planned()
     wanted = {claim for artefact in found.artefacts for claim in artefact.claims}
-    verdicts = [v for v in judged(there.tables) if v.claim in wanted and any(f.runs for f in v.findings)]
+    verdicts = [v for v in judged(there.tables) if v.claim in wanted and any(f.interval for f in v.findings)]
     shown = [a for a in found.artefacts if any(cell.values for cell in there.tables[a.id].values())]
     runs = {a.id: _runs(found.cells[a.id], there) for a in shown}
     lines = [
@@ -103,7 +103,7 @@ def _effect(f: Finding) -> str:
 def _interval(f: Finding, interval: Interval | None) -> str:
     if interval is None or isnan(interval.effect):
         return NONE
-    digits = _digits(artefacts()[f.artefact])
+    digits = artefacts()[f.artefact].digits
     effect = f"{interval.effect:+.{digits}f}"
     if interval.low is not None:
         low, high = interval.bounds
@@ -111,12 +111,8 @@ def _interval(f: Finding, interval: Interval | None) -> str:
     return effect.replace("-", MINUS)
 
 
-def _digits(artefact: Artefact) -> int:
-    return 2 if artefact.measure is None else 5  # points of accuracy, or nats
-
-
 def _cells(artefact: Artefact, table: Table) -> list[str]:
-    columns, digits = list(artefact.columns), _digits(artefact)
+    columns, digits = list(artefact.columns), artefact.digits
     head = f"| {artefact.row_title} \\ {artefact.column_title} | " + " | ".join(columns) + " |"
     rows = [
         f"| {row} | " + " | ".join(_cell(table[row, column], digits) for column in columns) + " |"
