@@ -56,11 +56,21 @@ def _data(found: Plan) -> str:
 
 def _changes(found: Plan) -> str:
     """What the scale changes in the published settings, in words."""
-    words = [f"{name} {TIMES} {factor}" for name, factor in found.scale.times.items()]
-    words += [f"{name} {value}" for name, value in found.scale.set.items()]
-    for name, stand_ins in found.scale.stand_ins.items():
-        words += [f"{there} for {name} {published}" for published, there in stand_ins.items() if there != published]
-    return ", ".join(words)
+    scale = found.scale
+    stand_ins = [
+        f"{there} for {name} {published}"
+        for name, of_name in scale.stand_ins.items()
+        for published, there in of_name.items()
+        if there != published
+    ]
+    methods = {run.settings["method"] for run in found.runs.values()}
+    own = [f"{name}: {', '.join(_factors(*scale.of_method(name)))}" for name in scale.methods if name in methods]
+    general = _factors(scale.times, scale.set) if methods - set(scale.methods) else []
+    return "; ".join([", ".join(general + stand_ins), *own])
+
+
+def _factors(times: Mapping[str, str], fixed: Mapping[str, Any]) -> list[str]:
+    return [f"{name} {TIMES} {by}" for name, by in times.items()] + [f"{name} {value}" for name, value in fixed.items()]
 
 
 def _section(artefact: Artefact, found: Plan, there: Collected) -> dict[str, Any]:
