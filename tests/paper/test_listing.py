@@ -43,12 +43,23 @@ def test_the_time_left_comes_from_a_step_measured_once(
     request = Request(["T-reverse"], "smoke", (1,), results=tmp_path)
     print_listing(request)
     measured = json.loads((cache / "steps.json").read_text())
-    assert list(measured) == ["resnet_mini 8 px 1"]
+    assert set(measured) == {"resnet_mini 8 px 1", "a small run"}
     assert 0 < measured["resnet_mini 8 px 1"] < 1
+    assert 320 * 6 * measured["resnet_mini 8 px 1"] < measured["a small run"] < 60
     assert " s" in next(line for line in capsys.readouterr().out.splitlines() if line.startswith("T-reverse"))
-    (cache / "steps.json").write_text(json.dumps({"resnet_mini 8 px 1": 3600.0}))
+    (cache / "steps.json").write_text(json.dumps({**measured, "resnet_mini 8 px 1": 3600.0}))
     print_listing(request)
     assert "days" in next(line for line in capsys.readouterr().out.splitlines() if line.startswith("T-reverse"))
+
+
+def test_small_runs_take_what_any_run_takes(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cache.mkdir()
+    (cache / "steps.json").write_text(json.dumps({"resnet_mini 8 px 1": 0.0, "a small run": 30.0}))
+    monkeypatch.setattr("dualtemp.paper.listing.cores", lambda: 2)
+    print_listing(Request(["T-reverse"], "smoke", (1,), results=tmp_path))
+    assert "8 runs, of which 0 are done, about 2 min left" in capsys.readouterr().out
 
 
 def test_a_run_costs_its_passes() -> None:

@@ -1,7 +1,8 @@
-"""What a run costs: passes through the encoder, and the time of one on this machine, measured once."""
+"""What a run costs: passes through the encoder, and what any run takes; both measured once on this machine."""
 
 import contextlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from dualtemp.config import Settings
@@ -43,17 +44,38 @@ def expected_seconds(chosen: Settings) -> float | None:
     if entry is None:
         return None
     size = chosen.image_size or entry.size or PHOTOGRAPH
-    return passes(chosen, entry.train + entry.unlabelled) * seconds_of_pass(chosen.backbone, size, entry.channels)
+    steps = passes(chosen, entry.train + entry.unlabelled) * seconds_of_pass(chosen.backbone, size, entry.channels)
+    return seconds_of_small_run() + steps
 
 
 def seconds_of_pass(backbone: str, image_size: int, channels: int) -> float:
-    """Seconds of one image's forward pass within a real training step on one core; measured once, then remembered."""
-    path, name = cache_folder() / "steps.json", f"{backbone} {image_size} px {channels}"
-    known = _read(path)
-    if name not in known:
+    """Seconds of one image's forward pass within a real training step on one core."""
+
+    def measured() -> float:
         from dualtemp.paper.measured_step import measured_step
 
-        known[name] = measured_step(backbone, image_size, channels)
+        return measured_step(backbone, image_size, channels)
+
+    return _remembered(f"{backbone} {image_size} px {channels}", measured)
+
+
+def seconds_of_small_run() -> float:
+    """Seconds of a run of five steps on one core: what any run takes for network, probe, kNN and files."""
+
+    def measured() -> float:
+        from dualtemp.paper.measured_step import measured_small_run
+
+        return measured_small_run()
+
+    return _remembered("a small run", measured)
+
+
+def _remembered(name: str, measure: Callable[[], float]) -> float:
+    """What was measured on this machine once, or is measured now."""
+    path = cache_folder() / "steps.json"
+    known = _read(path)
+    if name not in known:
+        known[name] = measure()
         with contextlib.suppress(OSError):  # a cache that cannot be written: it is measured again next time
             path.parent.mkdir(parents=True, exist_ok=True)
             with whole_file(path) as file:

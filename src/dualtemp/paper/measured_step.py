@@ -1,6 +1,8 @@
-"""The time of a real training step on this machine: views, encoder, loss, optimiser."""
+"""The times of a real training step (views, encoder, loss, optimiser) and of a small run."""
 
 import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -13,6 +15,7 @@ from dualtemp.data.views import Views
 from dualtemp.methods import build_method
 from dualtemp.paper.cost import PASSES, WITH_GRADIENT
 from dualtemp.training.optimizers import build_optimizer
+from dualtemp.training.run import How, start
 
 STEPS = 4
 
@@ -39,3 +42,20 @@ def measured_step(backbone: str, image_size: int, channels: int) -> float:
     finally:
         torch.set_num_threads(threads)
     return best / batch / (WITH_GRADIENT * PASSES["simco"][0])
+
+
+def measured_small_run() -> float:
+    """Seconds of a run of five steps on one thread; of the second one, when every module is there."""
+    chosen = settings(
+        {"data": "digits", "method": "simco", "backbone": "resnet_mini", "epochs": 1, "batch": 64, "subset": 320}
+    )
+    seconds, threads = 0.0, torch.get_num_threads()
+    try:
+        for _ in range(2):
+            with TemporaryDirectory() as folder:
+                began = time.perf_counter()
+                start(chosen, Path(folder) / "run", How("cpu", threads=1, quiet=True))
+                seconds = time.perf_counter() - began
+    finally:
+        torch.set_num_threads(threads)
+    return seconds
