@@ -90,11 +90,31 @@ def test_every_table_and_figure_is_there_without_an_error_or_the_network(shown: 
 def test_a_cell_shows_paper_measured_and_difference(shown: Open) -> None:
     view, _ = shown()
     row = view.locator("section[id='T-reverse'] tbody tr").first.locator("td").all_inner_texts()
-    assert row[:2] == ["SimMoCo", "49.52"]
-    mean, sd = map(float, re.fullmatch(r"([\d.]+) ± ([\d.]+)", row[2]).groups())  # pyright: ignore
+    assert row[0] == "SimMoCo"
+    found = re.fullmatch(r"([\d.]+) ± ([\d.]+)\s+paper\s49.52 \((.*)\)", row[1])
+    mean, sd, difference = (float(word.replace("\N{MINUS SIGN}", "-")) for word in found.groups())  # pyright: ignore
     assert abs(mean - 42) < 0.5
     assert sd < 1
-    assert float(row[3].replace("\N{MINUS SIGN}", "-")) == pytest.approx(mean - 49.52, abs=0.011)
+    assert difference == pytest.approx(mean - 49.52, abs=0.011)
+
+
+def test_at_scale_smoke_no_difference_to_the_paper_is_told(tmp_path: Path) -> None:
+    request = Request(["T-reverse"], "smoke", (1,), results=tmp_path)
+    facts = {"digits": DataFacts("digits", 8, 1437)}
+    for job in jobs_of(request.planned(), (1,), facts).values():
+        Results(tmp_path).write(job, {"status": "done", "metrics": {"probe_top1": 40.0}})
+    write_paper_page(request, tmp_path / "page.html", facts)
+    cells = re.findall(r"40\.00.*?</td>", (tmp_path / "page.html").read_text(), re.DOTALL)
+    assert len(cells) == 8
+    assert sum("paper" in cell for cell in cells) == 4
+    assert not any("(" in cell for cell in cells)
+
+
+def test_tables_fit_a_small_screen(shown: Open) -> None:
+    view, _ = shown(1000)
+    wide = "[...document.querySelectorAll('section > .scroll')].map(e => e.scrollWidth > e.clientWidth)"
+    assert view.evaluate(wide).count(True) == 0
+    assert len(view.evaluate(wide)) > 8
 
 
 def test_scale_data_and_what_it_changes_are_said(shown: Open) -> None:

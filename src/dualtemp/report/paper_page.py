@@ -87,7 +87,6 @@ def _section(artefact: Artefact, found: Plan, there: Collected) -> dict[str, Any
         (row, [_shown(planned[row, column], measured[row, column]) for column in artefact.columns])
         for row in artefact.rows
     ]
-    section["published"] = any(cell.cell.paper is not None for cell in planned.values())
     return section
 
 
