@@ -10,7 +10,7 @@ from dualtemp.paper.command import SCALES as IN_HELP
 from dualtemp.paper.plan import Plan, plan
 from dualtemp.paper.scale import DataChoice, scale_named
 
-SCALES = ("paper", "mini", "long", "smoke")
+SCALES = ("paper", "mini", "long", "sharp", "smoke")
 
 
 def planned(scale: str, *ids: str, data: DataChoice = DataChoice()) -> Plan:  # noqa: B008
@@ -109,6 +109,14 @@ def test_the_long_scale_is_mini_with_more_epochs() -> None:
             assert long.cells[id][place].settings == longer
 
 
+def test_the_sharp_scale_is_mini_but_for_the_weight_of_byol_and_simsiam() -> None:
+    mini, sharp = planned("mini"), planned("sharp")
+    for id, table in mini.cells.items():
+        for place, cell in table.items():
+            weighed = {"tau_weight": 0.01} if cell.settings.get("method") in ("byol", "simsiam") else {}
+            assert sharp.cells[id][place].settings == {**cell.settings, **weighed}
+
+
 def test_what_makes_no_sense_at_a_scale_is_said_and_never_replaced() -> None:
     found = planned("mini")
     assert found.cells["T-arch"]["SimCo", "ViT tiny"].absent == "backbone vit_tiny is not at this scale"
@@ -148,7 +156,7 @@ def test_tau_beta_stays_when_tau_alpha_is_swept_except_in_moco() -> None:
 def test_a_mistyped_name_is_answered_with_the_nearest() -> None:
     with pytest.raises(UserError, match="did you mean T-reverse"):
         chosen_artefacts(["T-revers"])
-    with pytest.raises(UserError, match="choose paper, mini, long, smoke"):
+    with pytest.raises(UserError, match="choose paper, mini, long, sharp, smoke"):
         scale_named("tiny")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from dualtemp.errors import UserError
 
-SCALES = "paper, mini, long or smoke"
+SCALES = "paper, mini, long, sharp or smoke"
 
 
 def add_paper_arguments(parser: argparse.ArgumentParser) -> None:
