@@ -11,7 +11,8 @@ from dualtemp.cli import main
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "results"
 COMMANDS = {
-    "mini": "T-reverse T-tau-beta F-entropy F-dict T-vec-sampling S-scalar-sampling S-noise --scale mini --seeds 5",
+    "mini": "T-reverse T-tau-beta F-entropy F-dict T-vec-sampling S-scalar-sampling T-unified S-noise "
+    "--scale mini --seeds 5",
     "mini-cifar100": "T-reverse --scale mini --seeds 3 --data cifar100",
 }
 
