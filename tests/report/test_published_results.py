@@ -14,7 +14,7 @@ COMMANDS = {
     "mini": "T-reverse T-tau-beta F-entropy F-dict T-vec-sampling S-scalar-sampling T-unified S-noise "
     "--scale mini --seeds 5",
     "mini-cifar100": "T-reverse --scale mini --seeds 3 --data cifar100",
-    "long": "T-reverse --scale long --seeds 3",
+    "long": "T-reverse S-noise --scale long --seeds 3",
 }
 
 
