@@ -15,6 +15,7 @@ COMMANDS = {
     "--scale mini --seeds 5",
     "mini-cifar100": "T-reverse --scale mini --seeds 3 --data cifar100",
     "long": "T-reverse S-noise --scale long --seeds 3",
+    "sharp": "T-unified --scale sharp --seeds 3",
 }
 
 
