@@ -124,7 +124,7 @@ def test_scale_data_and_what_it_changes_are_said(shown: Open) -> None:
     assert "cifar10" in facts
     assert "10,000" in facts
     assert "resnet_mini for backbone resnet18" in facts
-    assert "supervised: batch \N{MULTIPLICATION SIGN} 1/2, subset 2500, lr 0.1" in facts
+    assert "supervised: batch \N{MULTIPLICATION SIGN} 1/2, subset 2500, evaluate_every 1000, lr 0.1" in facts
     assert "here 16384" in view.locator("section[id='F-dict'] table").text_content()
     assert "not at this scale" in view.locator("section[id='T-arch']").inner_text()
 

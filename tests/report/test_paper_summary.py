@@ -55,7 +55,7 @@ def test_what_was_not_run_is_undecided_and_said(request_of_reverse: Request, tmp
     write_paper_summary(request_of_reverse, tmp_path / "summary.md")
     text = (tmp_path / "summary.md").read_text()
     assert "**holds** |" in text.split("| C2 |")[0]
-    assert "| C2 | ST(1) and DT reverse are far below both | **undecided** | 4 of 8 |" in text
+    assert "| C2 | ST(1) and DT reverse are far below both | **undecided** | 4 of 8, 4 not compared |" in text
     assert "ST 1: not run" in text
 
 

@@ -63,3 +63,39 @@ def test_entropies_in_the_summary_are_means_of_the_cells_to_five_digits() -> Non
         row = next(line for line in summary.splitlines() if line.startswith(f"| {tau} |")).split("|")[2:-1]
         means = [fmean(curve[tau][size] for curve in curves) for size in ("16", "64", "256", "1024", "4096", "16384")]
         assert [cell.split()[0] for cell in row] == [f"{mean:.5f}" for mean in means]
+
+
+def metrics_of(name: str, **settings: object) -> list[dict[str, float]]:
+    """The last epoch's metrics of published runs that have these settings."""
+    found = [json.loads(path.read_text()) for path in (PUBLISHED / name / "cells").glob("*.json")]
+    return [cell["metrics"] for cell in found if all(cell["settings"][key] == value for key, value in settings.items())]
+
+
+def mean(metrics: list[dict[str, float]], name: str, places: int = 2) -> str:
+    return f"{fmean(one[name] for one in metrics):.{places}f}".removeprefix("0")
+
+
+def between(metrics: list[dict[str, float]], places: int = 0) -> str:
+    losses = [one["loss"] for one in metrics]
+    return f"{min(losses):.{places}f} ... {max(losses):.{places}f}"
+
+
+def test_losses_and_weights_in_the_words_are_those_of_the_cells() -> None:
+    text = " ".join((PUBLISHED / "README.md").read_text().split())
+    ce, dual = ({"method": "supervised", "tau_beta": beta} for beta in (1.0, "inf"))
+    clean = metrics_of("long", **dual, label_noise=0.0)
+    noisy = [one for noise in (0.4, 0.6) for one in metrics_of("long", **dual, label_noise=noise)]
+    assert f"rises to {between(metrics_of('mini', **dual, label_noise=0.0))} on clean labels" in text
+    assert f"(training loss {between(metrics_of('long', **ce), 2)})" in text
+    assert f"to {between(clean)} on clean labels and {between(noisy)} with noise" in text
+    byol, simsiam, alone = (
+        metrics_of("mini", method="byol"),
+        metrics_of("mini", method="simsiam"),
+        metrics_of("long", tau_beta=0.1),
+    )
+    assert (len(byol), len(simsiam), len(alone)) == (6, 6, 3)
+    assert f"mean W is {mean(byol, 'W_mean')} with a spread of {mean(byol, 'W_spread')} (BYOL)" in text
+    assert mean(simsiam, "W_mean") == mean(byol, "W_mean")
+    assert f"and {mean(simsiam, 'W_spread')} (SimSiam)" in text
+    assert f"the entropy of r_+ {mean(byol, 'entropy', 3)} and {mean(simsiam, 'entropy', 3)} of at most" in text
+    assert f"falls to {mean(alone, 'W_mean')}, the entropy to {mean(alone, 'entropy')}, and" in text

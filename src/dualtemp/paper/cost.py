@@ -4,6 +4,7 @@ import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 from dualtemp.config import Settings
 from dualtemp.data.cache import cache_folder
@@ -50,32 +51,23 @@ def expected_seconds(chosen: Settings) -> float | None:
 
 def seconds_of_pass(backbone: str, image_size: int, channels: int) -> float:
     """Seconds of one image's forward pass within a real training step on one core."""
-
-    def measured() -> float:
-        from dualtemp.paper.measured_step import measured_step
-
-        return measured_step(backbone, image_size, channels)
-
-    return _remembered(f"{backbone} {image_size} px {channels}", measured)
+    name = f"{backbone} {image_size} px {channels}"
+    return _remembered(name, lambda timed: timed.measured_step(backbone, image_size, channels))
 
 
 def seconds_of_small_run() -> float:
     """Seconds of a run of five steps on one core: what any run takes for network, probe, kNN and files."""
-
-    def measured() -> float:
-        from dualtemp.paper.measured_step import measured_small_run
-
-        return measured_small_run()
-
-    return _remembered("a small run", measured)
+    return _remembered("a small run", lambda timed: timed.measured_small_run())
 
 
-def _remembered(name: str, measure: Callable[[], float]) -> float:
-    """What was measured on this machine once, or is measured now."""
+def _remembered(name: str, measure: Callable[[ModuleType], float]) -> float:
+    """What was measured on this machine once, or is measured now, by a module that needs torch."""
     path = cache_folder() / "steps.json"
     known = _read(path)
     if name not in known:
-        known[name] = measure()
+        from dualtemp.paper import measured_step
+
+        known[name] = measure(measured_step)
         with contextlib.suppress(OSError):  # a cache that cannot be written: it is measured again next time
             path.parent.mkdir(parents=True, exist_ok=True)
             with whole_file(path) as file:

@@ -74,8 +74,9 @@ def _command(request: Request, artefact: Artefact, runs: Mapping[str, Mapping[in
 
 
 def _that_hold(v: Verdict) -> str:
-    judged_here = [f.verdict for f in v.findings if f.verdict != ABSENT]
-    return f"{judged_here.count(HOLDS)} of {len(judged_here)}"
+    here = [f for f in v.findings if f.verdict != ABSENT]
+    held, without = sum(f.verdict == HOLDS for f in here), sum(f.interval is None for f in here)
+    return f"{held} of {len(here)}" + (f", {without} not compared" if without else "")
 
 
 def _findings(v: Verdict) -> list[str]:
