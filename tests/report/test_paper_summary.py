@@ -73,3 +73,12 @@ def test_a_folder_in_the_place_of_the_file_is_one_line(
     words = ["paper", "T-reverse", "--results", str(request_of_reverse.results), "--summary", str(tmp_path)]
     assert main(words) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_folder_that_is_not_there_is_named_and_nothing_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--results", str(tmp_path / "mistyped"), "--summary", str(tmp_path / "summary.md")]
+    assert main(["paper", "T-reverse", *words]) == 2
+    assert "mistyped: no such folder" in capsys.readouterr().err
+    assert not (tmp_path / "summary.md").exists()

@@ -21,6 +21,10 @@ def run_paper(given: dict[str, Any]) -> int:
     from dualtemp.paper.listing import print_listing
 
     request = _request({**given, "ids": given["ids"] or ["all"]})
+    if given["summary"] is not None and not request.results.is_dir():
+        raise UserError(
+            f"--results {request.results}: no such folder, so nothing to sum up; `dualtemp reproduce` fills it"
+        )
     if given["report"] is not None or given["summary"] is not None:
         _report(request, given)
         return 0
