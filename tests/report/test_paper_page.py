@@ -129,6 +129,14 @@ def test_scale_data_and_what_it_changes_are_said(shown: Open) -> None:
     assert "not at this scale" in view.locator("section[id='T-arch']").inner_text()
 
 
+def test_what_holds_for_all_frameworks_is_said_once(tmp_path: Path) -> None:
+    request = Request(["T-unified"], "sharp", (1,), results=tmp_path)
+    write_paper_page(request, tmp_path / "page.html", FACTS)
+    changed = (tmp_path / "page.html").read_text().split("<dt>Changed</dt>")[1].split("</dd>")[0]
+    assert changed.endswith("resnet_mini for backbone resnet18; byol: tau_weight 0.01; simsiam: tau_weight 0.01")
+    assert changed.count("lr 0.12") == 1
+
+
 def test_claims_carry_their_verdict_effect_and_runs(shown: Open) -> None:
     view, _ = shown()
     assert view.locator("details.claim").count() == 13

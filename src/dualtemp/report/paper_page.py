@@ -64,9 +64,17 @@ def _changes(found: Plan) -> str:
         if there != published
     ]
     methods = {run.settings["method"] for run in found.runs.values()}
-    own = [f"{name}: {', '.join(_factors(*scale.of_method(name)))}" for name in scale.methods if name in methods]
-    general = _factors(scale.times, scale.set) if methods - set(scale.methods) else []
-    return "; ".join([", ".join(general + stand_ins), *own])
+    general = _factors(scale.times, scale.set)
+    own = {name: _factors(*scale.of_method(name)) for name in scale.methods if name in methods}
+    further = {
+        name: [word for word in words if word not in general]
+        for name, words in own.items()
+        if set(general) < set(words)
+    }
+    for_all = general if further or methods - set(own) else []
+    return "; ".join(
+        [", ".join(for_all + stand_ins), *(f"{name}: {', '.join(words)}" for name, words in (own | further).items())]
+    )
 
 
 def _factors(times: Mapping[str, str], fixed: Mapping[str, Any]) -> list[str]:
