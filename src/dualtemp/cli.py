@@ -76,18 +76,18 @@ def data(words: Sequence[str]) -> int:
 
 def train(words: Sequence[str]) -> int:
     """Train an encoder: dualtemp train --data cifar100 --method simco --out runs/simco."""
-    from dualtemp.config import Settings
+    from dualtemp.config import setting_names
 
     parser = Parser("train", f"{train.__doc__}\n\n{OWN_IMAGES}")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="the run's folder; must be new")
     parser.add_argument("--config", type=Path, metavar="FILE.yaml", help="settings; flags override them")
     _add_how(parser)
-    for name, field in Settings.model_fields.items():
+    for name, field in setting_names().items():
         flag, text = f"--{name.replace('_', '-')}", _help(name, field)
         if "bool" in str(field.annotation):
             parser.add_argument(flag, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
         else:
-            parser.add_argument(flag, default=argparse.SUPPRESS, metavar=_metavar(field.annotation), help=text)
+            parser.add_argument(flag, default=argparse.SUPPRESS, metavar=_metavar(name, field.annotation), help=text)
     given = parser.parse(words)
     from dualtemp import api
 
@@ -238,8 +238,12 @@ def _add_how(parser: Parser) -> None:
     how.add_argument("--no-page", dest="page", action="store_false", help="leave report.html and its pictures out")
 
 
-def _metavar(annotation: Any) -> str:
+def _metavar(name: str, annotation: Any) -> str:
     """The choices of a setting, or what kind of value it takes."""
+    if name == "method":
+        from dualtemp.frameworks import frameworks
+
+        return "|".join(frameworks())
     words = [word for part in (annotation, *get_args(annotation)) for word in get_args(part) if isinstance(word, str)]
     if words and float not in get_args(annotation):
         return "|".join(dict.fromkeys(words))
@@ -247,11 +251,12 @@ def _metavar(annotation: Any) -> str:
 
 
 def _help(name: str, field: Any) -> str:
-    from dualtemp.config import OF_METHOD
+    from dualtemp.frameworks import frameworks
 
     text = field.description.rstrip(".")
     text = text if text.startswith(("MoCo", "BYOL")) else text[0].lower() + text[1:]
-    owners = {method: values[name] for method, values in OF_METHOD.items() if name in values}
+    of_frameworks = {method: kind.Settings.model_fields for method, kind in frameworks().items()}
+    owners = {method: fields[name].default for method, fields in of_frameworks.items() if name in fields}
     if owners:
         defaults = {str(value): [m for m in owners if str(owners[m]) == str(value)] for value in owners.values()}
         default = ", ".join(f"{value} for {' '.join(methods)}" for value, methods in defaults.items())

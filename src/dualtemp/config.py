@@ -13,41 +13,11 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dualtemp.errors import UserError
-from dualtemp.temperatures import TAU_ALPHA, TAU_BETA
+from dualtemp.frameworks.protocol import Framework, FrameworkSettings
+from dualtemp.frameworks.registry import framework_named, frameworks
+from dualtemp.frameworks.temperature_settings import TAU_BETA_VALUES
 
-Method = Literal["moco", "simmoco", "simco", "simclr", "byol", "simsiam", "supervised"]
-Sampling = Literal["newest", "random", "earliest"]
-Temperature = float | Literal["tied"]
-
-# What each framework takes, with its defaults. "tied": tau_beta follows tau_alpha.
-OF_METHOD: dict[str, dict[str, Any]] = {
-    "moco": {
-        "tau_alpha": TAU_ALPHA,
-        "tau_beta": "tied",
-        "key_momentum": 0.99,
-        "symmetric": False,
-        "keys": "dictionary",
-        "dictionary_size": 65536,
-        "vector_size": None,
-        "vector_sampling": "newest",
-        "scalar_size": None,
-        "scalar_sampling": "newest",
-    },
-    "simmoco": {
-        "tau_alpha": TAU_ALPHA,
-        "tau_beta": TAU_BETA,
-        "key_momentum": 0.99,
-        "symmetric": False,
-        "both_views": False,
-    },
-    "simco": {"tau_alpha": TAU_ALPHA, "tau_beta": TAU_BETA, "both_views": False},
-    "simclr": {"tau_alpha": TAU_ALPHA},
-    "byol": {"key_momentum": 0.99, "hardness_aware": False, "tau_weight": TAU_ALPHA},
-    "simsiam": {"hardness_aware": False, "tau_weight": TAU_ALPHA},
-    "supervised": {"tau_alpha": 1.0, "tau_beta": 1.0, "label_noise": 0.0, "noise": "symmetric"},
-}
 SUBSET = "a number of images, 1 or more, or a fraction above 0 and at most 1"
-TAU_BETA_VALUES = "a number above 0, inf, or 'tied'"
 NAMED_LIMITS = {2**63: "2^63", 10**9: "a thousand million"}
 FAR_LIMITS = (10**9, 1e38)
 # May stay None in a complete config: no limit, nothing to start from, all images.
@@ -55,32 +25,18 @@ OPTIONAL = {"vector_size", "scalar_size", "clip_gradient", "chunk", "init", "sub
 
 
 class Settings(BaseModel):
-    """Everything that decides what a run computes, and a few things that decide only how."""
+    """Everything that decides what a run computes, and a few things that decide only how.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=True)
+    The fields are those that all frameworks share. A framework's own settings stand beside them by name, checked by its
+    `Settings` class; `options` has them in that class, with defaults for what nobody chose.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=True)
 
     data: str = Field(description="A set (cifar10, ...), a folder of images, or an .npz file.")
     labels: bool = Field(True, description="Use labels and class folders, to measure with; --no-labels ignores them.")
     subset: int | float | None = Field(None, description="Train on so many images, or on this fraction of them.")
-    method: Method = Field("simco", description="The framework.")
-
-    tau_alpha: float | None = Field(None, gt=0, description="Temperature of the vector (intra-anchor).")
-    tau_beta: Temperature | None = Field(None, description="Temperature of the scalar (inter-anchor); inf, or tied.")
-    symmetric: bool | None = Field(None, description="The + variant: each view is query once and key once.")
-    both_views: bool | None = Field(None, description="Negatives from the anchor's own view too.")
-    hardness_aware: bool | None = Field(None, description="Weigh BYOL's or SimSiam's anchors by their hardness.")
-    tau_weight: float | None = Field(None, gt=0, description="Temperature of that weight.")
-    key_momentum: float | None = Field(None, ge=0, le=1, description="Of the key encoder.")
-    keys: Literal["dictionary", "last", "current"] | None = Field(
-        None, description="MoCo's negatives: the dictionary, the last step's keys alone, or the current step's."
-    )
-    dictionary_size: int | None = Field(None, ge=1, description="Keys in MoCo's dictionary.")
-    vector_size: int | None = Field(None, ge=1, description="Keys of it that the vector sees; all by default.")
-    vector_sampling: Sampling | None = Field(None, description="Which keys these are.")
-    scalar_size: int | None = Field(None, ge=1, description="Keys of it that the scalar sees; all by default.")
-    scalar_sampling: Sampling | None = Field(None, description="Which keys these are.")
-    label_noise: float | None = Field(None, ge=0, le=1, description="Share of training labels made wrong.")
-    noise: Literal["symmetric", "asymmetric"] | None = Field(None, description="How they are made wrong.")
+    method: str = Field("simco", description="The framework.")
 
     backbone: str = Field(
         "resnet18", description="resnet18, resnet50, vit_tiny, swin_tiny, resnet_mini or a timm name."
@@ -112,20 +68,63 @@ class Settings(BaseModel):
     channels_last: bool = Field(True, description="Memory format of the images; the faster one for most networks.")
     compile: bool = Field(False, description="Compile the encoder with torch.compile.")
 
+    @property
+    def framework(self) -> type[Framework]:
+        """What `method` names."""
+        return framework_named(self.method)
+
+    @property
+    def options(self) -> Any:
+        """The framework's own settings, complete, as its `Settings` class."""
+        return self.framework.Settings(**{name: v for name, v in (self.model_extra or {}).items() if v is not None})
+
+    def get(self, name: str) -> Any:
+        """A setting of this run by name; None if the framework has no such setting or nobody has chosen it."""
+        return getattr(self, name, None)
+
 
 def settings(values: dict[str, Any]) -> Settings:
     """Check settings given by name; a mistake is one line with the nearest valid choice."""
-    for name in values:
-        if name not in Settings.model_fields:
-            raise UserError(f"no setting is called {name!r}{_nearest(name, Settings.model_fields)}")
+    method = values.get("method", Settings.model_fields["method"].default)
+    if method not in frameworks():
+        raise UserError(f"no method is called {method!r}{_nearest(str(method), frameworks())}")
+    own, shared = framework_named(method).Settings, set(Settings.model_fields)
+    for name, value in values.items():
+        if name not in setting_names():
+            raise UserError(f"no setting is called {name!r}{_nearest(name, setting_names())}")
+        if name not in shared and name not in own.model_fields and value is not None:
+            owners = [other for other, kind in frameworks().items() if name in kind.Settings.model_fields]
+            raise UserError(f"{name} does not apply to {method}: it is a setting of {', '.join(owners)}; leave it out")
+    chosen = _checked(Settings, {name: value for name, value in values.items() if name in shared})
+    given = {name: value for name, value in values.items() if name in own.model_fields and value is not None}
+    options = _checked(own, given)
+    chosen = chosen.model_copy(update={name: getattr(options, name) for name in given})
+    _check_values(chosen)
+    return chosen
+
+
+def setting_names() -> dict[str, Any]:
+    """All settings of all frameworks, in the order in which they are shown: each name with its pydantic field."""
+    shared = dict(Settings.model_fields)
+    after = list(shared).index("method") + 1
+    own = {name: field for kind in frameworks().values() for name, field in kind.Settings.model_fields.items()}
+    items = list(shared.items())
+    return dict([*items[:after], *((name, field) for name, field in own.items() if name not in shared), *items[after:]])
+
+
+def applicable(method: str) -> dict[str, Any]:
+    """The settings that a framework has, in the order in which they are shown, each with its pydantic field."""
+    own = framework_named(method).Settings.model_fields
+    return {name: own.get(name, field) for name, field in setting_names().items() if name in own or name in Settings.model_fields}
+
+
+def _checked(kind: Any, values: dict[str, Any]) -> Any:
     try:
-        chosen = Settings(**values)
+        return kind(**values)
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else "settings"
-        raise UserError(_sentence(name, first, values)) from None
-    _check_method(chosen)
-    return chosen
+        raise UserError(_sentence(name, kind.model_fields.get(name), first, values)) from None
 
 
 def given_settings(chosen: Settings) -> dict[str, Any]:
@@ -137,14 +136,13 @@ def overridden(of_file: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]
     """Settings of a file with others in their place; where these choose another framework, what it lacks is dropped."""
     before = of_file.get("method", Settings.model_fields["method"].default)
     if given.get("method", before) != before:
-        dropped = {name for names in OF_METHOD.values() for name in names}
-        of_file = {name: value for name, value in of_file.items() if name not in dropped}
+        of_file = {name: value for name, value in of_file.items() if name in Settings.model_fields}
     return {**of_file, **given}
 
 
 def complete(chosen: Settings, image_size: int) -> Settings:
     """Fill in what the framework and the data decide."""
-    values = {name: value for name, value in OF_METHOD[chosen.method].items() if getattr(chosen, name) is None}
+    values = {name: value for name, value in chosen.options.model_dump().items() if chosen.get(name) is None}
     if chosen.image_size is None:
         values["image_size"] = image_size
     if chosen.warmup_epochs is None:
@@ -153,11 +151,8 @@ def complete(chosen: Settings, image_size: int) -> Settings:
 
 
 def to_yaml(chosen: Settings) -> str:
-    """All that applies, in the order of the class."""
-    inapplicable = _of_other_methods(chosen.method)
-    return yaml.safe_dump(
-        {name: value for name, value in chosen.model_dump().items() if name not in inapplicable}, sort_keys=False
-    )
+    """All that applies, in the order of `setting_names`."""
+    return yaml.safe_dump({name: chosen.get(name) for name in applicable(chosen.method)}, sort_keys=False)
 
 
 def from_yaml(path: Path) -> dict[str, Any]:
@@ -173,37 +168,20 @@ def from_yaml(path: Path) -> dict[str, Any]:
     return values
 
 
-def tau_beta(chosen: Settings) -> float:
-    """tau_beta as a number."""
-    assert chosen.tau_alpha is not None
-    assert chosen.tau_beta is not None
-    return chosen.tau_alpha if chosen.tau_beta == "tied" else float(chosen.tau_beta)
-
-
-def _of_other_methods(method: str) -> set[str]:
-    return {name for names in OF_METHOD.values() for name in names} - set(OF_METHOD[method])
-
-
-def _check_method(chosen: Settings) -> None:
-    for name in sorted(_of_other_methods(chosen.method)):
-        if getattr(chosen, name) is not None:
-            owners = [method for method, names in OF_METHOD.items() if name in names]
-            raise UserError(
-                f"{name} does not apply to {chosen.method}: it is a setting of {', '.join(owners)}; leave it out"
-            )
-    beta = chosen.tau_beta
+def _check_values(chosen: Settings) -> None:
+    beta = chosen.get("tau_beta")
     if isinstance(beta, float | int) and not beta > 0:
         raise UserError(f"tau_beta must be {TAU_BETA_VALUES}, got {beta}")
-    for name, value in chosen:
+    for name, value in chosen.model_dump().items():
         if isinstance(value, float) and not math.isfinite(value) and name not in ("tau_beta", "subset"):
             raise UserError(f"{name} must be finite, got {value}")
     amount = chosen.subset
     if (isinstance(amount, float) and not 0 < amount <= 1) or (isinstance(amount, int) and amount < 1):
         raise UserError(f"subset must be {SUBSET}, got {amount}")
-    if chosen.keys in ("last", "current"):
-        for name in ("dictionary_size", "vector_size", "scalar_size", "vector_sampling", "scalar_sampling"):
-            if getattr(chosen, name) not in (None, OF_METHOD["moco"][name]):
-                raise UserError(f"{name} does not apply to keys {chosen.keys!r}: it needs keys 'dictionary'")
+    options: FrameworkSettings = chosen.options
+    for name, reason in options.without_effect().items():
+        if reason and getattr(options, name) != type(options).model_fields[name].default:
+            raise UserError(f"{name} {reason}")
 
 
 def _nearest(word: str, choices: Any) -> str:
@@ -211,7 +189,7 @@ def _nearest(word: str, choices: Any) -> str:
     return f": did you mean {near[0]!r}?" if near else f": choose among {', '.join(choices)}"
 
 
-def _sentence(name: str, error: Any, values: dict[str, Any]) -> str:
+def _sentence(name: str, field: Any, error: Any, values: dict[str, Any]) -> str:
     given = values.get(name)
     if error["type"] == "missing":
         return f"{name} is needed: give --{name.replace('_', '-')}"
@@ -219,12 +197,11 @@ def _sentence(name: str, error: Any, values: dict[str, Any]) -> str:
         choices = [part.strip().strip("'") for part in error["ctx"]["expected"].replace(" or ", ", ").split(",")]
         return f"no {name} is called {given!r}{_nearest(str(given), choices)}"
     too_much = error["type"] in ("less_than", "less_than_equal")
-    return f"{name} must be {_expected(name, too_much)}, got {given!r}"
+    return f"{name} must be {_expected(name, field, too_much)}, got {given!r}"
 
 
-def _expected(name: str, too_much: bool) -> str:
+def _expected(name: str, field: Any, too_much: bool) -> str:
     """What a setting takes, in words: "a whole number of at least 1"; limits that few reach, only if one did."""
-    field = Settings.model_fields[name]
     if name == "subset":
         return SUBSET
     if name == "tau_beta":

@@ -76,8 +76,10 @@ class KeyDictionary(nn.Module):
         """The n oldest keys still held, (n, dim), oldest first; at the beginning these are random vectors."""
         return self._read(self._within(n), back=len(self) - n)
 
-    def random(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """A draw of n different keys, (n, dim); `generator` is on the CPU."""
+    def random(self, n: int, generator: torch.Generator | int | None = None) -> Tensor:
+        """A draw of n different keys, (n, dim); `generator` is on the CPU, or a seed."""
+        if isinstance(generator, int):
+            generator = torch.Generator().manual_seed(generator)
         drawn = torch.randperm(len(self), generator=generator)[: self._within(n)]
         return self.keys[drawn.to(self.keys.device)]
 
@@ -115,3 +117,8 @@ class KeyDictionary(nn.Module):
     def extra_repr(self) -> str:
         """Size, dimension and how many keys are real."""
         return f"size={len(self)}, dim={self.keys.shape[1]}, real={self.real}"
+
+
+def dictionaries(count: int, size: int, dim: int, seed: int) -> nn.ModuleList:
+    """So many dictionaries, each with random keys of its own."""
+    return nn.ModuleList(KeyDictionary(size, dim, seed=seed + i) for i in range(count))

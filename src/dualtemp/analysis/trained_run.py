@@ -13,16 +13,16 @@ from torch import Tensor, nn
 
 from dualtemp.analysis.drawn_views import Drawn, drawn_views, whole_batches
 from dualtemp.analysis.seen_data import seen_data
-from dualtemp.config import OF_METHOD, Settings, tau_beta
+from dualtemp.config import Settings
 from dualtemp.data.draws import permutation
 from dualtemp.errors import UserError
-from dualtemp.methods import build_method
-from dualtemp.methods.moco import MoCo
+from dualtemp.frameworks import Temperatures, build_framework, frameworks
+from dualtemp.temperatures import TAU_ALPHA
 from dualtemp.training import checkpoint
 from dualtemp.training.run_folder import RunFolder
 from dualtemp.training.training_data import TrainingData
 
-MOST_KEYS: int = OF_METHOD["moco"]["dictionary_size"]
+MOST_KEYS = 65536  # of MoCo's published dictionary
 
 
 class Anchors(NamedTuple):
@@ -41,13 +41,6 @@ class KeyBatch(NamedTuple):
     k: Tensor
     view: Tensor
     index: Tensor
-
-
-class Temperatures(NamedTuple):
-    """Of the vector and of the scalar, as the run has them."""
-
-    alpha: float
-    beta: float
 
 
 @dataclass(frozen=True)
@@ -69,17 +62,14 @@ class TrainedRun:
 
     @property
     def has_anchors(self) -> bool:
-        """Whether the framework compares views: all do but supervised learning."""
-        return self.chosen.method != "supervised"
+        """Whether the framework compares views."""
+        return self.chosen.framework.compares_views
 
     @property
     def temperatures(self) -> Temperatures:
-        """Those of the loss; SimCLR has one, BYOL and SimSiam that of their weight."""
+        """Those of the loss, or of the weight that is measured; the paper's .1 where the framework names none."""
         self._require_anchors()
-        s: Any = self.chosen
-        if s.method in ("byol", "simsiam"):
-            return Temperatures(s.tau_weight, s.tau_weight)
-        return Temperatures(s.tau_alpha, s.tau_alpha if s.method == "simclr" else tau_beta(s))
+        return self.chosen.framework.temperatures(self.chosen.options) or Temperatures(TAU_ALPHA, TAU_ALPHA)
 
     @torch.no_grad()
     def query(self, view: Tensor) -> Tensor:
@@ -167,10 +157,8 @@ class TrainedRun:
     @property
     def _held(self) -> Any:
         """The dictionary that the run filled itself, if its data are looked at."""
-        if self.own_data and isinstance(self.method, MoCo):
-            held: Any = self.method.dictionaries[0]
-            return held if held.real else None
-        return None
+        held = getattr(self.method.framework, "dictionary", None) if self.own_data else None
+        return held if held is not None and held.real else None
 
     @cached_property
     def _order(self) -> Tensor:
@@ -200,8 +188,8 @@ class TrainedRun:
 
     def _require_anchors(self) -> None:
         if not self.has_anchors:
-            others = ", ".join(name for name in OF_METHOD if name != "supervised")
-            raise UserError(f"{self.path} is a supervised run, which has no anchors: give a run of {others}")
+            others = ", ".join(name for name, kind in frameworks().items() if kind.compares_views)
+            raise UserError(f"{self.path} is a {self.chosen.method} run, which has no anchors: give a run of {others}")
 
 
 def trained_run(path: Path, device: torch.device | str = "cpu", data: str | Path | None = None) -> TrainedRun:
@@ -217,9 +205,9 @@ def trained_run(path: Path, device: torch.device | str = "cpu", data: str | Path
     chosen, saved = run.settings(), newest_whole(run)
     seen = seen_data(run, chosen, data)
     weights = saved["method"]
-    classes = len(weights["network.projector.weight"]) if chosen.method == "supervised" else 0
+    classes = len(weights["network.projector.weight"]) if chosen.framework.learns_from_labels else 0
     # The weights come from the checkpoint: what the run was initialised from need not be there any more.
-    method = build_method(chosen.model_copy(update={"init": None}), seen.images.channels, classes)
+    method = build_framework(chosen.model_copy(update={"init": None}), seen.images.channels, classes)
     method.load_state_dict(weights)
     for module in method.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):

@@ -36,7 +36,7 @@ def labelled_data(run: Path, chosen: Settings, data: str | Path | None) -> Label
     What a run learned from stays what it was (`subset`), but labels that were made wrong on purpose are right here.
     """
     if data is None:
-        splits, name = opened(chosen.model_copy(update={"label_noise": 0.0})), VALIDATION
+        splits, name = opened(with_right_labels(chosen)), VALIDATION
         missing = f"{run} was trained without labels: give labelled images to measure with, --data FOLDER|SET|FILE.npz"
     else:
         splits, path = open_source(data), named_path(data)
@@ -44,6 +44,11 @@ def labelled_data(run: Path, chosen: Settings, data: str | Path | None) -> Label
         name = f"{name}/" if name == VALIDATION else name  # a folder of that name is not the run's own data
         missing = f"{data} has no labels: expected class folders (FOLDER/CLASS/...), or an .npz file with `labels`"
     return _checked(splits, name, str(data or run), missing)
+
+
+def with_right_labels(chosen: Settings) -> Settings:
+    """The settings of a run without labels made wrong on purpose."""
+    return chosen if chosen.get("label_noise") is None else chosen.model_copy(update={"label_noise": 0.0})
 
 
 def _checked(splits: Splits, name: str, source: str, missing: str) -> LabelledData:

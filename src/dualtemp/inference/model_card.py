@@ -35,7 +35,7 @@ def model_card(facts: CardFacts) -> str:
 def _opening(facts: CardFacts) -> str:
     how, chosen, formats = facts.how, facts.chosen, facts.manifest["formats"]
     library = "timm" if "timm" in formats else "pytorch"
-    tag, learned = ("supervised", "with") if chosen.method == "supervised" else ("self-supervised", "without")
+    tag, learned = ("supervised", "with") if chosen.framework.learns_from_labels else ("self-supervised", "without")
     epochs = "" if facts.manifest["epoch"] is None else f" after epoch {facts.manifest['epoch']} of {chosen.epochs}"
     return f"""---
 library_name: {library}
@@ -57,10 +57,10 @@ def _stem(recipe: dict[str, Any]) -> str:
 
 
 def _temperatures(chosen: Settings) -> str:
-    if chosen.tau_alpha is None:
+    alpha, beta = chosen.get("tau_alpha"), chosen.get("tau_beta")
+    if alpha is None:
         return ""
-    beta = "" if chosen.tau_beta is None else f", tau_beta {chosen.tau_beta}"
-    return f" (tau_alpha {chosen.tau_alpha:g}{beta})"
+    return f" (tau_alpha {alpha:g}{'' if beta is None else f', tau_beta {beta}'})"
 
 
 def _figures(facts: CardFacts) -> str:

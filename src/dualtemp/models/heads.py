@@ -23,6 +23,11 @@ def mlp(*widths: int, batch_norm: bool = False, last_batch_norm: bool = False) -
     return nn.Sequential(*layers)
 
 
+def linear(features: int, out: int) -> nn.Linear:
+    """One linear layer: a classifier."""
+    return nn.Linear(features, out)
+
+
 def contrastive_projector(features: int, hidden: int = 128, out: int = 128) -> nn.Sequential:
     """Projector of MoCo v2, SimMoCo and SimCo: Linear, ReLU, Linear (512-128-128 for ResNet-18)."""
     return mlp(features, hidden, out)

@@ -11,25 +11,14 @@ from dualtemp.data.cache import cache_folder
 from dualtemp.data.catalogue import PHOTOGRAPH, named_set
 from dualtemp.whole_file import whole_file
 
-# Passes a step with gradient and without; the + variants make twice as many.
-PASSES = {
-    "moco": (1, 1),
-    "simmoco": (1, 1),
-    "simco": (2, 0),
-    "simclr": (2, 0),
-    "byol": (2, 2),
-    "simsiam": (2, 0),
-    "supervised": (1, 0),
-}
 WITH_GRADIENT = 3  # a backward pass costs twice a forward pass
 
 
 def passes(chosen: Settings, images: int) -> float:
     """Forward passes of single images that a run is worth."""
-    with_gradient, without = PASSES[chosen.method]
-    twice = 2 if chosen.symmetric else 1
+    with_gradient, without = chosen.framework.passes(chosen.options)
     seen = subset_size(chosen.subset, images) // chosen.batch * chosen.batch
-    return chosen.epochs * seen * twice * (WITH_GRADIENT * with_gradient + without)
+    return chosen.epochs * seen * (WITH_GRADIENT * with_gradient + without)
 
 
 def subset_size(subset: int | float | None, images: int) -> int:

@@ -12,8 +12,8 @@ from dualtemp.data.images import ImageSet
 from dualtemp.data.loader import Loader
 from dualtemp.data.normalisation import normalisation
 from dualtemp.data.views import Views
-from dualtemp.methods import build_method
-from dualtemp.paper.cost import PASSES, WITH_GRADIENT
+from dualtemp.frameworks import build_framework
+from dualtemp.paper.cost import WITH_GRADIENT
 from dualtemp.training.optimizers import build_optimizer
 from dualtemp.training.run import How, start
 
@@ -27,7 +27,7 @@ def measured_step(backbone: str, image_size: int, channels: int) -> float:
     pixels = torch.randint(256, (batch * STEPS, channels, image_size, image_size), dtype=torch.uint8)
     mean, std = normalisation("", pixels)
     views = Views(chosen.recipe, image_size, 0, mean, std)
-    method: Any = build_method(chosen, channels, 0)
+    method: Any = build_framework(chosen, channels, 0)
     optimizer = build_optimizer("sgd", method, 0.9, 5e-4)
     threads, best = torch.get_num_threads(), float("inf")
     torch.set_num_threads(1)
@@ -41,7 +41,7 @@ def measured_step(backbone: str, image_size: int, channels: int) -> float:
                 best, began = min(best, time.perf_counter() - began), time.perf_counter()
     finally:
         torch.set_num_threads(threads)
-    return best / batch / (WITH_GRADIENT * PASSES["simco"][0])
+    return best / batch / (WITH_GRADIENT * chosen.framework.passes(chosen.options).query)
 
 
 def measured_small_run() -> float:

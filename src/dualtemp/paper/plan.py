@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from dualtemp.config import OF_METHOD, Settings, settings
+from dualtemp.config import Settings, settings
 from dualtemp.paper.artefact import Artefact, Cell, artefacts
 from dualtemp.paper.scale import DataChoice, NotAtThisScale, Scale, asked_at, scaled
 
@@ -59,20 +59,29 @@ def plan(chosen: list[Artefact], scale: Scale, data: DataChoice = DataChoice()) 
 
 def run_word(values: dict[str, Any]) -> str:
     """Settings as one canonical word: equal for settings that compute the same, whatever was left to defaults."""
-    chosen = settings(values).model_dump(exclude={"seed"})
-    return json.dumps(canonical(chosen), sort_keys=True)
+    return json.dumps(canonical(settings(values), exclude={"seed"}), sort_keys=True)
 
 
-def canonical(chosen: dict[str, Any]) -> dict[str, Any]:
-    """Settings with the framework's defaults filled in, and "tied" as a number."""
-    for name, default in OF_METHOD[chosen["method"]].items():
-        if chosen.get(name) is None:
-            chosen[name] = default
-    if chosen.get("tau_beta") == "tied":
-        chosen["tau_beta"] = chosen["tau_alpha"]
-    if chosen.get("label_noise") == 0:
-        chosen["noise"] = "symmetric"  # of no labels
-    return {name: float(value) if name.startswith("tau") and value else value for name, value in chosen.items()}
+# Settings of frameworks that every key has held from the beginning, None where they do not apply. Never add to them.
+FIRST_OPTIONS = (
+    "tau_alpha tau_beta symmetric both_views hardness_aware tau_weight key_momentum keys dictionary_size vector_size "
+    "vector_sampling scalar_size scalar_sampling label_noise noise"
+).split()
+
+
+def canonical(chosen: Settings, exclude: set[str] = frozenset()) -> dict[str, Any]:  # pyright: ignore
+    """Settings with the framework's defaults filled in and "tied" as a number: equal for runs that compute the same.
+
+    Options that came later stand in it only where they differ from their default, so that older keys stay.
+    """
+    options, fields = chosen.options, chosen.framework.Settings.model_fields
+    own = {name: fields[name].default if name in options.without_effect() else v for name, v in options}
+    if own.get("tau_beta") == "tied":
+        own["tau_beta"] = own["tau_alpha"]
+    later = {name: v for name, v in own.items() if name not in FIRST_OPTIONS and v != fields[name].default}
+    shared = {name: v for name, v in chosen.model_dump(exclude=exclude).items() if name in Settings.model_fields}
+    values = {**shared, **{name: own.get(name) for name in FIRST_OPTIONS}, **later}
+    return {name: float(value) if name.startswith("tau") and value else value for name, value in values.items()}
 
 
 def _planned(artefact: Artefact, cell: Cell, scale: Scale, data: DataChoice) -> PlannedCell:

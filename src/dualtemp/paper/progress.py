@@ -78,10 +78,10 @@ def described(job: Job) -> str:
     chosen = job.settings
     words = [chosen.method, data_name(chosen.data)]
     for name in ("tau_alpha", "tau_beta", "keys", "vector_size", "vector_sampling", "scalar_size", "scalar_sampling"):
-        value = getattr(chosen, name)
+        value = chosen.get(name)
         if value is not None and value not in ("dictionary", "newest", "tied"):
             words.append(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}")
-    words += [name for name in ("symmetric", "hardness_aware") if getattr(chosen, name)]
-    if chosen.label_noise:
-        words.append(f"{chosen.noise} noise {chosen.label_noise:g}")
+    words += [name for name in ("symmetric", "hardness_aware") if chosen.get(name)]
+    if chosen.get("label_noise"):
+        words.append(f"{chosen.get('noise')} noise {chosen.get('label_noise'):g}")
     return " ".join([*words, f"epochs {chosen.epochs}", f"batch {chosen.batch}", f"seed {chosen.seed}"])

@@ -55,7 +55,7 @@ def job(run: PlannedRun, seed: int, facts: DataFacts) -> Job:
 
 def key(chosen: Settings, facts: DataFacts) -> str:
     """16 hexadecimal digits of complete settings and the data's content: no path, output, device or seed."""
-    values = canonical(chosen.model_dump(exclude=NOT_IN_KEY))
+    values = canonical(chosen, exclude=NOT_IN_KEY)
     text = json.dumps(["dualtemp cell 1", plain(values), facts.fingerprint, facts.normalised_as], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 

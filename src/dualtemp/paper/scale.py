@@ -4,11 +4,12 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from dualtemp.config import OF_METHOD, Settings
+from dualtemp.config import Settings, settings
 from dualtemp.errors import UserError
 from dualtemp.paper.artefact import Artefact, Cell, read_yaml
 
 PARTS = ("vector_size", "scalar_size")  # of the dictionary
+SIZES = ("dictionary_size",)  # of frameworks, which a scale may change
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,6 @@ def asked_at(cell: Cell, scale: Scale) -> dict[str, Any]:
 def _published(given: dict[str, Any]) -> dict[str, Any]:
     """The defaults that a scale may change: those of the class and those of the framework that apply."""
     general = {name: Settings.model_fields[name].default for name in ("epochs", "batch", "backbone")}
-    of_dictionary = {"dictionary_size": OF_METHOD["moco"]["dictionary_size"]}
-    has_dictionary = given["method"] == "moco" and given.get("keys", "dictionary") == "dictionary"
-    return general | (of_dictionary if has_dictionary else {})
+    options = settings({"data": "", **given}).options
+    idle = options.without_effect()
+    return general | {name: value for name, value in options.model_dump().items() if name in SIZES and name not in idle}

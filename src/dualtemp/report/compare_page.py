@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dualtemp.config import applicable, setting_names
 from dualtemp.errors import UserError
 from dualtemp.report.curves import MEASURES, PERCENT, compared_charts
 from dualtemp.report.epoch_chart import COLOURS, DASHES, colour_class
 from dualtemp.report.page import rendered, write_page
-from dualtemp.report.run_page import applicable, shown
+from dualtemp.report.run_page import shown
 from dualtemp.report.run_record import RunRecord, facts_of, part, read_run
 from dualtemp.report.verdict import told, verdict
 
@@ -114,12 +115,10 @@ def final_figures(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
 
 def differing_settings(runs: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
     """Settings whose values are not the same for all runs; – where a framework has no such setting."""
-    having = [set(applicable(run.chosen)) for run in runs]
+    having = [applicable(run.chosen.method) for run in runs]
     rows = []
-    for name in type(runs[0].chosen).model_fields:
-        values = [
-            shown(getattr(run.chosen, name)) if name in its else NONE for run, its in zip(runs, having, strict=True)
-        ]
+    for name in setting_names():
+        values = [shown(run.chosen.get(name)) if name in its else NONE for run, its in zip(runs, having, strict=True)]
         if len(set(values)) > 1:
             rows.append((name, values))
     return rows

@@ -146,7 +146,7 @@ def presets(run: TrainedRun, sizes: list[int]) -> list[Preset]:
     """InfoNCE with many and with few keys, two temperatures with few, and what the run itself has."""
     small, large = max([size for size in sizes if size <= SMALL], default=sizes[0]), sizes[-1]
     alpha, beta = run.temperatures
-    held = run.chosen.dictionary_size or run.chosen.batch - 1
+    held = run.chosen.get("dictionary_size") or run.chosen.batch - 1
     own = min(sizes, key=lambda size: abs(math.log(size / max(1, held))))  # 31 negatives of a batch of 32: 32
     return [
         _preset("InfoNCE, large dictionary", TAU_ALPHA, TAU_ALPHA, large),

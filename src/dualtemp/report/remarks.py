@@ -52,7 +52,7 @@ def _easy(history: History, facts: Facts) -> str | None:
 def _probe_behind(history: History, facts: Facts) -> str | None:
     """The probe learns while the encoder trains, with a learning rate of its own: it can lag far behind kNN."""
     probe, knn = points(history, "probe_top1"), points(history, "knn_top1")
-    if not probe or not knn or knn[-1][1] - probe[-1][1] < BEHIND or facts.method == "supervised":
+    if not probe or not knn or knn[-1][1] - probe[-1][1] < BEHIND or facts.learns_from_labels:
         return None
     return (
         f"kNN ({knn[-1][1]:.1f} %) is ahead of the probe ({probe[-1][1]:.1f} %), which learns along the way and has "

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dualtemp.config import OF_METHOD, Settings, complete, settings
+from dualtemp.config import Settings, applicable, complete, settings
 from dualtemp.report.curves import run_charts
 from dualtemp.report.page import rendered, write_page
 from dualtemp.report.run_record import RunRecord, evaluated, facts_of, number, part, read_json, read_run
@@ -51,17 +51,11 @@ def settings_told(chosen: Settings) -> tuple[list[tuple[str, str, str, str]], li
     default = complete(settings({"data": chosen.data, "method": chosen.method, "epochs": chosen.epochs}), 0)
     usual = {**default.model_dump(), "image_size": chosen.image_size, "epochs": Settings.model_fields["epochs"].default}
     changed, same = [], []
-    for name in applicable(chosen):
-        value, field = getattr(chosen, name), Settings.model_fields[name]
+    for name, field in applicable(chosen.method).items():
+        value = chosen.get(name)
         row = (name, shown(value), shown(usual[name]), field.description or "")
         (changed if value != usual[name] or name in ("data", "method") else same).append(row)
     return changed, same
-
-
-def applicable(chosen: Settings) -> list[str]:
-    """Names of the settings that the framework has."""
-    of_methods = {name for names in OF_METHOD.values() for name in names}
-    return [name for name in Settings.model_fields if name not in of_methods or name in OF_METHOD[chosen.method]]
 
 
 def shown(value: Any) -> str:

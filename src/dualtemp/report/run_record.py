@@ -84,7 +84,8 @@ class Facts:
     classes: int = 0
     test_images: int = 0
     weighted: bool = True  # whether W enters the loss, or is only measured
-    method: str = "simco"
+    learns_from_labels: bool = False
+    advice_on_collapse: str = ""  # of the framework, if it has any of its own
     beside: tuple[Beside, ...] = ()  # what `dualtemp evaluate` found of the run's last step
     path: str = "RUN"  # as commands take it, as is data
     data: str = "SOURCE"
@@ -93,14 +94,15 @@ class Facts:
 def facts_of(run: RunRecord) -> Facts:
     """The facts of a run."""
     chosen = run.chosen
-    weighted = chosen.method not in ("byol", "simsiam") or bool(chosen.hardness_aware)
+    weighted = chosen.framework.weighs_anchors(chosen.options)
     return Facts(
         chosen.epochs,
         chosen.batch,
         run.classes,
         run.test_images,
         weighted,
-        chosen.method,
+        chosen.framework.learns_from_labels,
+        chosen.framework.advice_on_collapse,
         beside(run),
         shlex.quote(str(run.path)),
         shlex.quote(chosen.data),

@@ -69,8 +69,8 @@ def described(path: Path, name: str) -> dict[str, Any]:
     return row | {
         "method": chosen.method,
         "data": run.data,
-        "tau_alpha": chosen.tau_alpha,
-        "tau_beta": chosen.tau_beta,
+        "tau_alpha": chosen.get("tau_alpha"),
+        "tau_beta": chosen.get("tau_beta"),
         "status": run.status.word,
         "reason": run.status.reason,
         "epoch": run.epoch,

@@ -267,9 +267,7 @@ def _left(history: History, facts: Facts) -> str:
 
 
 def _against_collapse(facts: Facts) -> str:
-    if facts.method in ("byol", "simsiam"):
-        return "Try a lower --lr or --warmup-epochs; without negatives, the predictor alone holds the features apart."
-    return (
+    return facts.advice_on_collapse or (
         "Try a lower --lr, more --warmup-epochs or --clip-gradient 1, and look at the views "
         f"(`dualtemp data {facts.data} --show`)."
     )

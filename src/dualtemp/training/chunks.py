@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from dualtemp.methods.network import Embedding, Network
+from dualtemp.frameworks.network import Embedding, Network
 
 
 class ChunkedNetwork(nn.Module):

@@ -9,7 +9,6 @@ import torch
 from dualtemp import distributed
 from dualtemp.config import Settings
 from dualtemp.data.loader import Loader, evaluation_batches
-from dualtemp.methods import views_needed
 from dualtemp.training.loop import memory_format
 from dualtemp.training.online import ALIGNED_IMAGES
 from dualtemp.training.optimizers import build_optimizer
@@ -45,7 +44,7 @@ def seconds_of_step(
     """Seconds of an image in a step: reading, views, both passes, optimiser."""
     count = max(2, min(IMAGES, chosen.batch // distributed.world_size()))
     optimizer = build_optimizer(chosen.optimizer, method, chosen.momentum, chosen.weight_decay)
-    steps, views = 0, views_needed(chosen.method)
+    steps, views = 0, chosen.framework.views
     method.train()
     with Loader(data.images, data.views, count, device=device, workers=workers, count=views) as loader:
         began = time.perf_counter()

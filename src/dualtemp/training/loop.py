@@ -17,7 +17,6 @@ from dualtemp.data.images import ImagesGone
 from dualtemp.data.loader import Batch, Loader
 from dualtemp.errors import UserError
 from dualtemp.evaluation.probe import OnlineProbe
-from dualtemp.methods import views_needed
 from dualtemp.models.weights import save_backbone
 from dualtemp.training import checkpoint
 from dualtemp.training.chunks import ChunkedNetwork
@@ -67,12 +66,12 @@ def fit(
     if chosen.compile:
         network.compile()
     if chosen.chunk is not None and chosen.chunk < chosen.batch // distributed.world_size():
-        method.network = ChunkedNetwork(network, chosen.chunk)
+        method.framework.network = ChunkedNetwork(network, chosen.chunk)
     parameters = [p for p in method.parameters() if p.requires_grad]
     optimizer = build_optimizer(chosen.optimizer, method, chosen.momentum, chosen.weight_decay)
     scaler = torch.amp.GradScaler(device.type, enabled=chosen.amp == "fp16")  # pyright: ignore
     probe = None
-    if data.bank is not None and chosen.method != "supervised":
+    if data.bank is not None and not chosen.framework.learns_from_labels:
         probe = OnlineProbe(network.backbone.num_features, data.classes).to(device)
 
     loader = Loader(
@@ -83,7 +82,7 @@ def fit(
         rank=distributed.rank(),
         world=distributed.world_size(),
         workers=workers,
-        count=views_needed(chosen.method),
+        count=chosen.framework.views,
     )
     steps, warmup = chosen.epochs * loader.steps, round((chosen.warmup_epochs or 0) * loader.steps)
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
@@ -179,9 +178,9 @@ def fit(
                     made = method(batch.views, batch.labels, done)
                 optimizer.zero_grad(set_to_none=True)
                 scaler.scale(made.loss).backward()
-                if isinstance(method.network, ChunkedNetwork):
+                if isinstance(method.framework.network, ChunkedNetwork):
                     with autocast():
-                        method.network.backward()
+                        method.framework.network.backward()
                 distributed.average_gradients(parameters)
                 if chosen.clip_gradient is not None:
                     scaler.unscale_(optimizer)

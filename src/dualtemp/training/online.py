@@ -12,7 +12,7 @@ from dualtemp.evaluation.features import image_features, image_features_and_labe
 from dualtemp.evaluation.knn import knn_accuracy
 from dualtemp.evaluation.probe import OnlineProbe
 from dualtemp.evaluation.spread import alignment, effective_rank, feature_spread, uniformity
-from dualtemp.methods.network import Network
+from dualtemp.frameworks.network import Network
 from dualtemp.training.training_data import TrainingData
 
 SPREAD_IMAGES = 2_000  # at most, where only the features are looked at, and for what grows faster than their number

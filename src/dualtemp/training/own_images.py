@@ -41,7 +41,7 @@ def with_sensible_settings(given: Settings, splits: Splits, device: torch.device
     """The settings with what nobody chose, and what that follows from; named sets keep the paper's recipe (None)."""
     if named_path(given.data) is None:
         return given, None
-    images = splits.train if given.method == "supervised" else splits.pretraining
+    images = splits.train if given.framework.learns_from_labels else splits.pretraining
     unreadable = {each.name: each.reason for each in splits.unreadable}
     sizes = [images.size] if images.size is not None else []
     if isinstance(images.pixels, FileImages):
@@ -127,7 +127,7 @@ def _chosen(found: Found, chosen: Settings, device: torch.device) -> str:
         "epochs": f"{counted(chosen.epochs, 'epoch')} (more over small folders, fewer over large ones)",
         "lr": f"lr {chosen.lr:g}",
         "knn": f"{chosen.knn} neighbours that vote",
-        "dictionary_size": f"a dictionary of {chosen.dictionary_size} keys",
+        "dictionary_size": f"a dictionary of {chosen.get('dictionary_size')} keys",
         "evaluate_every": f"measured every {counted(chosen.evaluate_every, 'epoch')}".replace(
             "every 1 epoch", "every epoch"
         ),

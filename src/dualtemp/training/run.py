@@ -17,7 +17,7 @@ from dualtemp import __version__, distributed
 from dualtemp.config import Settings, complete, given_settings, settings
 from dualtemp.data.images import Splits
 from dualtemp.errors import UserError
-from dualtemp.methods import build_method
+from dualtemp.frameworks import build_framework
 from dualtemp.training.checkpoint import checkpoints, read_latest, unpacked
 from dualtemp.training.display import Display
 from dualtemp.training.loop import fit
@@ -62,7 +62,7 @@ def start(chosen: Settings, out: Path, how: How = How(), watch: Watch | None = N
         chosen = complete(chosen, image_size(splits))
         data = training_data(chosen, splits)
         check_batch(chosen, data)
-        method = build_method(chosen, data.images.channels, data.classes)
+        method = build_framework(chosen, data.images.channels, data.classes)
         if found is not None and distributed.rank() == 0 and not how.quiet:
             introduce(found, chosen, splits, data, method, device, how.workers)
         made_with = environment(device, splits, data)
@@ -90,7 +90,7 @@ def go_on(path: Path, epochs: int | None = None, how: How = How(), watch: Watch 
         distributed.from_first(lambda: refuse_other_data(run, splits))
         data = training_data(chosen, splits)
         check_batch(chosen, data)
-        method = build_method(chosen, data.images.channels, data.classes)
+        method = build_framework(chosen, data.images.channels, data.classes)
         watch = watch or Display(quiet=how.quiet)
 
         payload, damaged = distributed.from_first(lambda: newest_checkpoint(run))

@@ -31,11 +31,11 @@ def opened(chosen: Settings) -> Splits:
     if chosen.subset is not None:
         part = splits.train.subset(chosen.subset, chosen.seed)
         splits = Splits(part, splits.test, None, splits.unreadable, splits.split)
-    if chosen.method == "supervised":
+    if chosen.framework.learns_from_labels:
         if splits.train.labels is None:
-            raise UserError(f"supervised learning needs labels, and {chosen.data} has none: choose another --method")
-        if chosen.label_noise:
-            splits = with_label_noise(splits, chosen.noise or "symmetric", chosen.label_noise, chosen.seed)
+            raise UserError(f"{chosen.method} learning needs labels, and {chosen.data} has none: choose another --method")
+        if chosen.get("label_noise"):
+            splits = with_label_noise(splits, chosen.options.noise, chosen.options.label_noise, chosen.seed)
     return splits
 
 
@@ -44,7 +44,7 @@ def training_data(chosen: Settings, splits: Splits) -> TrainingData:
     assert chosen.image_size is not None
     mean, std = normalisation(chosen.data, splits.train.pixels)
     views = Views(chosen.recipe, chosen.image_size, chosen.seed, mean, std)
-    images = splits.train if chosen.method == "supervised" else splits.pretraining
+    images = splits.train if chosen.framework.learns_from_labels else splits.pretraining
     labelled = splits.train.labels is not None and splits.test is not None and splits.test.labels is not None
     return TrainingData(
         images,
@@ -84,10 +84,8 @@ def check_batch(chosen: Settings, data: TrainingData) -> None:
         raise UserError(f"batch {chosen.batch} leaves one image to a process: give --batch {2 * chosen.batch} or more")
     if chosen.chunk is not None and share % chosen.chunk == 1:
         raise UserError(f"chunk {chosen.chunk} leaves one image of {share} over: give another --chunk")
-    for name in ("vector_size", "scalar_size"):
-        part = getattr(chosen, name)
-        if part is not None and chosen.dictionary_size is not None and part > chosen.dictionary_size:
-            raise UserError(f"{name} {part} is larger than dictionary_size {chosen.dictionary_size}")
+    if problem := chosen.options.contradiction():
+        raise UserError(problem)
 
 
 def described(part: ImageSet | None) -> dict[str, Any] | None:

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dualtemp.config import OF_METHOD, Settings
+from dualtemp.config import Settings
+from dualtemp.frameworks import framework_named
 from dualtemp.data.catalogue import PHOTOGRAPH
 from dualtemp.training.schedule import quoted_lr
 
@@ -55,10 +56,9 @@ def sensible(facts: Facts, device: str, given: Mapping[str, Any]) -> dict[str, A
     chosen["evaluate_every"] = max(1, {**chosen, **given}["epochs"] // EVALUATIONS)
     if facts.classes:
         chosen["knn"] = max(5, min(default("knn"), facts.images // facts.classes // 2))
-    if both.get("method") == "moco" and both.get("keys", "dictionary") == "dictionary":
-        chosen["dictionary_size"] = min(
-            OF_METHOD["moco"]["dictionary_size"], max(both["batch"], power_of_two(facts.images))
-        )
+    kind = framework_named(both.get("method", default("method")))
+    options = kind.Settings(**{name: both[name] for name in kind.Settings.model_fields if name in both})
+    chosen |= kind.suggest(options, facts.images, both["batch"])
     return {name: value for name, value in chosen.items() if name not in given}
 
 

@@ -1,0 +1,46 @@
+"""The frameworks: each turns two views of a batch into a loss, with no more encoder passes than it needs.
+
+Importing the package is cheap: torch is loaded with the first name that needs it.
+"""
+
+from typing import TYPE_CHECKING
+
+from dualtemp.frameworks.registry import framework, framework_named, frameworks, load_plugin
+from dualtemp.lazy import lazily
+
+if TYPE_CHECKING:
+    from dualtemp.frameworks.build import FrameworkModule, build_framework
+    from dualtemp.frameworks.protocol import Context, Framework, FrameworkSettings, Passes, Temperatures
+    from dualtemp.frameworks.network import Embedding, Network, Step
+
+_HOME = {
+    "Context": "protocol",
+    "Embedding": "network",
+    "Framework": "protocol",
+    "FrameworkModule": "build",
+    "FrameworkSettings": "protocol",
+    "Network": "network",
+    "Passes": "protocol",
+    "Step": "network",
+    "Temperatures": "protocol",
+    "build_framework": "build",
+}
+
+__all__ = [
+    "Context",
+    "Embedding",
+    "Framework",
+    "FrameworkModule",
+    "FrameworkSettings",
+    "Network",
+    "Passes",
+    "Step",
+    "Temperatures",
+    "build_framework",
+    "framework",
+    "framework_named",
+    "frameworks",
+    "load_plugin",
+]
+
+__getattr__, __dir__ = lazily(__name__, _HOME)

@@ -1,0 +1,54 @@
+"""From settings to a framework that can be trained."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dualtemp.config import Settings
+from dualtemp.frameworks.protocol import Context, Framework
+from dualtemp.frameworks.network import Network, Step
+from dualtemp.models.backbones import build_backbone
+from dualtemp.models.weights import initialise
+
+
+class FrameworkModule(nn.Module):
+    """A framework as a module: device, mode and state dict reach its parts under the names of its attributes."""
+
+    def __init__(self, framework: Framework) -> None:
+        super().__init__()
+        self._framework = (framework,)  # a tuple, so that it is no child: its parts are
+        named = framework.named_children() if isinstance(framework, nn.Module) else vars(framework).items()
+        for name, part in named:
+            if isinstance(part, nn.Module):
+                self.add_module(name, part)
+
+    @property
+    def framework(self) -> Any:
+        """The framework itself."""
+        return self._framework[0]
+
+    def forward(self, views: tuple[Tensor, ...], labels: Tensor | None, step: int) -> Step:
+        """Compute one step of the framework."""
+        return self.framework.forward(views, labels, step)
+
+    def after_step(self) -> None:
+        """Do what follows the optimizer's step."""
+        self.framework.after_step()
+
+
+def build_framework(chosen: Settings, channels: int, classes: int) -> FrameworkModule:
+    """Build the framework that complete settings describe, its weights drawn from the seed alone.
+
+    channels: of the images; classes: of the labels, for frameworks that learn from them.
+    """
+    assert chosen.image_size is not None
+    backbone = build_backbone(chosen.backbone, chosen.image_size, channels, seed=chosen.seed)
+    if chosen.init is not None:
+        initialise(backbone, chosen.init)
+    kind, options = chosen.framework, chosen.options
+    context = Context(chosen.seed, chosen.batch, classes)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(chosen.seed + 1)
+        network = Network(backbone, *kind.heads(options, backbone.num_features, context))
+    return FrameworkModule(kind(options, network, context))

@@ -1,0 +1,76 @@
+"""What frameworks are made of, loaded when a step is built: naming `parts.mlp` in a framework's file costs no torch."""
+
+from typing import TYPE_CHECKING
+
+from dualtemp.lazy import lazily
+
+if TYPE_CHECKING:
+    from dualtemp.dictionary import KeyDictionary, dictionaries
+    from dualtemp.distributed import global_mean
+    from dualtemp.frameworks.hardness_weight import weighted_cosine
+    from dualtemp.frameworks.network import Embedding, Network, Step
+    from dualtemp.losses import cross_entropy, decomposed, dual_temperature, info_nce, nt_xent
+    from dualtemp.models.heads import (
+        byol_predictor,
+        byol_projector,
+        contrastive_projector,
+        linear,
+        mlp,
+        simclr_projector,
+        simsiam_predictor,
+        simsiam_projector,
+    )
+    from dualtemp.models.momentum import MomentumCopy
+    from dualtemp.similarity import unit
+
+_HOME = {
+    "Embedding": "frameworks.network",
+    "KeyDictionary": "dictionary",
+    "MomentumCopy": "models.momentum",
+    "Network": "frameworks.network",
+    "Step": "frameworks.network",
+    "byol_predictor": "models.heads",
+    "byol_projector": "models.heads",
+    "contrastive_projector": "models.heads",
+    "cross_entropy": "losses",
+    "decomposed": "losses",
+    "dictionaries": "dictionary",
+    "dual_temperature": "losses",
+    "global_mean": "distributed",
+    "info_nce": "losses",
+    "linear": "models.heads",
+    "mlp": "models.heads",
+    "nt_xent": "losses",
+    "simclr_projector": "models.heads",
+    "simsiam_predictor": "models.heads",
+    "simsiam_projector": "models.heads",
+    "unit": "similarity",
+    "weighted_cosine": "frameworks.hardness_weight",
+}
+
+__all__ = [
+    "Embedding",
+    "KeyDictionary",
+    "MomentumCopy",
+    "Network",
+    "Step",
+    "byol_predictor",
+    "byol_projector",
+    "contrastive_projector",
+    "cross_entropy",
+    "decomposed",
+    "dictionaries",
+    "dual_temperature",
+    "global_mean",
+    "info_nce",
+    "linear",
+    "mlp",
+    "nt_xent",
+    "simclr_projector",
+    "simsiam_predictor",
+    "simsiam_projector",
+    "unit",
+    "weighted_cosine",
+]
+
+__getattr__, __dir__ = lazily("dualtemp", _HOME)

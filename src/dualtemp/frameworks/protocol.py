@@ -1,0 +1,112 @@
+"""What a framework declares, and where it is found. Needs no torch, so that `--help` and settings stay cheap.
+
+A framework is one file: its settings with help and defaults, its heads, how many views and encoder passes a step
+needs, whether its anchors are weighed, and its step. Everyone else asks it; nobody compares names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from dualtemp.frameworks.network import Network, Step
+
+
+class FrameworkSettings(BaseModel):
+    """Settings of one framework, each with a default and a description: its flags, its YAML keys, its Python names."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=True)
+
+    def contradiction(self) -> str:
+        """What cannot be, in one line, once all settings are known; "" if all is well."""
+        return ""
+
+    def without_effect(self) -> dict[str, str]:
+        """Settings that do nothing because of the others, each with the reason ("it needs keys 'dictionary'")."""
+        return {}
+
+
+class Passes(NamedTuple):
+    """Encoder passes of one image in a step: with gradient, and without."""
+
+    query: int
+    key: int = 0
+
+
+class Temperatures(NamedTuple):
+    """Of the vector and of the scalar."""
+
+    alpha: float
+    beta: float
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a framework may need to know of its run: the seed, the batch over all processes, the labels' classes."""
+
+    seed: int
+    batch: int
+    classes: int = 0
+
+
+class Framework(Protocol):
+    """The interface of a framework. Subclass it for the defaults below, or bring the same names.
+
+    Attributes:
+        network: the trained encoder with its heads; the trainer may put a chunked one in its place.
+        Settings: the framework's own settings; `FrameworkSettings` has none.
+        version: of what a step computes. Raise it with every change of results: it is part of a result's key.
+        views: views of an image in a step.
+        learns_from_labels: whether a step wants labels; there is then no online probe.
+        compares_views: whether there are anchors and keys to look at (`analyze`, `explore`, pictures).
+        advice_on_collapse: what the run page suggests if all features become one.
+    """
+
+    network: Any
+    Settings: ClassVar[type[FrameworkSettings]] = FrameworkSettings
+    version: ClassVar[int] = 1
+    views: ClassVar[int] = 2
+    learns_from_labels: ClassVar[bool] = False
+    compares_views: ClassVar[bool] = True
+    advice_on_collapse: ClassVar[str] = ""
+
+    def __init__(self, settings: Any, network: Network, context: Context) -> None:
+        """Hold the network and whatever else a step needs. Attributes that are modules are saved with the run."""
+        ...
+
+    @staticmethod
+    def heads(settings: Any, features: int, context: Context) -> tuple[nn.Module, nn.Module | None]:
+        """Projector, and predictor if there is one, for a backbone of so many features."""
+        ...
+
+    @staticmethod
+    def passes(settings: Any) -> Passes:
+        """Encoder passes of a step: what a run costs is told from it."""
+        ...
+
+    @staticmethod
+    def weighs_anchors(settings: Any) -> bool:
+        """Whether the weight W of an anchor enters the loss, or is only measured."""
+        return True
+
+    @staticmethod
+    def temperatures(settings: Any) -> Temperatures | None:
+        """The loss's temperatures as numbers; None if it has none."""
+        return None
+
+    @staticmethod
+    def suggest(settings: Any, images: int, batch: int) -> dict[str, Any]:
+        """Settings that suit so many images of one's own; only those that nobody has chosen are taken."""
+        return {}
+
+    def forward(self, views: Any, labels: Tensor | None, step: int) -> Step:
+        """Compute one step: `views` are tensors (N, C, H, W), labels (N,); returns loss, features and statistics."""
+        ...
+
+    def after_step(self) -> None:
+        """Do what follows the optimizer's step, such as moving a momentum encoder."""

@@ -1,0 +1,54 @@
+"""SimSiam: a predictor and a stop-gradient, no momentum, no negatives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dualtemp.frameworks import parts
+from dualtemp.frameworks.protocol import Context, Framework, Passes, Temperatures
+from dualtemp.frameworks.registry import framework
+from dualtemp.frameworks.temperature_settings import WITHOUT_NEGATIVES, HardnessWeight
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+@framework("simsiam")
+class SimSiam(Framework):
+    """Two passes a step (eq:loss_noncl, symmetric)."""
+
+    Settings = HardnessWeight
+    advice_on_collapse = WITHOUT_NEGATIVES
+
+    def __init__(self, settings: HardnessWeight, network: parts.Network, context: Context) -> None:
+        self.network = network
+        self.hardness_aware, self.tau_weight = settings.hardness_aware, settings.tau_weight
+
+    @staticmethod
+    def heads(settings: Any, features: int, context: Context) -> tuple[nn.Module, nn.Module | None]:
+        """A projector of three layers with batch norm behind each, and a bottleneck as predictor."""
+        return parts.simsiam_projector(features), parts.simsiam_predictor()
+
+    @staticmethod
+    def passes(settings: Any) -> Passes:
+        """Both views, with gradient."""
+        return Passes(query=2)
+
+    @staticmethod
+    def weighs_anchors(settings: HardnessWeight) -> bool:
+        """Only on request."""
+        return settings.hardness_aware
+
+    @staticmethod
+    def temperatures(settings: HardnessWeight) -> Temperatures:
+        """That of the weight."""
+        return Temperatures(settings.tau_weight, settings.tau_weight)
+
+    def forward(self, views: tuple[Tensor, Tensor], labels: Tensor | None, step: int) -> parts.Step:
+        """Predict the projection of each view (N, C, H, W) from the other's."""
+        first, second = self.network(views[0]), self.network(views[1])
+        k1, k2 = first.projection.detach(), second.projection.detach()
+        stats: dict[str, Tensor] = {}
+        loss = parts.weighted_cosine(first.prediction, k2, self.hardness_aware, self.tau_weight, stats)
+        loss = (loss + parts.weighted_cosine(second.prediction, k1, self.hardness_aware, self.tau_weight)) / 2
+        return parts.Step(parts.global_mean(loss), first.features.detach(), stats)
