@@ -19,7 +19,7 @@ from dualtemp.config import complete, settings
 from dualtemp.data import open_source
 from dualtemp.data.loader import Loader
 from dualtemp.evaluation.probe import OnlineProbe
-from dualtemp.methods import build_method, views_needed
+from dualtemp.frameworks import build_framework, framework_named
 from dualtemp.training.loop import memory_format
 from dualtemp.training.optimizers import build_optimizer, set_lr
 from dualtemp.training.run_data import image_size, opened, training_data
@@ -78,7 +78,7 @@ def main() -> None:
         splits = open_source(given.data)
         chosen = complete(chosen, image_size(splits))
         data = training_data(chosen, opened(chosen))
-        method: Any = build_method(chosen, data.images.channels, data.classes).train()
+        method: Any = build_framework(chosen, data.images.channels, data.classes).train()
         method.to(memory_format=torch.channels_last)
         optimizer = build_optimizer("sgd", method, 0.9, 5e-4)
         set_lr(optimizer, 1e-3)

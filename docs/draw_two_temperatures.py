@@ -11,7 +11,7 @@ import torch
 
 from dualtemp import hardness
 from dualtemp.data.loader import Loader
-from dualtemp.methods import build_method
+from dualtemp.frameworks import build_framework
 from dualtemp.training.checkpoint import checkpoints, load
 from dualtemp.training.run_data import opened, training_data
 from dualtemp.training.run_folder import RunFolder
@@ -46,7 +46,7 @@ def main() -> None:
     run = RunFolder.opened(Path(sys.argv[1]))
     chosen = run.settings()
     data = training_data(chosen, opened(chosen))
-    method: Any = build_method(chosen, data.images.channels, data.classes)
+    method: Any = build_framework(chosen, data.images.channels, data.classes)
     method.load_state_dict(load(checkpoints(run.checkpoints)[-1])["method"])
     batch = next(Loader(data.images, data.views, 64).batches(epoch=chosen.epochs))
     with torch.no_grad():

@@ -6,22 +6,23 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dualtemp.config import OF_METHOD, Settings, complete, from_yaml, overridden, settings, tau_beta, to_yaml
+from dualtemp.config import Settings, complete, from_yaml, overridden, setting_names, settings, to_yaml
 from dualtemp.errors import UserError
+from dualtemp.frameworks import framework_named, frameworks
 
 
-@pytest.mark.parametrize("method", OF_METHOD)
+@pytest.mark.parametrize("method", frameworks())
 def test_a_complete_config_reruns_as_it_is(method: str, tmp_path: Path) -> None:
     chosen = complete(settings({"data": "digits", "method": method}), image_size=8)
     (tmp_path / "config.yaml").write_text(to_yaml(chosen))
     assert settings(from_yaml(tmp_path / "config.yaml")) == chosen
     assert chosen.image_size == 8
-    assert all(getattr(chosen, name) == value for name, value in OF_METHOD[method].items())
+    assert chosen.options == framework_named(method).Settings()
 
 
 def test_the_defaults_are_the_papers_recipe() -> None:
     chosen = complete(settings({"data": "cifar100"}), image_size=32)
-    assert (chosen.method, chosen.tau_alpha, chosen.tau_beta) == ("simco", 0.1, 1.0)
+    assert (chosen.method, chosen.options.tau_alpha, chosen.options.tau_beta) == ("simco", 0.1, 1.0)
     assert (chosen.backbone, chosen.epochs, chosen.batch, chosen.lr, chosen.warmup_epochs) == (
         "resnet18",
         200,
@@ -31,19 +32,22 @@ def test_the_defaults_are_the_papers_recipe() -> None:
     )
     assert (chosen.optimizer, chosen.momentum, chosen.weight_decay, chosen.probe_lr) == ("sgd", 0.9, 5e-4, 0.3)
     moco = complete(settings({"data": "cifar100", "method": "moco"}), image_size=32)
-    assert (moco.dictionary_size, moco.key_momentum) == (65536, 0.99)
+    assert (moco.options.dictionary_size, moco.options.key_momentum) == (65536, 0.99)
 
 
 def test_mocos_scalar_temperature_follows_and_simcos_does_not() -> None:
     for method, expected in (("moco", 0.05), ("simco", 1.0), ("simmoco", 1.0)):
-        assert tau_beta(complete(settings({"data": "x", "method": method, "tau_alpha": 0.05}), 8)) == expected
+        chosen = complete(settings({"data": "x", "method": method, "tau_alpha": 0.05}), 8)
+        temperatures = chosen.framework.temperatures(chosen.options)
+        assert temperatures is not None
+        assert temperatures.beta == expected
 
 
 def test_words_of_the_command_line_become_numbers() -> None:
     chosen = settings({"data": "x", "tau_beta": "inf", "epochs": "3", "subset": "0.5", "symmetric": None})
-    assert (chosen.tau_beta, chosen.epochs, chosen.subset) == (math.inf, 3, 0.5)
+    assert (chosen.options.tau_beta, chosen.epochs, chosen.subset) == (math.inf, 3, 0.5)
     assert settings({"data": "x", "subset": "100"}).subset == 100
-    assert settings({"data": "x", "method": "moco", "tau_beta": "tied"}).tau_beta == "tied"
+    assert settings({"data": "x", "method": "moco", "tau_beta": "tied"}).options.tau_beta == "tied"
     assert yaml.safe_load(to_yaml(chosen))["tau_beta"] == math.inf
 
 
@@ -101,13 +105,13 @@ def test_a_mistake_is_one_line_with_the_remedy(values: dict, said: str) -> None:
 def test_another_framework_on_the_command_line_drops_what_the_files_one_had() -> None:
     of_file = complete(settings({"data": "x", "epochs": 7}), 8).model_dump(exclude_none=True)
     moco = settings(overridden(of_file, {"method": "moco", "dictionary_size": 64}))
-    assert (moco.method, moco.epochs, moco.dictionary_size, moco.tau_beta) == ("moco", 7, 64, None)
-    assert settings(overridden(of_file, {"tau_beta": 2.0})).tau_beta == 2.0
+    assert (moco.method, moco.epochs, moco.options.dictionary_size, moco.get("tau_beta")) == ("moco", 7, 64, None)
+    assert settings(overridden(of_file, {"tau_beta": 2.0})).options.tau_beta == 2.0
 
 
 @given(
     st.dictionaries(
-        st.sampled_from([*Settings.model_fields, "nonsense"]),
+        st.sampled_from([*setting_names(), "nonsense"]),
         st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.lists(st.integers())),
     )
 )

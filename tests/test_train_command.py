@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 import dualtemp
 from dualtemp.cli import main
-from dualtemp.config import Settings
+from dualtemp.config import Settings, setting_names
 from dualtemp.training.run_folder import RunFolder
 from dualtemp.training.status import status_of
 
@@ -246,7 +246,7 @@ def test_an_existing_run_is_never_overwritten(capsys: pytest.CaptureFixture[str]
 def test_help_tells_every_setting_with_its_default(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "--help"]) == 0
     text = capsys.readouterr().out
-    for name in Settings.model_fields:
+    for name in setting_names():
         assert f"--{name.replace('_', '-')}" in text
     assert "65536 for moco" in text
 

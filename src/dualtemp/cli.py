@@ -193,7 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not words or words[0] in ("-h", "--help", "help"):
             print(_overview())
             return 0
-        code = _command(words[0])(words[1:])
+        code = _command(words[0])(_without_plugins(words[1:]))
         sys.stdout.flush()
     except UserError as error:
         if os.environ.get("RANK", "0") == "0":  # of several processes, one speaks
@@ -218,10 +218,28 @@ def _command(word: str) -> Callable[[Sequence[str]], int]:
     raise UserError(f"no command '{word}': {hint}Commands: {', '.join(COMMANDS)}; see dualtemp --help")
 
 
+def _without_plugins(words: list[str]) -> list[str]:
+    """Load the files of `--plugin FILE.py`, which any command takes; returns the other words."""
+    rest = []
+    waiting = iter(words)
+    for word in waiting:
+        flag, given, value = word.partition("=")
+        if flag != "--plugin":
+            rest.append(word)
+            continue
+        from dualtemp.frameworks.registry import add_plugin
+
+        value = value if given else next(waiting, "")
+        if not value:
+            raise UserError("--plugin needs a Python file that declares frameworks: --plugin my_framework.py")
+        add_plugin(value)
+    return rest
+
+
 def _overview() -> str:
     rows = [f"  {name:<16} {(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
     return "\n".join(
-        [f"usage: dualtemp COMMAND ...\n\n{ABOUT}\n", *rows, "\n`dualtemp COMMAND --help` tells a command's settings."]
+        [f"usage: dualtemp COMMAND ...\n\n{ABOUT}\n", *rows, "\n`dualtemp COMMAND --help` tells a command's settings; --plugin FILE.py adds frameworks of your own to any."]
     )
 
 

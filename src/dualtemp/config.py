@@ -86,8 +86,10 @@ class Settings(BaseModel):
 def settings(values: dict[str, Any]) -> Settings:
     """Check settings given by name; a mistake is one line with the nearest valid choice."""
     method = values.get("method", Settings.model_fields["method"].default)
-    if method not in frameworks():
-        raise UserError(f"no method is called {method!r}{_nearest(str(method), frameworks())}")
+    if not isinstance(method, str) or method not in frameworks():
+        raise UserError(
+            f"no method is called {method!r}{_nearest(str(method), frameworks())} (one of your own needs --plugin FILE.py)"
+        )
     own, shared = framework_named(method).Settings, set(Settings.model_fields)
     for name, value in values.items():
         if name not in setting_names():
@@ -142,7 +144,7 @@ def overridden(of_file: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]
 
 def complete(chosen: Settings, image_size: int) -> Settings:
     """Fill in what the framework and the data decide."""
-    values = {name: value for name, value in chosen.options.model_dump().items() if chosen.get(name) is None}
+    values = chosen.options.model_dump(exclude_none=True)
     if chosen.image_size is None:
         values["image_size"] = image_size
     if chosen.warmup_epochs is None:

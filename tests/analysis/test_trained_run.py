@@ -13,7 +13,7 @@ from dualtemp.analysis.trained_run import trained_run
 from dualtemp.data import open_source
 from dualtemp.data.views import Views
 from dualtemp.errors import UserError
-from dualtemp.methods import build_method
+from dualtemp.frameworks import build_framework
 from dualtemp.training import checkpoint
 from dualtemp.training.run_folder import RunFolder
 
@@ -23,7 +23,7 @@ CONTRASTED = ("moco", "simmoco", "simco", "simclr", "byol", "simsiam")
 
 def rebuilt(path: Path) -> torch.nn.Module:
     """The framework from the checkpoint, without the analysis."""
-    method = build_method(RunFolder(path).settings(), 1, 10)
+    method = build_framework(RunFolder(path).settings(), 1, 10)
     method.load_state_dict(checkpoint.load(checkpoint.checkpoints(path / "checkpoints")[-1])["method"])
     return method.train()
 
@@ -93,7 +93,7 @@ def test_a_supervised_run_has_no_anchors(run_of: RunOf) -> None:
     run = trained_run(run_of("supervised"))
     assert not run.has_anchors
     for look in (lambda: next(run.anchors(1)), lambda: run.keys, lambda: run.temperatures):
-        with pytest.raises(UserError, match="supervised run, which has no anchors: give a run of moco"):
+        with pytest.raises(UserError, match="a run of supervised, which has no anchors: give a run of moco"):
             look()
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from dualtemp import losses
 from dualtemp.config import Settings, complete, settings
-from dualtemp.methods import build_method, views_needed
+from dualtemp.frameworks import build_framework, framework_named
 
 N, SIZE = 8, 8
 
@@ -22,7 +22,7 @@ def complete_settings(method: str, **values: Any) -> Settings:
 def framework(method: str, **values: Any) -> Any:
     if method == "moco":
         values = {"dictionary_size": 32, **values}
-    return build_method(complete_settings(method, **values), channels=1, classes=10).train()
+    return build_framework(complete_settings(method, **values), channels=1, classes=10).train()
 
 
 def batch(seed: int = 0) -> tuple[tuple[Tensor, Tensor], Tensor]:
@@ -71,7 +71,7 @@ def test_a_step_makes_no_more_passes_than_its_framework_needs(method, values, qu
     made = framework(method, **values)
     passes = Passes(made)
     views, labels = batch()
-    made(views[: views_needed(method)], labels, 0).loss.backward()
+    made(views[: framework_named(method).views], labels, 0).loss.backward()
     made.after_step()
     assert (passes.query, passes.key) == (query, key)
 

@@ -3,7 +3,7 @@ from importlib.resources import files
 
 import pytest
 
-from dualtemp.config import OF_METHOD, complete, settings
+from dualtemp.config import complete, settings
 from dualtemp.errors import UserError
 from dualtemp.paper.artefact import IDS, artefacts, chosen_artefacts, read_yaml
 from dualtemp.paper.command import SCALES as IN_HELP
@@ -149,8 +149,7 @@ def test_tau_beta_stays_when_tau_alpha_is_swept_except_in_moco() -> None:
     found = planned("paper", "T-tau-alpha")
     for row, column in found.cells["T-tau-alpha"]:
         chosen = found.runs[run(found, "T-tau-alpha", row, column)].with_seed(1)
-        default = OF_METHOD[chosen.method]["tau_beta"]
-        assert (chosen.tau_beta or default) == ("tied" if row == "MoCo v2" else 1.0)
+        assert chosen.options.tau_beta == ("tied" if row == "MoCo v2" else 1.0)
 
 
 def test_a_mistyped_name_is_answered_with_the_nearest() -> None:

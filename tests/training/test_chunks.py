@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dualtemp.methods.byol import BYOL
-from dualtemp.methods.moco import MoCo
-from dualtemp.methods.network import Network
-from dualtemp.methods.simco import SimCo
-from dualtemp.methods.simmoco import SimMoCo
-from dualtemp.methods.simsiam import SimSiam
+from dualtemp.frameworks.byol import BYOL
+from dualtemp.frameworks.moco import MoCo
+from dualtemp.frameworks.network import Network
+from dualtemp.frameworks.simco import SimCo
+from dualtemp.frameworks.simmoco import SimMoCo
+from dualtemp.frameworks.simsiam import SimSiam
 from dualtemp.training.chunks import ChunkedNetwork
 
 N = 14

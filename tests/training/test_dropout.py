@@ -9,8 +9,8 @@ from run_contents import different, everything
 from torch import nn
 
 from dualtemp.config import complete, settings
-from dualtemp.methods.network import Network
-from dualtemp.methods.simco import SimCo
+from dualtemp.frameworks.network import Network
+from dualtemp.frameworks.simco import SimCo
 from dualtemp.training import checkpoint
 from dualtemp.training.display import Display
 from dualtemp.training.loop import fit

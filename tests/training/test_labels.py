@@ -13,7 +13,7 @@ from dualtemp.config import complete, settings
 from dualtemp.data import open_source
 from dualtemp.data.images import ImageSet, Splits
 from dualtemp.evaluation.probe import OnlineProbe
-from dualtemp.methods import build_method
+from dualtemp.frameworks import build_framework
 from dualtemp.training import loop
 from dualtemp.training.display import Display
 from dualtemp.training.run_data import opened, training_data
@@ -39,7 +39,7 @@ def test_images_without_a_label_never_reach_the_probe(tmp_path: Path, monkeypatc
     )
     run = RunFolder(tmp_path)
     run.checkpoints.mkdir()
-    method = build_method(chosen, 1, data.classes)
+    method = build_framework(chosen, 1, data.classes)
     metrics = loop.fit(chosen, method, data, run, torch.device("cpu"), Display(quiet=True))
     assert len(seen) == 6
     labels = torch.cat(seen)

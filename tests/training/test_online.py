@@ -11,7 +11,7 @@ from dualtemp.config import complete, settings
 from dualtemp.data.draws import permutation
 from dualtemp.data.images import ImageSet
 from dualtemp.evaluation.probe import OnlineProbe
-from dualtemp.methods import build_method
+from dualtemp.frameworks import build_framework
 from dualtemp.training.online import SPREAD_IMAGES, evaluate, few, sphere, view_alignment
 from dualtemp.training.run_data import opened, training_data
 from dualtemp.training.training_data import TrainingData
@@ -27,7 +27,7 @@ def data() -> TrainingData:
 
 @pytest.fixture(scope="module")
 def network(data: TrainingData) -> Any:
-    return build_method(CHOSEN, data.images.channels, data.classes).network
+    return build_framework(CHOSEN, data.images.channels, data.classes).network
 
 
 def unit64(features: torch.Tensor) -> np.ndarray:

@@ -18,7 +18,7 @@ from dualtemp.config import Settings, complete, given_settings, settings
 from dualtemp.data.images import FileImages
 from dualtemp.data.sources import open_source
 from dualtemp.errors import UserError
-from dualtemp.methods import build_method
+from dualtemp.frameworks import build_framework
 from dualtemp.training.expected_time import expected_seconds
 from dualtemp.training.own_images import paragraph, with_sensible_settings
 from dualtemp.training.run import How, go_on, start
@@ -128,7 +128,7 @@ def test_the_paragraph_tells_what_was_found_what_was_chosen_and_how_long_it_take
     assert chosen.lr == 0.1
     chosen = complete(chosen, image_size(splits))
     data = training_data(chosen, splits)
-    method = build_method(chosen, 3, data.classes)
+    method = build_framework(chosen, 3, data.classes)
     before = {name: value.clone() for name, value in method.state_dict().items()}
     began = time.monotonic()
     seconds = expected_seconds(chosen, data, method, device, 0)

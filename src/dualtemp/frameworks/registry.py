@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.util
+import os
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -17,6 +18,7 @@ F = TypeVar("F", bound=type)
 
 BUILT_IN = ("moco", "simmoco", "simco", "simclr", "byol", "simsiam", "supervised")
 ENTRY_POINTS = "dualtemp.frameworks"
+VARIABLE = "DUALTEMP_PLUGINS"
 _registered: dict[str, type[Framework]] = {}
 
 
@@ -49,6 +51,11 @@ def framework_named(name: str) -> type[Framework]:
 
 def load_plugin(path: Path) -> None:
     """Run a Python file that declares frameworks, once for its content."""
+    _load_installed()  # first, so that a name which is taken is noticed
+    _run_plugin(path)
+
+
+def _run_plugin(path: Path) -> None:
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -59,7 +66,6 @@ def load_plugin(path: Path) -> None:
     spec = importlib.util.spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:
         raise UserError(f"--plugin {path} is no Python file: its name must end in .py")
-    frameworks()  # so that a name which is taken is noticed
     module = sys.modules[module_name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -77,7 +83,25 @@ def _load_installed() -> None:
     for name in BUILT_IN:
         import_module(f"dualtemp.frameworks.{name}")
     for entry in entry_points(group=ENTRY_POINTS):
-        entry.load()
+        try:
+            entry.load()
+        except Exception as error:  # somebody else's package
+            raise UserError(f"the installed plugin {entry.value} fails: {type(error).__name__}: {error}") from error
+    for path in plugins():
+        _run_plugin(path)
+
+
+def plugins() -> list[Path]:
+    """Files that `--plugin` named, for this process and those that it starts."""
+    return [Path(word) for word in os.environ.get(VARIABLE, "").split(os.pathsep) if word]
+
+
+def add_plugin(word: str) -> None:
+    """Load a file that declares frameworks, here and in all processes that are started from here."""
+    path = Path(word).expanduser().absolute()
+    load_plugin(path)
+    if path not in plugins():
+        os.environ[VARIABLE] = os.pathsep.join(str(each) for each in (*plugins(), path))
 
 
 def _last_line(error: Exception, path: Path) -> str:

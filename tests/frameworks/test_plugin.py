@@ -1,0 +1,89 @@
+"""A framework from a file of the user's own: trained, killed, resumed, listed, shown."""
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command_processes import Commands
+from run_contents import different, everything
+
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "my_framework.py"
+PLUGIN = ("--plugin", EXAMPLE)
+TINY = ("--data", "digits", "--backbone", "resnet_mini", "--batch", "64", "--subset", "320", "--epochs", "2")
+MINE = (*TINY, "--method", "invariance", "--decorrelation", "0.02")
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    started = Commands(tmp_path_factory.mktemp("commands"))
+    yield started
+    started.close()
+
+
+def test_the_example_is_short() -> None:
+    assert len(EXAMPLE.read_text().splitlines()) <= 60
+
+
+def test_a_plugins_settings_are_flags_with_help(commands: Commands) -> None:
+    ended = commands.run("train", *PLUGIN, "--help")
+    assert ended.code == 0
+    assert "--decorrelation" in ended.out
+    assert "0.01 for invariance" in ended.out
+    ended = commands.run("train", *PLUGIN, *MINE[:-1], "-1", "--out", "nowhere")
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert "decorrelation must be a number above 0" in ended.err
+
+
+def test_a_plugins_run_is_killed_resumed_listed_and_shown(commands: Commands, tmp_path: Path) -> None:
+    whole, path = tmp_path / "whole", tmp_path / "killed"
+    assert commands.run("train", *PLUGIN, *MINE, "--out", whole).code == 0
+    command = commands.start("train", *PLUGIN, *MINE, "--out", path, "--checkpoint-minutes", "1e-9")
+    while not list(path.glob("checkpoints/*")) and command.poll() is None:
+        time.sleep(0.001)
+    command.send(signal.SIGKILL)
+    assert command.wait().code == -signal.SIGKILL
+
+    refused = commands.run("resume", path)
+    assert refused.code == 2, "no code is run because a run's folder names it"
+    assert "--plugin" in refused.err
+    assert commands.run("resume", path, *PLUGIN).code == 0
+    assert different(everything(path), everything(whole)) == []
+    assert "invariance" in commands.run("runs", tmp_path, *PLUGIN).out
+    assert "decorrelation" in (path / "report.html").read_text()
+    assert commands.run("report", path, whole, "--out", tmp_path / "both.html", *PLUGIN).code == 0
+    ended = commands.run("explore", path, *PLUGIN)
+    assert ended.code == 2
+    assert "no anchors" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1 / 0", "line 1, fails: ZeroDivisionError"),
+        ("x = = 1", "fails: SyntaxError"),
+        ("from dualtemp.frameworks import framework\n@framework('simco')\nclass A: pass", "two frameworks are called"),
+        ("from dualtemp.frameworks import framework\n@framework('mine')\nclass A: pass", "has no `Settings`"),
+    ],
+)
+def test_a_plugin_that_cannot_be_loaded_is_one_line(
+    text: str, said: str, commands: Commands, tmp_path: Path
+) -> None:
+    (tmp_path / "bad.py").write_text(text)
+    ended = commands.run("train", *TINY, "--plugin", tmp_path / "bad.py", "--out", tmp_path / "run")
+    assert (ended.code, ended.err.count("\n")) == (2, 1), ended.err
+    assert said in ended.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_plugin_that_is_not_there_is_one_line(commands: Commands) -> None:
+    for words in (("--plugin", "nowhere.py"), ("--plugin=nowhere.py",), ("--plugin",)):
+        ended = commands.run("train", *words)
+        assert (ended.code, ended.err.count("\n")) == (2, 1)
+        assert "--plugin" in ended.err
+
+
+def test_processes_that_are_started_load_the_plugin_too(commands: Commands, tmp_path: Path) -> None:
+    ended = commands.run("train", *MINE, "--out", tmp_path / "run", env={"DUALTEMP_PLUGINS": str(EXAMPLE)})
+    assert ended.code == 0, ended.err
