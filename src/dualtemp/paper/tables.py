@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dualtemp.paper.artefact import Artefact
-from dualtemp.paper.claims import MeasuredCell, Table
+from dualtemp.paper.comparisons import MeasuredCell, Table
 from dualtemp.paper.plan import Plan, PlannedCell
 from dualtemp.paper.results import DataFacts, Job, Results, data_name, job
 
@@ -53,12 +53,13 @@ def collected(plan: Plan, seeds: Sequence[int], facts: Mapping[str, DataFacts], 
 def _measured(artefact: Artefact, cell: PlannedCell, found: dict[str, dict[int, dict[str, Any]]]) -> MeasuredCell:
     if cell.run is None:
         return MeasuredCell(absent=cell.absent)
-    values, failed, collapsed, short = {}, {}, 0, ""
+    values, failed, collapsed, short = {}, {}, set[int](), ""
     for seed, result in found.get(cell.run, {}).items():
         if result["status"] == "failed":
             failed[seed] = result["reason"]
             continue
-        collapsed += result["status"] == "collapsed"
+        if result["status"] == "collapsed":
+            collapsed.add(seed)
         value = _value(artefact, cell, result)
         if value is not None:
             values[seed] = value
@@ -66,7 +67,7 @@ def _measured(artefact: Artefact, cell: PlannedCell, found: dict[str, dict[int, 
             failed[seed] = "the set has no labels to measure with"
         elif artefact.drawn == "lines":
             short = "the dictionary has not so many keys"
-    return MeasuredCell(values, failed, collapsed, "" if values else short)
+    return MeasuredCell(values, failed, frozenset(collapsed), "" if values else short, cell.run)
 
 
 def _value(artefact: Artefact, cell: PlannedCell, result: dict[str, Any]) -> float | None:

@@ -7,7 +7,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 from dualtemp.paper.artefact import Artefact, artefacts
-from dualtemp.paper.claims import MeasuredCell, judged
+from dualtemp.paper.claims import judged, looks_at, percent, unseen_cells
+from dualtemp.paper.comparisons import MeasuredCell
 from dualtemp.paper.plan import Plan, PlannedCell
 from dualtemp.paper.reproduce import Request
 from dualtemp.paper.results import DataFacts, Results, data_name
@@ -40,7 +41,10 @@ def paper_page(found: Plan, seeds: tuple[int, ...], there: Collected) -> str:
         "runs": len(runs),
         "wanted": len(found.runs) * len(seeds),
         "hours": sum(result.get("seconds", 0) for result in runs) / 3600,
-        "verdicts": [verdict for verdict in judged(there.tables) if verdict.claim in wanted],
+        "level": looks_at(found.scale.name).level,
+        "percent": percent,
+        "looks": looks_at(found.scale.name).seeds,
+        "verdicts": [verdict for verdict in judged(there.tables, found.scale.name) if verdict.claim in wanted],
         "digits": {id: artefact.digits for id, artefact in artefacts().items()},
         "sections": [_section(artefact, found, there) for artefact in found.artefacts],
     }
@@ -84,6 +88,7 @@ def _factors(times: Mapping[str, str], fixed: Mapping[str, Any]) -> list[str]:
 def _section(artefact: Artefact, found: Plan, there: Collected) -> dict[str, Any]:
     planned, measured = found.cells[artefact.id], there.tables[artefact.id]
     section: dict[str, Any] = {"artefact": artefact, "figure": "", "anchors": None, "rows": [], "columns": []}
+    section["unseen"] = unseen_cells(artefact.id)
     if artefact.drawn == "frameworks":
         return section | {"figure": frameworks_diagram()}
     if artefact.drawn == "teaser":
@@ -109,9 +114,14 @@ def _shown(planned: PlannedCell, measured: MeasuredCell) -> dict[str, Any]:
         "difference": None if mean is None or paper is None else mean - paper,
         "seeds": ", ".join(f"seed {seed}: {value:.4g}" for seed, value in measured.values.items()),
         "failed": measured.failed,
-        "collapsed": measured.collapsed,
+        "collapsed": _collapsed(measured),
         "absent": measured.absent,
     }
+
+
+def _collapsed(measured: MeasuredCell) -> str:
+    collapsed, runs = len(measured.collapsed), len(measured.values)
+    return "" if not collapsed else "collapsed" if collapsed == runs else f"{collapsed} of {runs} collapsed"
 
 
 def _here(artefact: Artefact, planned: Mapping[tuple[str, str], PlannedCell], column: str) -> str:
