@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ def run_paper(given: dict[str, Any]) -> int:
             f"--results {request.results}: no such folder, so nothing to sum up; `dualtemp reproduce` fills it"
         )
     if given["report"] is not None or given["summary"] is not None:
-        _report(request, given)
+        _report(request, given, _known_facts(request))
         return 0
     print_listing(request, times=not given["no_times"])
     return 0
@@ -53,7 +54,7 @@ def run_reproduce(given: dict[str, Any]) -> int:
         raise UserError(f"--jobs must be at least 1, got {given['jobs']}")
     request = _request(given)
     found = request.planned()
-    left = missing(request, found, given["cell"], given["retry"])
+    left = missing(request, found, given["cell"], given["retry"], fetch=not given["list"])
     for word, reason in left.unavailable.items():
         print(f"dualtemp: {word} is left out: {reason}", file=sys.stderr)
     if given["list"]:
@@ -75,7 +76,11 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scale", default="mini", help=f"{SCALES} (default: mini)")
     parser.add_argument("--seeds", default="3", metavar="N", help="how many, from 1 on; or which: 1,4 (default: 3)")
     parser.add_argument(
-        "--data", action="append", default=[], metavar="SET", help="another set for all; NAME=SET for the set NAME"
+        "--data",
+        action="append",
+        default=[],
+        metavar="SET",
+        help="another set or folder for all; NAME=SET for the set NAME; paper: also the fingerprint of results",
     )
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="FOLDER", help="default: results")
     parser.add_argument("--report", type=Path, metavar="FILE.html", help="write the page of what is there")
@@ -88,6 +93,21 @@ def _request(given: dict[str, Any]) -> Any:
     return Request(given["ids"], given["scale"], parsed_seeds(given["seeds"]), given["data"], given["results"])
 
 
+def _known_facts(request: Any) -> Any:
+    """Facts of all data that claims may rest on; says so if the results are of other data."""
+    from dualtemp.paper.known_data import known_facts, other_data
+    from dualtemp.paper.results import Results
+
+    results = Results(request.results)
+    facts = known_facts(replace(request, ids=["all"]).planned(), results)
+    asked = {run.settings["data"] for run in request.planned().runs.values()}
+    if others := other_data(results, {word: one for word, one in facts.items() if word in asked}):
+        print(
+            f"dualtemp: none of the results in {request.results} is of this data; there are: {others}", file=sys.stderr
+        )
+    return facts
+
+
 def _report(request: Any, given: dict[str, Any], facts: Any = None) -> None:
     from dualtemp.report.paper_page import write_paper_page
     from dualtemp.report.paper_summary import write_paper_summary
@@ -96,5 +116,5 @@ def _report(request: Any, given: dict[str, Any], facts: Any = None) -> None:
         write_paper_page(request, given["report"], facts)
         print(given["report"])
     if given["summary"] is not None:
-        write_paper_summary(request, given["summary"])
+        write_paper_summary(request, given["summary"], facts)
         print(given["summary"])

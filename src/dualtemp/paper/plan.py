@@ -41,6 +41,7 @@ class Plan:
     artefacts: tuple[Artefact, ...]
     cells: dict[str, dict[tuple[str, str], PlannedCell]]
     runs: dict[str, PlannedRun]
+    data: DataChoice = field(default_factory=DataChoice)
 
 
 def plan(chosen: list[Artefact], scale: Scale, data: DataChoice = DataChoice()) -> Plan:  # noqa: B008  frozen
@@ -54,7 +55,7 @@ def plan(chosen: list[Artefact], scale: Scale, data: DataChoice = DataChoice()) 
     for found in (cell for table in cells.values() for cell in table.values()):
         if found.run is not None and found.run not in runs:
             runs[found.run] = PlannedRun(found.run, found.settings, measured.get(found.run, ()))
-    return Plan(scale, tuple(chosen), cells, runs)
+    return Plan(scale, tuple(chosen), cells, runs, data)
 
 
 def run_word(values: dict[str, Any]) -> str:

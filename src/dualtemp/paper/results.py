@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import os
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -33,6 +34,15 @@ class DataFacts:
     image_size: int
     images: int
     normalised_as: str = ""
+
+
+@dataclass(frozen=True)
+class KnownData:
+    """Data that results are of, and what those call it: a set's name, or that of a folder, which means nothing."""
+
+    name: str
+    facts: DataFacts
+    runs: int
 
 
 @dataclass(frozen=True)
@@ -104,14 +114,11 @@ class Results:
         return self.runs / job.name
 
     @cached_property
-    def known_data(self) -> dict[str, DataFacts]:
-        """Facts of sets by name, from the results that are here: nothing has to be opened."""
-        found = sorted(self.path.glob("*-s*.json"), key=lambda path: path.stat().st_mtime)
-        facts: dict[str, DataFacts] = {}
-        for result in map(self._read, found):
-            if result is not None:
-                facts[result["settings"]["data"]] = DataFacts(**result["data"])
-        return facts
+    def known_data(self) -> list[KnownData]:
+        """The data of the results that are here: nothing has to be opened."""
+        results = filter(None, map(self._read, sorted(self.path.glob("*-s*.json"))))
+        counts = Counter((result["settings"]["data"], DataFacts(**result["data"])) for result in results)
+        return [KnownData(name, facts, runs) for (name, facts), runs in counts.items()]
 
     def _cannot_be_written(self, error: OSError) -> UserError:
         return UserError(

@@ -12,20 +12,21 @@ from dualtemp.paper.artefact import Artefact, artefacts
 from dualtemp.paper.claims import Verdict, judged, looks_at, percent, unseen_cells
 from dualtemp.paper.comparisons import ABSENT, HOLDS, Finding, MeasuredCell, Table
 from dualtemp.paper.intervals import Interval
+from dualtemp.paper.known_data import known_facts, set_name
 from dualtemp.paper.plan import PlannedCell
 from dualtemp.paper.reproduce import Request
-from dualtemp.paper.results import Results, data_name
-from dualtemp.paper.tables import Collected, collected, known_facts
+from dualtemp.paper.results import DataFacts, Results
+from dualtemp.paper.tables import Collected, collected
 from dualtemp.report.page import MINUS
 from dualtemp.whole_file import write_output
 
 NONE = "\N{EN DASH}"
 
 
-def write_paper_summary(request: Request, path: Path) -> None:
-    """Write what the results folder says of the claims of the chosen tables; needs no data and no torch."""
+def write_paper_summary(request: Request, path: Path, facts: Mapping[str, DataFacts] | None = None) -> None:
+    """Write what the results folder says of the claims of the chosen tables; facts of data that has been opened."""
     everything, results = replace(request, ids=["all"]).planned(), Results(request.results)
-    there = collected(everything, request.seeds, known_facts(everything, results), results)
+    there = collected(everything, request.seeds, known_facts(everything, results, facts), results)
     write_output(path, paper_summary(request, there), "--summary")
 
 
@@ -60,7 +61,8 @@ def paper_summary(request: Request, there: Collected) -> str:
         lines += _findings(v, percent(level))
     for a in shown:
         lines += ["", f"### {a.id}: {a.title}", "", f"    {_command(request, a, runs[a.id])}", ""]
-        lines += [f"{_cost(runs[a.id])}.", "", *_cells(a, there.tables[a.id])]
+        data = dict.fromkeys(there.data[found.runs[word].settings["data"]] for word in runs[a.id])
+        lines += [f"{_cost(runs[a.id])}, on {', '.join(data)}.", "", *_cells(a, there.tables[a.id])]
         lines += ["", unseen_cells(a.id)] if unseen_cells(a.id) else []
     return "\n".join(lines) + "\n"
 
@@ -80,8 +82,14 @@ def _command(request: Request, artefact: Artefact, runs: Mapping[str, Mapping[in
     of_cells = [set(by_seed) for by_seed in runs.values()]
     numbers = sorted(set[int].intersection(*of_cells) or set[int].union(*of_cells))
     seeds = str(len(numbers)) if numbers == list(range(1, len(numbers) + 1)) else ",".join(map(str, numbers)) + ","
-    data = [part for word in request.data for part in ("--data", data_name(word))]
+    data = [part for word in request.data for part in ("--data", _without_place(word))]
     return shlex.join(["dualtemp", "reproduce", artefact.id, "--scale", request.scale, "--seeds", seeds, *data])
+
+
+def _without_place(word: str) -> str:
+    """A word of --data with FOLDER for a path, which means nothing elsewhere, or for the fingerprint of its content."""
+    stands_for, equals, data = word.rpartition("=")
+    return f"{stands_for}{equals}{set_name(data) or 'FOLDER'}"
 
 
 def _that_hold(v: Verdict) -> str:
