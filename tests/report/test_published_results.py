@@ -13,7 +13,7 @@ PUBLISHED = Path(__file__).parents[2] / "docs" / "results"
 COMMANDS = {
     "mini": "T-reverse T-tau-beta F-entropy F-dict T-vec-sampling S-scalar-sampling T-unified S-noise "
     "--scale mini --seeds 5",
-    "mini-cifar100": "T-reverse --scale mini --seeds 3 --data cifar100",
+    "mini-cifar100": "T-reverse --scale mini --seeds 3 --data cifar100 --data cifar100=fbb43d70",
     "long": "T-reverse S-noise --scale long --seeds 3",
     "sharp": "T-unified --scale sharp --seeds 3",
 }

@@ -1,6 +1,6 @@
 """Whether measured cells show what the paper claims: pure functions, declared in claims.yaml. Needs no torch."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -133,26 +133,31 @@ def compared(comparison: dict[str, Any], tables: dict[str, Table], strict: Stric
         for place in _places(comparison, artefact):
             addresses = {name: _address(comparison, place, name) for name in names}
             cells = {name: table.get(address, MeasuredCell()) for name, address in addresses.items()}
-            pool = pooled_cells(id, table, set(addresses.values()))
+            pool = pooled_cells(id, table, addresses.values())
             findings += RULES[kind](Comparison(id, place, cells, pool, strict))
     return findings
 
 
-def pooled_cells(id: str, table: Table, addresses: set[tuple[str, str]]) -> list[dict[int, float]]:
+def pooled_cells(id: str, table: Table, addresses: Iterable[tuple[str, str]]) -> list[dict[int, float]]:
     """The values, by seed, of the cells that share a variance with these: each run once, none of a collapsed cell.
 
     A collapsed cell sits at chance and hardly varies: it says nothing of the others' noise.
     """
-    over = rules()["pools"][id]["over"]
-    group: Callable[[tuple[str, str]], str] = {
-        "table": lambda place: "",
-        "row": lambda place: place[0],
-        "column": lambda place: place[1],
-        "none": lambda place: "",
-    }[over]
-    groups = {group(address) for address in addresses}
-    distinct = {cell.run or place: cell for place, cell in table.items() if group(place) in groups}
+    groups = {_group(id, address) for address in addresses}
+    distinct = {cell.run or place: cell for place, cell in table.items() if _group(id, place) in groups}
     return [cell.values for cell in distinct.values() if not cell.collapsed]
+
+
+def pools(id: str, table: Table) -> dict[str, list[dict[int, float]]]:
+    """All cells of a table that share a variance, by the row or column that they share; none if it pools nothing."""
+    if rules()["pools"].get(id, {"over": "none"})["over"] == "none":
+        return {}
+    return {_group(id, place): pooled_cells(id, table, [place]) for place in table}
+
+
+def _group(id: str, place: tuple[str, str]) -> str:
+    """The row or column within which a cell shares its variance; "" if that is the table."""
+    return {"row": place[0], "column": place[1]}.get(rules()["pools"][id]["over"], "")
 
 
 def unseen_cells(id: str) -> str:

@@ -15,6 +15,12 @@ def add_paper_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `dualtemp paper`."""
     _add_what(parser)
     parser.add_argument("--no-times", action="store_true", help="do not measure how long runs would take here")
+    parser.add_argument(
+        "--power",
+        type=float,
+        metavar="POINTS",
+        help="the chance to show such a difference, from the results' spread",
+    )
 
 
 def run_paper(given: dict[str, Any]) -> int:
@@ -22,12 +28,17 @@ def run_paper(given: dict[str, Any]) -> int:
     from dualtemp.paper.listing import print_listing
 
     request = _request({**given, "ids": given["ids"] or ["all"]})
-    if given["summary"] is not None and not request.results.is_dir():
+    if (given["summary"] is not None or given["power"] is not None) and not request.results.is_dir():
         raise UserError(
             f"--results {request.results}: no such folder, so nothing to sum up; `dualtemp reproduce` fills it"
         )
-    if given["report"] is not None or given["summary"] is not None:
-        _report(request, given, _known_facts(request))
+    if given["power"] is not None and not given["power"] > 0:
+        raise UserError(f"--power {given['power']:g}: give a difference above 0, in points, such as 1")
+    if any(given[name] is not None for name in ("report", "summary", "power")):
+        facts = _known_facts(request)
+        _report(request, given, facts)
+        if given["power"] is not None:
+            _print_power(request, given["power"], facts)
         return 0
     print_listing(request, times=not given["no_times"])
     return 0
@@ -118,3 +129,27 @@ def _report(request: Any, given: dict[str, Any], facts: Any = None) -> None:
     if given["summary"] is not None:
         write_paper_summary(request, given["summary"], facts)
         print(given["summary"])
+
+
+def _print_power(request: Any, points: float, facts: Any) -> None:
+    from dualtemp.paper.claims import looks_at, pools
+    from dualtemp.paper.power import TWO_LOOKS, power_lines
+    from dualtemp.paper.results import Results
+    from dualtemp.paper.tables import collected
+
+    there = collected(request.planned(), request.seeds, facts, Results(request.results))
+    looks = looks_at(request.scale) if looks_at(request.scale).seeds else TWO_LOOKS
+    print(
+        f"The chance to show a difference of {points:g} points, to show one that is not there, and the margin within\n"
+        "which equal cells are shown to be equal four times in five; simulated from the spread of the results."
+    )
+    told = {
+        f"{id} {group}".strip(): power_lines(cells, points, looks)
+        for id, table in there.tables.items()
+        for group, cells in pools(id, table).items()
+        if any(cells)
+    }
+    for name, lines in told.items():
+        print("", name, *lines, sep="\n")
+    if not told:
+        raise UserError(f"--power: no table of {' '.join(request.ids)} has results that share a variance here")
