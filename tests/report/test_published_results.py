@@ -54,6 +54,16 @@ def test_every_figure_in_the_words_is_in_a_summary() -> None:
     assert set(figures) - known == {"4.59"}  # the paper's
 
 
+def test_the_power_in_the_words_is_what_the_command_tells(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (PUBLISHED / "README.md").read_text().split("## What seeds can show")[1].split("## ")[0]
+    words = "paper T-reverse --scale mini --seeds 5 --results docs/results/mini/cells --power 1"
+    assert f"    dualtemp {words}\n" in text
+    assert main(words.replace("docs/results", str(PUBLISHED)).split()) == 0
+    told = [line for line in capsys.readouterr().out.split("\n\n", 1)[1].splitlines() if line]
+    assert len(told) == 7
+    assert all(f"    {line}\n" in text for line in told)
+
+
 def test_entropies_in_the_summary_are_means_of_the_cells_to_five_digits() -> None:
     cells = [json.loads(path.read_text()) for path in sorted((PUBLISHED / "mini" / "cells").glob("*.json"))]
     curves = [cell["measured"]["entropy"]["values"] for cell in cells if "entropy" in cell["measured"]]

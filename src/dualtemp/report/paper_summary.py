@@ -88,7 +88,7 @@ def _command(request: Request, artefact: Artefact, runs: Mapping[str, Mapping[in
 
 def _without_place(word: str) -> str:
     """A word of --data with FOLDER for a path, which means nothing elsewhere, or for the fingerprint of its content."""
-    stands_for, equals, data = word.rpartition("=")
+    stands_for, equals, data = word.partition("=") if "=" in word else ("", "", word)
     return f"{stands_for}{equals}{set_name(data) or 'FOLDER'}"
 
 
