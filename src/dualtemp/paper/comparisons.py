@@ -39,7 +39,8 @@ class MeasuredCell:
         if count is None:
             return self
         seeds = set(self.seeds[:count])
-        values, failed = ({s: v for s, v in part.items() if s in seeds} for part in (self.values, self.failed))
+        values = {seed: value for seed, value in self.values.items() if seed in seeds}
+        failed = {seed: reason for seed, reason in self.failed.items() if seed in seeds}
         return MeasuredCell(values, failed, self.collapsed & seeds, self.absent, self.run)
 
     @property
@@ -137,8 +138,8 @@ class Comparison:
         failed = len(a.failed) + len(b.failed)
         why = f"{failed} failed runs left out" if failed else ""
         by_seed = paired_difference(a.values, b.values, self.strict.single, variance_beside_seeds(self.pool))
-        outcome = decided(decide, single, together)
-        return Finding(self.artefact, self.place, what, *outcome[:1], single, why, runs, by_seed, together, outcome[1])
+        verdict, at_once = decided(decide, single, together)
+        return Finding(self.artefact, self.place, what, verdict, single, why, runs, by_seed, together, at_once)
 
 
 def decided(decide: Callable[[Interval], str], single: Interval, together: Interval) -> tuple[str, bool]:
@@ -175,7 +176,12 @@ def within(margin: float) -> Callable[[Interval], str]:
 
 def _of_two(sign: str, decide: Callable[[float], Callable[[Interval], str]]) -> Callable[[Comparison], list[Finding]]:
     """The rule that compares the first cell with the second; `decide` is given the margin."""
-    return lambda c: [c.finding(*c.cells, sign, decide(c.strict.margin))]
+
+    def findings(c: Comparison) -> list[Finding]:
+        first, second = c.cells
+        return [c.finding(first, second, sign, decide(c.strict.margin))]
+
+    return findings
 
 
 def _flat(c: Comparison) -> list[Finding]:
@@ -202,12 +208,9 @@ def _rises(c: Comparison) -> list[Finding]:
         return [Finding(c.artefact, c.place, what, UNDECIDED, single, single.why, runs, comparisons=count)]
     steps = {f"{a} to {b}": step(a, b, c.strict.at_once) for a, b in pairwise(present)}
     falls = [name for name, interval in steps.items() if interval.low is not None and interval.bounds[1] < 0]
-    outcome, why = decided(above(0.0), single, together), ""
-    if falls:
-        outcome, why = (FAILS, False), f"falls from {', '.join(falls)}"
-    return [
-        Finding(c.artefact, c.place, what, outcome[0], single, why, runs, None, together, outcome[1], comparisons=count)
-    ]
+    verdict, at_once = (FAILS, False) if falls else decided(above(0.0), single, together)
+    why = f"falls from {', '.join(falls)}" if falls else ""
+    return [Finding(c.artefact, c.place, what, verdict, single, why, runs, None, together, at_once, count)]
 
 
 RULES: dict[str, Callable[[Comparison], list[Finding]]] = {
