@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from command_processes import Command, Commands
+from PIL import Image
 from run_contents import different, everything
 
 # A transformer has no batch norm, whose statistics would be those of a process.
@@ -65,6 +66,23 @@ def test_two_processes_make_the_same_run_as_one(method: str, commands: Commands,
         for name in ("alignment", "uniformity", "effective_rank"):
             assert shared[name] == pytest.approx(alone[name], rel=1e-4), name
         assert shared["knn_top1"] == pytest.approx(alone["knn_top1"], abs=1)
+
+
+@pytest.mark.parametrize("method", ["simco", "moco", "byol", "supervised"])
+def test_two_processes_learn_from_a_folder_and_say_how_long_it_will_take(
+    method: str, commands: Commands, tmp_path: Path
+) -> None:
+    for photo in range(24):
+        drawn = Image.new("RGB", (20 + photo % 3, 18), (10 * photo, 90, 255 - 10 * photo))
+        place = tmp_path / "photos" / f"class{photo % 2}" / f"{photo:02}.png"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        drawn.save(place)
+    words = ("--data", tmp_path / "photos", "--method", method, "--image-size", "16", "--batch", "8", "--epochs", "1")
+    out = ("--backbone", "resnet_mini", "--workers", "0", "--chunk", "2", "--out", tmp_path / "run")
+    first, second = (process.wait(timeout=40) for process in together(commands, "train", *words, *out))
+    assert (first.code, second.code) == (0, 0), first.err + second.err
+    assert "Expected time: about" in " ".join(first.out.split())
+    assert second.out == second.err == ""
 
 
 def test_a_run_of_one_process_can_go_on_with_two(commands: Commands, run_once: Any, tmp_path: Path) -> None:

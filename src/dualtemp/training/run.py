@@ -63,7 +63,7 @@ def start(chosen: Settings, out: Path, how: How = How(), watch: Watch | None = N
         data = training_data(chosen, splits)
         check_batch(chosen, data)
         method = build_method(chosen, data.images.channels, data.classes)
-        if found is not None and distributed.rank() == 0 and not how.quiet:
+        if found is not None and distributed.from_first(lambda: not how.quiet):
             introduce(found, chosen, splits, data, method, device, how.workers)
         made_with = environment(device, splits, data)
         distributed.from_first(lambda: held.enter_context(run.created(chosen, made_with)))
