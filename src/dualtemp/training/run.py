@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from dualtemp import __version__, distributed
+from dualtemp.bf16_on_cpu import refuse_deadly_bf16
 from dualtemp.config import Settings, complete, given_settings, settings
 from dualtemp.data.images import Splits
 from dualtemp.errors import UserError
@@ -57,6 +58,7 @@ def start(chosen: Settings, out: Path, how: How = How(), watch: Watch | None = N
             return go_on(out, None, how, watch)
         distributed.from_first(lambda: RunFolder.refuse_existing(out))
         device = chosen_device(how)
+        refuse_precision(chosen, device)
         splits = opened(chosen)
         chosen, found = with_sensible_settings(chosen, splits, device)
         chosen = complete(chosen, image_size(splits))
@@ -84,6 +86,7 @@ def go_on(path: Path, epochs: int | None = None, how: How = How(), watch: Watch 
         if epochs is not None:
             chosen = settings({**chosen.model_dump(exclude_none=True), "epochs": epochs})
         device = chosen_device(how)
+        refuse_precision(chosen, device)
         if Path(chosen.data).is_absolute() and not Path(chosen.data).exists():
             raise UserError(f"{chosen.data}, which {path} learns from, is not there: put it back, then resume")
         splits = opened(chosen)
@@ -186,6 +189,12 @@ def chosen_device(how: How) -> torch.device:
     if device.type == "cuda" and device.index is None and distributed.world_size() > 1:
         return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     return device
+
+
+def refuse_precision(chosen: Settings, device: torch.device) -> None:
+    """Refuse bfloat16 on a CPU that announces instructions which it does not allow."""
+    if chosen.amp == "bf16" and device.type == "cpu":
+        refuse_deadly_bf16()
 
 
 def environment(device: torch.device, splits: Splits, data: TrainingData) -> dict[str, Any]:
