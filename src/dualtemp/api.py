@@ -80,7 +80,7 @@ def resume(
         epochs: go on to so many, also of a finished run; default: as many as its config says.
         device: as in `train`, like all that follow.
         workers: processes that read photographs.
-        threads: of the CPU.
+        threads: of the CPU; default: as many as the run began with, so that it ends with the same bits.
         checkpoint_minutes: at the latest so often, and every epoch.
         quiet: say nothing but what is wrong.
         log: where the figures go besides metrics.jsonl; not remembered from before.

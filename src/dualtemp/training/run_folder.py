@@ -99,6 +99,11 @@ class RunFolder:
             return {}
         return found if isinstance(found, dict) else {}
 
+    def threads(self) -> int | None:
+        """CPU threads that the run began with, if environment.json tells."""
+        found = self.made_with().get("threads")
+        return found if isinstance(found, int) and found >= 1 else None
+
     def set_trouble(self, why: str) -> None:
         """Write down, in one line, why the run failed; where that cannot be written either, nothing is."""
         with contextlib.suppress(OSError):

@@ -14,6 +14,7 @@ from dualtemp.config import Settings
 from dualtemp.data.loader import Batch
 from dualtemp.evaluation.probe import OnlineProbe
 from dualtemp.methods.network import Network, Step
+from dualtemp.models.sync_batch_norm import synchronize_batch_norm
 from dualtemp.training.chunks import ChunkedNetwork
 from dualtemp.training.optimizers import build_optimizer, set_lr
 from dualtemp.training.schedule import highest_lr, step_seed
@@ -35,7 +36,7 @@ class TrainStep:
     def __init__(self, chosen: Settings, method: Any, data: TrainingData, device: torch.device) -> None:
         method = method.to(device)
         if device.type == "cuda" and distributed.world_size() > 1:
-            method = nn.SyncBatchNorm.convert_sync_batchnorm(method)
+            method = synchronize_batch_norm(method)
         self.chosen, self.method, self.device = chosen, method, device
         self.network: Network = method.network  # whole, also where the method sees it in chunks
         if chosen.channels_last:
