@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from made_runs import made_run
 
 from dualtemp.bf16_on_cpu import CAP, Bf16, bf16_on_cpu
 from dualtemp.cli import main
@@ -105,12 +106,20 @@ def test_a_run_is_capped_before_torch_is_loaded(tmp_path: Path) -> None:
         check=True,
     ).stdout
     assert "AMX" not in next(line for line in said.splitlines() if ",isa:" in line)
-    resumed = (
-        f"import os, dualtemp; dualtemp.resume({str(tmp_path / 'run')!r}, 2, device='cpu', quiet=True, page=False)"
-        f"; print(os.environ[{CAP[0]!r}])"
-    )
-    done = subprocess.run([sys.executable, "-c", resumed], capture_output=True, text=True, timeout=120, check=True)
-    assert done.stdout.strip() == CAP[1]
+
+
+def test_a_run_that_goes_on_is_capped_before_torch_is_loaded(tmp_path: Path) -> None:
+    bf16_on_cpu(program(DIES_UNLESS_CAPPED))
+    run = made_run(tmp_path / "run", amp="bf16")
+    resume = f"""
+import os, sys, dualtemp
+try:
+    dualtemp.resume({str(run)!r}, device="cpu", workers=-1)  # a mistake that is found before torch is loaded
+except dualtemp.errors.UserError:
+    print(os.environ[{CAP[0]!r}], "torch" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", resume], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == [CAP[1], "False"]
 
 
 @pytest.mark.parametrize(
