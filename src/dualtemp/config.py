@@ -19,9 +19,9 @@ Method = Literal["moco", "simmoco", "simco", "simclr", "byol", "simsiam", "super
 Sampling = Literal["newest", "random", "earliest"]
 Temperature = float | Literal["tied"]
 
-# What each framework takes, with its defaults. "tied": tau_beta follows tau_alpha. `computation` is the newest version of
-# what a run of the framework computes: raise it with any change after which the same settings give other numbers, and
-# let the older versions compute what they did (tests/training/test_computations.py compares them with what they gave).
+# What each framework takes, with its defaults. "tied": tau_beta follows tau_alpha. `computation` is the newest version
+# of what a run of the framework computes: raise it with any change after which the same settings give other numbers,
+# and let older versions compute what they did (tests/training/test_computations.py compares them with what they gave).
 OF_METHOD: dict[str, dict[str, Any]] = {
     "moco": {
         "computation": 1,
@@ -51,8 +51,8 @@ OF_METHOD: dict[str, dict[str, Any]] = {
     "simsiam": {"computation": 1, "hardness_aware": False, "tau_weight": TAU_ALPHA},
     "supervised": {"computation": 1, "tau_alpha": 1.0, "tau_beta": 1.0, "label_noise": 0.0, "noise": "symmetric"},
 }
-# Settings that came after the first results, and the value that every run had before. At that value they are left out of
-# a result's key, and the config.yaml of a run that does not name them means it.
+# Settings that came after the first results, and the value that every run had before. At that value they are left out
+# of a result's key, and the config.yaml of a run that does not name them means it.
 ADDED_LATER: dict[str, Any] = {"computation": 1}
 SUBSET = "a number of images, 1 or more, or a fraction above 0 and at most 1"
 TAU_BETA_VALUES = "a number above 0, inf, or 'tied'"
@@ -213,8 +213,8 @@ def _check_method(chosen: Settings) -> None:
     newest = OF_METHOD[chosen.method]["computation"]
     if chosen.computation is not None and chosen.computation > newest:
         raise UserError(
-            f"computation {chosen.computation} of {chosen.method} is not known here, {newest} is the newest: leave it out, "
-            "or take a newer dualtemp"
+            f"computation {chosen.computation} of {chosen.method} is not known here, {newest} is the newest: leave it "
+            "out, or take a newer dualtemp"
         )
     beta = chosen.tau_beta
     if isinstance(beta, float | int) and not beta > 0:

@@ -1,8 +1,8 @@
 """What a run of each framework computes, against what it gave when its version was declared.
 
 The numbers in computations.json are compared with a tolerance, since a seed fixes bits on one kind of machine only. If
-this fails and the change is meant, raise `computation` of the framework in config.py, let the older version compute what
-it did, and add the numbers of the new one: `python tests/training/test_computations.py` prints them.
+this fails and the change is meant, raise `computation` of the framework in config.py, let the older version compute
+what it did, and add the numbers of the new one: `python tests/training/test_computations.py` prints them.
 """
 
 import itertools
@@ -48,7 +48,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "supervised, noise": {"method": "supervised", "label_noise": 0.4, "tau_beta": float("inf")},
 }
 VERSIONS = [(name, 1 + v) for name, given in RUNS.items() for v in range(OF_METHOD[given["method"]]["computation"])]
-# Float32 on another processor was seen to move these by up to 2e-3; a changed computation moves some of them by far more.
+# Other vector instructions were seen to move these by up to 2e-3; another computation moves some by far more.
 TOLERANCE = 5e-3
 ACCURACY = 2.0  # points: some of 360 digits lie near a border
 

@@ -11,7 +11,7 @@ from dualtemp.models.momentum import MomentumCopy
 class BYOL(nn.Module):
     """Two query passes and two gradient-free key passes a step (eq:loss_noncl, symmetric).
 
-    As published, each half of the loss is the squared distance 2 - 2 cos of prediction and key, and the halves are summed.
+    As published, each half of the loss is the squared distance 2 - 2 cos of prediction and key, and both are summed.
     `computation` 1 is what this package had before: the mean of both halves of -cos, a quarter of that gradient.
     """
 
