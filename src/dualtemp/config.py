@@ -19,9 +19,12 @@ Method = Literal["moco", "simmoco", "simco", "simclr", "byol", "simsiam", "super
 Sampling = Literal["newest", "random", "earliest"]
 Temperature = float | Literal["tied"]
 
-# What each framework takes, with its defaults. "tied": tau_beta follows tau_alpha.
+# What each framework takes, with its defaults. "tied": tau_beta follows tau_alpha. `computation` is the newest version
+# of what a run of the framework computes: raise it with any change after which the same settings give other numbers,
+# and let older versions compute what they did (tests/training/test_computations.py compares them with what they gave).
 OF_METHOD: dict[str, dict[str, Any]] = {
     "moco": {
+        "computation": 1,
         "tau_alpha": TAU_ALPHA,
         "tau_beta": "tied",
         "key_momentum": 0.99,
@@ -34,18 +37,23 @@ OF_METHOD: dict[str, dict[str, Any]] = {
         "scalar_sampling": "newest",
     },
     "simmoco": {
+        "computation": 1,
         "tau_alpha": TAU_ALPHA,
         "tau_beta": TAU_BETA,
         "key_momentum": 0.99,
         "symmetric": False,
         "both_views": False,
     },
-    "simco": {"tau_alpha": TAU_ALPHA, "tau_beta": TAU_BETA, "both_views": False},
-    "simclr": {"tau_alpha": TAU_ALPHA},
-    "byol": {"key_momentum": 0.99, "hardness_aware": False, "tau_weight": TAU_ALPHA},
-    "simsiam": {"hardness_aware": False, "tau_weight": TAU_ALPHA},
-    "supervised": {"tau_alpha": 1.0, "tau_beta": 1.0, "label_noise": 0.0, "noise": "symmetric"},
+    "simco": {"computation": 1, "tau_alpha": TAU_ALPHA, "tau_beta": TAU_BETA, "both_views": False},
+    "simclr": {"computation": 1, "tau_alpha": TAU_ALPHA},
+    # 2: the published loss, the sum of both halves of 2 - 2 cos; 1 had the mean of both halves of -cos.
+    "byol": {"computation": 2, "key_momentum": 0.99, "hardness_aware": False, "tau_weight": TAU_ALPHA},
+    "simsiam": {"computation": 1, "hardness_aware": False, "tau_weight": TAU_ALPHA},
+    "supervised": {"computation": 1, "tau_alpha": 1.0, "tau_beta": 1.0, "label_noise": 0.0, "noise": "symmetric"},
 }
+# Settings that came after the first results, and the value that every run had before. At that value they are left out
+# of a result's key, and the config.yaml of a run that does not name them means it.
+ADDED_LATER: dict[str, Any] = {"computation": 1}
 SUBSET = "a number of images, 1 or more, or a fraction above 0 and at most 1"
 TAU_BETA_VALUES = "a number above 0, inf, or 'tied'"
 NAMED_LIMITS = {2**63: "2^63", 10**9: "a thousand million"}
@@ -63,6 +71,11 @@ class Settings(BaseModel):
     labels: bool = Field(True, description="Use labels and class folders, to measure with; --no-labels ignores them.")
     subset: int | float | None = Field(None, description="Train on so many images, or on this fraction of them.")
     method: Method = Field("simco", description="The framework.")
+    computation: int | None = Field(
+        None,
+        ge=1,
+        description="Version of what the framework computes; the newest, or an older one to repeat old runs.",
+    )
 
     tau_alpha: float | None = Field(None, gt=0, description="Temperature of the vector (intra-anchor).")
     tau_beta: Temperature | None = Field(None, description="Temperature of the scalar (inter-anchor); inf, or tied.")
@@ -161,7 +174,7 @@ def to_yaml(chosen: Settings) -> str:
 
 
 def from_yaml(path: Path) -> dict[str, Any]:
-    """Settings by name, not yet checked, from a config.yaml."""
+    """Settings by name, not yet checked, from a config.yaml; where a run has written it, it is complete."""
     try:
         values = yaml.safe_load(path.read_text())
     except OSError as error:
@@ -170,7 +183,13 @@ def from_yaml(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: not YAML ({str(error).splitlines()[0]}); give the config.yaml of a run") from None
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise UserError(f"{path}: settings by name expected, such as `method: simco`")
-    return values
+    applicable = set(Settings.model_fields) - _of_other_methods(values.get("method")) - set(ADDED_LATER)
+    return of_run(values) if applicable <= set(values) else values
+
+
+def of_run(values: dict[str, Any]) -> dict[str, Any]:
+    """Settings by name as a run recorded them: those that it did not know stand at what it did."""
+    return {**ADDED_LATER, **values}
 
 
 def tau_beta(chosen: Settings) -> float:
@@ -180,8 +199,8 @@ def tau_beta(chosen: Settings) -> float:
     return chosen.tau_alpha if chosen.tau_beta == "tied" else float(chosen.tau_beta)
 
 
-def _of_other_methods(method: str) -> set[str]:
-    return {name for names in OF_METHOD.values() for name in names} - set(OF_METHOD[method])
+def _of_other_methods(method: Any) -> set[str]:
+    return {name for names in OF_METHOD.values() for name in names} - set(OF_METHOD.get(method, ()))
 
 
 def _check_method(chosen: Settings) -> None:
@@ -191,6 +210,12 @@ def _check_method(chosen: Settings) -> None:
             raise UserError(
                 f"{name} does not apply to {chosen.method}: it is a setting of {', '.join(owners)}; leave it out"
             )
+    newest = OF_METHOD[chosen.method]["computation"]
+    if chosen.computation is not None and chosen.computation > newest:
+        raise UserError(
+            f"computation {chosen.computation} of {chosen.method} is not known here, {newest} is the newest: leave it "
+            "out, or take a newer dualtemp"
+        )
     beta = chosen.tau_beta
     if isinstance(beta, float | int) and not beta > 0:
         raise UserError(f"tau_beta must be {TAU_BETA_VALUES}, got {beta}")

@@ -134,7 +134,8 @@ def test_what_holds_for_all_frameworks_is_said_once(tmp_path: Path) -> None:
     request = Request(["T-unified"], "sharp", (1,), results=tmp_path)
     write_paper_page(request, tmp_path / "page.html", FACTS)
     changed = (tmp_path / "page.html").read_text().split("<dt>Changed</dt>")[1].split("</dd>")[0]
-    assert changed.endswith("resnet_mini for backbone resnet18; byol: tau_weight 0.01; simsiam: tau_weight 0.01")
+    byol, simsiam = "byol: tau_weight 0.01, computation 1", "simsiam: tau_weight 0.01"
+    assert changed.endswith(f"resnet_mini for backbone resnet18; {byol}; {simsiam}")
     assert changed.count("lr 0.12") == 1
 
 

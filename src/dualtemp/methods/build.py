@@ -60,7 +60,7 @@ def _framework(chosen: Settings, network: Network) -> nn.Module:
     if s.method == "simclr":
         return SimCLR(network, s.tau_alpha)
     if s.method == "byol":
-        return BYOL(network, s.key_momentum, s.hardness_aware, s.tau_weight)
+        return BYOL(network, s.key_momentum, s.hardness_aware, s.tau_weight, s.computation)
     if s.method == "simsiam":
         return SimSiam(network, s.hardness_aware, s.tau_weight)
     if s.method == "supervised":

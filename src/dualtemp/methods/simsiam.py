@@ -8,7 +8,7 @@ from dualtemp.methods.network import Network, Step
 
 
 class SimSiam(nn.Module):
-    """Two passes a step (eq:loss_noncl, symmetric)."""
+    """Two passes a step (eq:loss_noncl, symmetric): as published, the mean of both halves of -cos."""
 
     def __init__(self, network: Network, hardness_aware: bool, tau_weight: float) -> None:
         super().__init__()

@@ -13,13 +13,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dualtemp.config import Settings, complete
+from dualtemp.config import ADDED_LATER, Settings, complete
 from dualtemp.data.catalogue import named_set
 from dualtemp.errors import UserError
 from dualtemp.paper.plan import PlannedRun, canonical
 from dualtemp.whole_file import whole_file
 
 NOT_IN_KEY = {"data", "seed", "init"}  # data: its content stands for it; the seed has a place of its own
+_COUNTS = object()  # equal to no value of a setting
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,12 @@ def job(run: PlannedRun, seed: int, facts: DataFacts) -> Job:
 
 
 def key(chosen: Settings, facts: DataFacts) -> str:
-    """16 hexadecimal digits of complete settings and the data's content: no path, output, device or seed."""
+    """16 hexadecimal digits of complete settings and the data's content: no path, output, device or seed.
+
+    What was added later counts only where it changes a run, so that keys from before stand.
+    """
     values = canonical(chosen.model_dump(exclude=NOT_IN_KEY))
+    values = {name: value for name, value in values.items() if value != ADDED_LATER.get(name, _COUNTS)}
     text = json.dumps(["dualtemp cell 1", plain(values), facts.fingerprint, facts.normalised_as], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
