@@ -18,11 +18,11 @@ import torch
 from dualtemp.config import complete, settings
 from dualtemp.data import open_source
 from dualtemp.data.loader import Loader
-from dualtemp.evaluation.probe import OnlineProbe
-from dualtemp.frameworks import build_framework, framework_named
-from dualtemp.training.loop import memory_format
-from dualtemp.training.optimizers import build_optimizer, set_lr
+from dualtemp.frameworks import build_framework
 from dualtemp.training.run_data import image_size, opened, training_data
+from dualtemp.training.train_step import TrainStep
+
+CPU = torch.device("cpu")
 
 # framework and settings: passes with gradient, passes without
 FRAMEWORKS: dict[str, tuple[dict[str, Any], int, int]] = {
@@ -78,28 +78,17 @@ def main() -> None:
         splits = open_source(given.data)
         chosen = complete(chosen, image_size(splits))
         data = training_data(chosen, opened(chosen))
-        method: Any = build_framework(chosen, data.images.channels, data.classes).train()
-        method.to(memory_format=torch.channels_last)
-        optimizer = build_optimizer("sgd", method, 0.9, 5e-4)
-        set_lr(optimizer, 1e-3)
-        probe = OnlineProbe(method.network.backbone.num_features, data.classes) if name != "supervised" else None
-        loader = Loader(data.images, data.views, chosen.batch, count=views_needed(chosen.method))
+        train_step = TrainStep(chosen, build_framework(chosen, data.images.channels, data.classes), data, CPU)
+        loader = Loader(data.images, data.views, chosen.batch, count=chosen.framework.views)
         batches = loader.batches(0)
 
-        def whole(batches=batches, method=method, optimizer=optimizer, probe=probe) -> None:
-            batch = memory_format(next(batches), channels_last=True)
-            made = method(batch.views, batch.labels, 0)
-            optimizer.zero_grad(set_to_none=True)
-            made.loss.backward()
-            optimizer.step()
-            method.after_step()
-            if probe is not None and batch.labels is not None:
-                probe.learn(made.features, batch.labels, 0.3)
+        def whole(batches=batches, train_step=train_step) -> None:
+            train_step(next(batches), 0, factor=0.01)
 
-        view = memory_format(next(batches), channels_last=True).views[0]
+        view = next(batches).views[0].contiguous(memory_format=torch.channels_last)
         step = best(whole, given.seconds)
-        alone = best(passes(method.network, view, queries, keys), given.seconds)
-        four = best(passes(method.network, view, 2, 2), given.seconds)
+        alone = best(passes(train_step.network, view, queries, keys), given.seconds)
+        four = best(passes(train_step.network, view, 2, 2), given.seconds)
         print(
             f"{name:<12}{given.batch / step:>10.0f}{given.batch / alone:>14.0f}{alone / step:>8.2f}"
             f"{given.batch / four:>13.0f}{four / step:>8.2f}",

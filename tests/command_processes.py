@@ -6,6 +6,7 @@ A process is otherwise the same as one of the shell: own signals, own standard o
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -121,3 +122,14 @@ class Commands:
             command.send(signal.SIGKILL)
         self.process.kill()
         self.process.wait()
+
+
+def together(commands: Commands, *words: object, count: int = 2) -> list[Command]:
+    """Start processes that form a group; one alone forms none."""
+    if count == 1:
+        return [commands.start(*words)]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(count)}
+    return [commands.start(*words, env={**group, "RANK": str(r), "LOCAL_RANK": str(r)}) for r in range(count)]

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from dualtemp.bf16_on_cpu import allow_bf16
+
+allow_bf16()  # before torch is loaded: some hosts announce instructions that they do not allow
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
 

@@ -6,7 +6,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dualtemp.config import Settings, complete, from_yaml, overridden, setting_names, settings, to_yaml
+from dualtemp.config import complete, from_yaml, overridden, setting_names, settings, to_yaml
 from dualtemp.errors import UserError
 from dualtemp.frameworks import framework_named, frameworks
 
@@ -130,3 +130,20 @@ def test_a_file_that_holds_no_settings_is_refused(text: str, tmp_path: Path) -> 
         from_yaml(tmp_path / "c.yaml")
     with pytest.raises(UserError, match="cannot be read"):
         from_yaml(tmp_path / "none.yaml")
+
+
+def test_the_config_of_a_run_from_before_versions_reruns_what_it_computed(tmp_path: Path) -> None:
+    path, chosen = tmp_path / "config.yaml", complete(settings({"data": "digits", "method": "byol"}), 8)
+    assert chosen.computation == 2
+    path.write_text(to_yaml(chosen))
+    assert from_yaml(path)["computation"] == 2
+    path.write_text(to_yaml(chosen).replace("computation: 2\n", ""))  # complete, but for what did not exist
+    assert from_yaml(path)["computation"] == 1
+    path.write_text("data: digits\nmethod: byol\n")  # somebody's own: the newest
+    assert complete(settings(from_yaml(path)), 8).computation == 2
+
+
+def test_a_version_that_is_not_known_is_refused_and_another_framework_has_its_own() -> None:
+    with pytest.raises(UserError, match="computation 3 of byol is not known here, 2 is the newest"):
+        settings({"data": "digits", "method": "byol", "computation": 3})
+    assert "computation" not in overridden({"data": "digits", "method": "byol", "computation": 2}, {"method": "simco"})

@@ -1,4 +1,4 @@
-"""A framework of one's own in one file: `dualtemp train --plugin my_framework.py --method invariance --decorrelation 0.1`.
+"""A framework of one's own: `dualtemp train --plugin my_framework.py --method invariance --decorrelation 0.1 ...`.
 
 It pulls the two views together and keeps the projections' features from repeating each other (Barlow Twins' idea,
 with its strength as a setting).

@@ -7,8 +7,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dualtemp.bf16_on_cpu import allow_bf16
 from dualtemp.config import Settings, from_yaml, overridden, settings
 from dualtemp.errors import UserError
+from dualtemp.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from dualtemp.training.watches import Watch
@@ -51,6 +53,7 @@ def train(
         >>> dualtemp.train(data="digits", method="simco", epochs=10, batch=64, out="runs/digits")  # doctest: +SKIP
     """
     chosen = settings(overridden(from_yaml(Path(config)) if config is not None else {}, values))
+    _allow_precision(chosen.amp, device)
     how = _how(device, workers, threads, checkpoint_minutes, quiet)
     from dualtemp.training.run import start
 
@@ -77,13 +80,15 @@ def resume(
         epochs: go on to so many, also of a finished run; default: as many as its config says.
         device: as in `train`, like all that follow.
         workers: processes that read photographs.
-        threads: of the CPU.
+        threads: of the CPU; default: as many as the run began with, so that it ends with the same bits.
         checkpoint_minutes: at the latest so often, and every epoch.
         quiet: say nothing but what is wrong.
         log: where the figures go besides metrics.jsonl; not remembered from before.
         page: keep RUN/report.html up to date, with pictures at the end.
         watch: is told of steps and epochs instead of the terminal.
     """
+    with suppress(UserError):  # it is told below
+        _allow_precision(RunFolder.opened(Path(run)).settings().amp, device)
     how = _how(device, workers, threads, checkpoint_minutes, quiet)
     from dualtemp.training.run import go_on
 
@@ -174,6 +179,12 @@ def _logs(names: Sequence[str]) -> "list[Watch]":
         module, _, kind = LOGS[name].partition(".")
         watches.append(getattr(import_module(f"dualtemp.training.{module}"), kind)())
     return watches
+
+
+def _allow_precision(amp: str, device: str) -> None:
+    """Before torch is loaded: let a CPU that announces more than it allows compute in bfloat16."""
+    if amp == "bf16" and device.partition(":")[0] in ("auto", "cpu"):
+        allow_bf16()
 
 
 def _how(device: str, workers: int | None, threads: int | None, checkpoint_minutes: float, quiet: bool) -> "Any":

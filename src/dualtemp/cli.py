@@ -239,7 +239,11 @@ def _without_plugins(words: list[str]) -> list[str]:
 def _overview() -> str:
     rows = [f"  {name:<16} {(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
     return "\n".join(
-        [f"usage: dualtemp COMMAND ...\n\n{ABOUT}\n", *rows, "\n`dualtemp COMMAND --help` tells a command's settings; --plugin FILE.py adds frameworks of your own to any."]
+        [
+            f"usage: dualtemp COMMAND ...\n\n{ABOUT}\n",
+            *rows,
+            "\n`dualtemp COMMAND --help` tells a command's settings; any takes --plugin FILE.py, frameworks of your own.",
+        ]
     )
 
 

@@ -17,6 +17,9 @@ from dualtemp.frameworks.protocol import Framework, FrameworkSettings
 from dualtemp.frameworks.registry import framework_named, frameworks
 from dualtemp.frameworks.temperature_settings import TAU_BETA_VALUES
 
+# Settings that came after the first results, and the value that every run had before. At that value they are left out
+# of a result's key, and the config.yaml of a run that does not name them means it.
+ADDED_LATER: dict[str, Any] = {"computation": 1}
 SUBSET = "a number of images, 1 or more, or a fraction above 0 and at most 1"
 NAMED_LIMITS = {2**63: "2^63", 10**9: "a thousand million"}
 FAR_LIMITS = (10**9, 1e38)
@@ -37,6 +40,11 @@ class Settings(BaseModel):
     labels: bool = Field(True, description="Use labels and class folders, to measure with; --no-labels ignores them.")
     subset: int | float | None = Field(None, description="Train on so many images, or on this fraction of them.")
     method: str = Field("simco", description="The framework.")
+    computation: int | None = Field(
+        None,
+        ge=1,
+        description="Version of what the framework computes; the newest, or an older one to repeat old runs.",
+    )
 
     backbone: str = Field(
         "resnet18", description="resnet18, resnet50, vit_tiny, swin_tiny, resnet_mini or a timm name."
@@ -88,7 +96,7 @@ def settings(values: dict[str, Any]) -> Settings:
     method = values.get("method", Settings.model_fields["method"].default)
     if not isinstance(method, str) or method not in frameworks():
         raise UserError(
-            f"no method is called {method!r}{_nearest(str(method), frameworks())} (one of your own needs --plugin FILE.py)"
+            f"no method is called {method!r}{_nearest(str(method), frameworks())} (your own needs --plugin FILE.py)"
         )
     own, shared = framework_named(method).Settings, set(Settings.model_fields)
     for name, value in values.items():
@@ -117,7 +125,11 @@ def setting_names() -> dict[str, Any]:
 def applicable(method: str) -> dict[str, Any]:
     """The settings that a framework has, in the order in which they are shown, each with its pydantic field."""
     own = framework_named(method).Settings.model_fields
-    return {name: own.get(name, field) for name, field in setting_names().items() if name in own or name in Settings.model_fields}
+    return {
+        name: own.get(name, field)
+        for name, field in setting_names().items()
+        if name in own or name in Settings.model_fields
+    }
 
 
 def _checked(kind: Any, values: dict[str, Any]) -> Any:
@@ -138,7 +150,7 @@ def overridden(of_file: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]
     """Settings of a file with others in their place; where these choose another framework, what it lacks is dropped."""
     before = of_file.get("method", Settings.model_fields["method"].default)
     if given.get("method", before) != before:
-        of_file = {name: value for name, value in of_file.items() if name in Settings.model_fields}
+        of_file = {name: v for name, v in of_file.items() if name in Settings.model_fields and name != "computation"}
     return {**of_file, **given}
 
 
@@ -147,6 +159,8 @@ def complete(chosen: Settings, image_size: int) -> Settings:
     values = chosen.options.model_dump(exclude_none=True)
     if chosen.image_size is None:
         values["image_size"] = image_size
+    if chosen.computation is None:
+        values["computation"] = chosen.framework.version
     if chosen.warmup_epochs is None:
         values["warmup_epochs"] = min(10.0, chosen.epochs / 10)
     return chosen.model_copy(update=values)
@@ -158,7 +172,7 @@ def to_yaml(chosen: Settings) -> str:
 
 
 def from_yaml(path: Path) -> dict[str, Any]:
-    """Settings by name, not yet checked, from a config.yaml."""
+    """Settings by name, not yet checked, from a config.yaml; where a run has written it, it is complete."""
     try:
         values = yaml.safe_load(path.read_text())
     except OSError as error:
@@ -167,10 +181,23 @@ def from_yaml(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: not YAML ({str(error).splitlines()[0]}); give the config.yaml of a run") from None
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise UserError(f"{path}: settings by name expected, such as `method: simco`")
-    return values
+    method = values.get("method")
+    known = isinstance(method, str) and method in frameworks()
+    return of_run(values) if known and set(applicable(str(method))) - set(ADDED_LATER) <= set(values) else values
+
+
+def of_run(values: dict[str, Any]) -> dict[str, Any]:
+    """Settings by name as a run recorded them: those that it did not know stand at what it did."""
+    return {**ADDED_LATER, **values}
 
 
 def _check_values(chosen: Settings) -> None:
+    newest = chosen.framework.version
+    if chosen.computation is not None and chosen.computation > newest:
+        raise UserError(
+            f"computation {chosen.computation} of {chosen.method} is not known here, {newest} is the newest: leave it "
+            "out, or take a newer dualtemp"
+        )
     beta = chosen.get("tau_beta")
     if isinstance(beta, float | int) and not beta > 0:
         raise UserError(f"tau_beta must be {TAU_BETA_VALUES}, got {beta}")

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
+from dualtemp.device import backend_of
 from dualtemp.errors import UserError
 from dualtemp.first_derivative import first_derivative_only
 
@@ -51,26 +52,26 @@ def global_mean(x: Tensor) -> Tensor:
 
 
 @contextmanager
-def processes(backend: str | None = None) -> Iterator[None]:
+def processes(device: torch.device | str = "cpu") -> Iterator[None]:
     """Join the process group that torchrun announces in the environment, and leave it cleanly.
 
     Without torchrun nothing happens. What uses the group (models under DistributedDataParallel) must be local to a
     function that is called inside, so that it is gone before the group is.
 
     Args:
-        backend: "nccl", "gloo", ...; None takes nccl where there is CUDA, else gloo.
+        device: of this process's tensors; decides what the processes talk through.
     """
+    device = torch.device(device)
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
         yield
         return
-    if torch.cuda.is_available():
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
     store, number, world = next(rendezvous("env://", timeout=PATIENCE))
     # The store outlives processes that torchrun starts anew, who must not meet the addresses of those before them.
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     store = dist.PrefixStore(f"attempt {attempt}", store)  # pyright: ignore[reportPrivateImportUsage]
-    backend = backend or ("nccl" if torch.cuda.is_available() else "gloo")
-    dist.init_process_group(backend, store=store, rank=number, world_size=world, timeout=PATIENCE)
+    dist.init_process_group(backend_of(device), store=store, rank=number, world_size=world, timeout=PATIENCE)
     try:
         yield
         # A group that is destroyed while a peer still talks, or a model still hangs on it, aborts the process.

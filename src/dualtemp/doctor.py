@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 import torch
 
 from dualtemp import __version__
+from dualtemp.bf16_on_cpu import CAP, bf16_on_cpu
 from dualtemp.data.cache import cache_folder, cached_set
 from dualtemp.data.catalogue import CATALOGUE
 from dualtemp.losses import dual_temperature
@@ -21,6 +22,7 @@ def doctor() -> int:
     print(f"dualtemp      {__version__}, Python {platform.python_version()}, {platform.platform()}")
     print(f"packages      {', '.join(f'{name} {_version(name)}' for name in PACKAGES)}")
     print(f"CPU           {cores()} cores, torch uses {torch.get_num_threads()} threads")
+    print(f"bf16 on cpu   {_bf16()}")
     cached = [name for name in CATALOGUE if cached_set(name)]
     print(f"data cache    {cache_folder()}: {', '.join(cached) or 'nothing yet'} (digits are always there)")
     devices = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
@@ -43,6 +45,15 @@ def _step(name: str) -> int:
         return 1
     print(f"step on {name:<6}works: SimCo on 64 images, loss {value:.3f}, {seconds * 1e3:.0f} ms")
     return 0
+
+
+def _bf16() -> str:
+    outcome, reason = bf16_on_cpu()
+    if outcome == "fails":  # it may be another one by now
+        outcome, reason = bf16_on_cpu(afresh=True)
+    if outcome == "works capped":
+        return f"{reason}; works with {'='.join(CAP)}, which --amp bf16 sets"
+    return "works" if outcome == "works" else f"{reason}; --amp bf16 is refused"
 
 
 def _version(package: str) -> str:

@@ -48,7 +48,7 @@ def log_sum_exp(
 
     Args:
         a: anchors, (N, D), unit length, float32 or float64.
-        b: keys, (K, D), as `a`. If it is `a` itself, half of the tiles serve for both halves of the matrix.
+        b: keys, (K, D), as `a`. If it is `a` itself, half of the tiles can serve for both halves of the matrix.
         tau_alpha: temperature of the part that carries the gradient (at inf there is none).
         tau_beta: temperature of the detached part; None means `tau_alpha`.
         own: where given, key i + own belongs to anchor i and is not among its negatives.
@@ -56,7 +56,8 @@ def log_sum_exp(
         vector: also give the vector component; for one direction.
     """
     backward = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
-    symmetric = b is a
+    # Rows are columns too, so half of the matrix is enough; columns as anchors or the vector component want all of it.
+    symmetric = b is a and not (both_directions or vector)
     anchors_alone = backward and not (b.requires_grad or both_directions or symmetric)
     N, K = a.shape[0], b.shape[0]
     kept = backward and not anchors_alone and N * K <= KEPT_ELEMENTS and _fixed_shift(tau_alpha, a.dtype)
@@ -150,7 +151,7 @@ class _TiledLogSumExp(torch.autograd.Function):
         # A dictionary is not needed again if its vector component is there: it may take in new keys before backward.
         again = plan.own is not None or not plan.vector or ctx.needs_input_grad[1]
         ctx.save_for_backward(a, b if again else None, alpha, vector, kept)
-        ctx.mark_non_differentiable(beta, vector, *([own] if plan.symmetric else []))
+        ctx.mark_non_differentiable(beta, vector)
         ctx.set_materialize_grads(False)
         return alpha, beta, own, vector
 
@@ -305,6 +306,8 @@ def _gradient(
     da = torch.zeros_like(a) if wants_a else None
     # Both arguments of a symmetric product are the same tensor: its whole gradient goes to the first.
     db = da if plan.symmetric else torch.zeros_like(b) if wants_b else None
+    if plan.symmetric and of_own is not None:
+        of_own = 2 * of_own  # an anchor's own key is the anchor itself: s_ii = a_i . a_i
     columns = plan.both_directions or plan.symmetric
     # p^_ij = exp((s_ij - 1) / tau) / exp(lse_i - 1 / tau); without a fixed shift the two may not be taken apart.
     shift, weight = lse - 1 / tau, of_lse / tau

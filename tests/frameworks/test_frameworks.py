@@ -159,20 +159,41 @@ def test_last_keys_are_those_of_the_step_before_and_current_keys_make_it_simmoco
     torch.testing.assert_close(current(views, None, 0).loss, framework("simmoco")(views, None, 0).loss)
 
 
-@pytest.mark.parametrize("method", ["byol", "simsiam"])
 @pytest.mark.parametrize("hardness_aware", [False, True])
-def test_byol_and_simsiam_are_the_symmetric_negative_cosine(method: str, hardness_aware: bool) -> None:
-    made, (views, _) = framework(method, hardness_aware=hardness_aware, tau_weight=0.3), batch()
+@pytest.mark.parametrize(("method", "computation"), [("simsiam", 1), ("byol", 1), ("byol", 2)])
+def test_simsiam_and_byol_have_their_published_losses(method: str, computation: int, hardness_aware: bool) -> None:
+    made = framework(method, hardness_aware=hardness_aware, tau_weight=0.3, computation=computation)
+    views, _ = batch()
     first, second = embeddings(made, views)
     if method == "byol":
         targets = [made.key_network(view).projection for view in views]
     else:
         targets = [first.projection.detach(), second.projection.detach()]
-    expected = 0.0
+    expected = torch.zeros(())
     for p, k in ((first.prediction, targets[1]), (second.prediction, targets[0])):
         w = losses.in_batch_weight(p, k, 0.3) if hardness_aware else torch.ones(N)
-        expected = expected - (w * F.cosine_similarity(p, k)).mean() / 2
-    torch.testing.assert_close(made(views, None, 0).loss, expected)
+        if computation == 2:  # BYOL: squared distances of unit vectors, both halves summed
+            half = (w * (F.normalize(p, dim=1) - F.normalize(k, dim=1)).square().sum(1)).mean()
+        else:  # SimSiam: D / 2 + D / 2 of D = -cos; and what BYOL had before
+            half = -(w * F.cosine_similarity(p, k)).mean() / 2
+        expected = expected + half
+    ours = made(views, None, 0).loss
+    torch.testing.assert_close(ours, expected)
+    for name, p in made.network.named_parameters():
+        mine, theirs = (torch.autograd.grad(x, p, retain_graph=True)[0] for x in (ours, expected))
+        torch.testing.assert_close(mine, theirs, msg=name, rtol=1e-3, atol=1e-5)
+
+
+def test_byol_has_four_times_the_gradient_that_it_had_before() -> None:
+    views, _ = batch()
+    for hardness_aware in (False, True):
+        gradients = []
+        for computation in (1, 2):
+            made = framework("byol", hardness_aware=hardness_aware, computation=computation)
+            made(views, None, 0).loss.backward()
+            gradients.append([p.grad for p in made.network.parameters()])
+        for before, now in zip(*gradients, strict=True):
+            torch.testing.assert_close(now, 4 * before, rtol=1e-3, atol=1e-5)
 
 
 def test_supervised_is_cross_entropy() -> None:

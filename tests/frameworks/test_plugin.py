@@ -67,9 +67,7 @@ def test_a_plugins_run_is_killed_resumed_listed_and_shown(commands: Commands, tm
         ("from dualtemp.frameworks import framework\n@framework('mine')\nclass A: pass", "has no `Settings`"),
     ],
 )
-def test_a_plugin_that_cannot_be_loaded_is_one_line(
-    text: str, said: str, commands: Commands, tmp_path: Path
-) -> None:
+def test_a_plugin_that_cannot_be_loaded_is_one_line(text: str, said: str, commands: Commands, tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text(text)
     ended = commands.run("train", *TINY, "--plugin", tmp_path / "bad.py", "--out", tmp_path / "run")
     assert (ended.code, ended.err.count("\n")) == (2, 1), ended.err

@@ -1,9 +1,11 @@
+import copy
 import math
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
 from dualtemp import losses
 
@@ -132,3 +134,36 @@ def test_modules_are_the_functions_with_their_settings() -> None:
     stats = {}
     losses.DualTemperatureLoss()(q, k, stats=stats)
     assert stats["W"].shape == (2, 6)
+
+
+def test_settings_of_a_module_act_when_they_are_set_later_and_are_checked() -> None:
+    g = torch.Generator().manual_seed(0)
+    q, k, keys = (torch.randn(n, 5, generator=g) for n in (6, 6, 9))
+    dual, one, cosine = losses.DualTemperatureLoss(), losses.InfoNCELoss(), losses.NegativeCosineLoss()
+    dual.tau_alpha, dual.tau_beta, dual.both_directions = 5.0, 2.0, False
+    one.tau, one.reduction = 0.3, "none"
+    assert torch.equal(dual(q, k), losses.dual_temperature(q, k, 5.0, 2.0, both_directions=False))
+    assert torch.equal(one(q, k, keys), losses.info_nce(q, k, keys, 0.3, reduction="none"))
+    assert (dual.tau_alpha, dual.tau_beta, one.tau) == (5.0, 2.0, 0.3)
+    assert "tau_alpha=5.0, tau_beta=2.0" in repr(dual)
+    assert copy.deepcopy(dual).tau_alpha == 5.0
+
+    with pytest.raises(ValueError, match="tau_alpha must be a number > 0"):
+        dual.tau_alpha = -1.0
+    with pytest.raises(ValueError, match="would not be learned"):
+        dual.tau_beta = torch.tensor(0.1, requires_grad=True)
+    with pytest.raises(ValueError, match="reduction must be"):
+        dual.reduction = "sum"
+    assert dual.tau_alpha == 5.0
+    for module, name in ((dual, "tau"), (one, "tau_beta"), (cosine, "tau")):
+        with pytest.raises(AttributeError, match=f"{type(module).__name__} has no {name}: its settings are"):
+            setattr(module, name, 0.1)
+
+
+def test_a_module_may_hold_other_things_than_settings() -> None:
+    module = losses.DualTemperatureLoss()
+    module.head, module.note = nn.Linear(2, 2), "x"
+    module.temperature_log = nn.Parameter(torch.zeros(1))
+    assert [name for name, _ in module.named_parameters()] == ["temperature_log", "head.weight", "head.bias"]
+    with pytest.raises(AttributeError):
+        module.nothing  # noqa: B018

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import brute_force
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -262,3 +263,57 @@ def test_functions_without_a_stop_gradient_have_the_gradient_of_their_value() ->
         assert torch.autograd.gradcheck(losses.simple, (q, k, keys))
         assert torch.autograd.gradcheck(lambda p, k: losses.negative_cosine(p, k), (q, k))
         assert torch.autograd.gradcheck(lambda x: losses.cross_entropy(x, target), (q,))
+
+
+# Calls with one tensor in several places: "X" and "Y" stand for x and y once more, the temperatures follow.
+ALIASED: list[tuple[str, str, dict[str, bool]]] = [
+    ("dual_temperature", "xXab", {}),
+    ("dual_temperature", "xXab", {"both_directions": False}),
+    ("dual_temperature", "xXab", {"both_views": True}),
+    ("dual_temperature", "xXab", {"both_directions": False, "both_views": True}),
+    ("nt_xent", "xXa", {}),
+    *((name, f"{places}a", {}) for name in ("info_nce", "equal_anchors") for places in ("xXz", "xyX", "xyY", "xXX")),
+    ("simple", "xXX", {}),
+    *(("decomposed", f"{places}ab", {}) for places in ("xyXz", "xyzX", "xyXX", "xXXX", "xXzz")),
+]
+ONCE_MORE: dict[str, Callable[[Tensor], Tensor]] = {
+    "itself": lambda x: x,
+    "view": lambda x: x.view_as(x),  # a tensor of its own on the same storage, as the next two
+    "transposed": lambda x: x.T.T,
+    "slice": lambda x: x[:],
+}
+
+
+@pytest.mark.parametrize(("name", "places", "options"), ALIASED)
+@given(
+    seed=st.integers(0, 2**31),
+    N=st.integers(2, 14),
+    D=st.integers(2, 12),
+    tau_alpha=st.floats(0.05, 2),
+    tau_beta=st.one_of(st.floats(0.05, 2), st.just(math.inf)),
+    again=st.sampled_from(["itself", *ONCE_MORE]),
+    dtype=DTYPE,
+    tiling=TILING,
+)
+@settings(max_examples=12)
+def test_a_tensor_in_several_places_receives_the_gradient_of_all(
+    name, places, options, seed, N, D, tau_alpha, tau_beta, again, dtype, tiling
+) -> None:
+    tile(tiling)
+    units = (F.normalize(u.detach(), dim=1).requires_grad_() for u in drawn(seed, N, N + 3, D, "drawn", dtype))
+
+    def arguments(x: Tensor, y: Tensor, z: Tensor) -> list[Any]:
+        more = ONCE_MORE[again]
+        values = {"x": x, "y": y, "z": z, "X": more(x), "Y": more(y), "a": tau_alpha, "b": tau_beta}
+        return [values[place] for place in places]
+
+    ours, brute = getattr(losses, name), getattr(brute_force, name)
+    with pytest.MonkeyPatch.context() as patched:
+        # Normalising would hide what goes along a vector, such as the gradient of x_i . x_i.
+        patched.setattr(brute_force, "unit", lambda u: u.double())
+        compare(
+            lambda *x: ours(*arguments(*x), **options, normalize=False, reduction="none"),
+            lambda *x: brute(*arguments(*x), **options),
+            tuple(units),
+            min(tau_alpha, tau_beta),
+        )

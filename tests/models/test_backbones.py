@@ -217,3 +217,45 @@ def test_public_names_come_from_the_packages() -> None:
         # A second look, with every file loaded, must not meet a file of the same name.
         assert {name: getattr(package, name) for name in package.__all__} == found
         assert not hasattr(package, "no_such_name")
+
+
+@pytest.mark.parametrize(("name", "size"), [("resnet18", 32), ("resnet50", 32), ("resnet18", 96)])
+def test_resnets_of_the_paper_are_those_of_the_authors(name: str, size: int) -> None:
+    model = build_backbone(f"paper_{name}", size, seed=0)
+    theirs = getattr(torchvision.models, name)()  # last batch norms at one
+    theirs.fc = nn.Identity()
+    if size < 64:
+        theirs.conv1, theirs.maxpool = nn.Conv2d(3, 64, 3, 1, 2, bias=False), nn.Identity()
+    # The same start: norms at one and zero, and the spread of every convolution's weights.
+    for (ours_name, ours), (their_name, other) in zip(model.named_parameters(), theirs.named_parameters(), strict=True):
+        assert ours_name == their_name
+        assert ours.shape == other.shape
+        if ours.ndim == 1:
+            assert torch.equal(ours, other)
+        else:
+            assert ours.std().item() == pytest.approx(other.std().item(), rel=0.1)
+    theirs.load_state_dict(model.state_dict(), strict=True)
+    with torch.no_grad():
+        torch.testing.assert_close(model(images(2, 3, size)), theirs(images(2, 3, size)), rtol=1e-4, atol=1e-4)
+
+
+def test_transformers_of_the_paper_have_the_authors_patches() -> None:
+    vit: Any = build_backbone("paper_vit_tiny", 32, seed=0)
+    assert vit.pos_embed.shape == (1, 1 + 4, 192)  # four patches of 16 px
+    swin: Any = build_backbone("paper_swin_tiny", 32, seed=0)
+    assert swin.patch_embed.patch_size == (4, 4)
+    assert [layer.input_resolution for layer in swin.layers] == [(8, 8), (8, 8), (4, 4), (2, 2)]
+    assert {block.window_size for block in swin.layers[0].blocks} == {(4, 4)}
+    for model in (vit, swin):
+        assert model.eval()(images(2, 3, 32)).shape == (2, model.num_features)
+    with pytest.raises(UserError, match="backbone paper_vit_tiny: cannot take"):
+        build_backbone("paper_vit_tiny", 8)
+
+
+@pytest.mark.parametrize("name", ["paper_resnet18", "paper_vit_tiny", "paper_swin_tiny"])
+def test_networks_of_the_paper_can_be_built_by_their_recipe(name: str) -> None:
+    model = randomised(build_backbone(name, 32, seed=0))
+    again = built_by_recipe(json.loads(json.dumps(describe_backbone(name, 32))))
+    again.load_state_dict(model.state_dict(), strict=True)
+    with torch.no_grad():
+        torch.testing.assert_close(again.eval()(images(2, 3, 32)), model(images(2, 3, 32)))

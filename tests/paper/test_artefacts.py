@@ -76,10 +76,20 @@ def test_the_papers_scale_is_the_published_recipe() -> None:
     found = planned("paper")
     for word in (run(found, "T-reverse", "SimCo", "DT .1, 1"), run(found, "F-dict", "scalar", "65536")):
         chosen = complete(found.runs[word].with_seed(1), image_size=32)
-        assert (chosen.data, chosen.backbone, chosen.epochs, chosen.batch) == ("cifar100", "resnet18", 200, 256)
+        assert (chosen.data, chosen.backbone, chosen.epochs, chosen.batch) == ("cifar100", "paper_resnet18", 200, 256)
         assert (chosen.lr, chosen.warmup_epochs, chosen.subset) == (0.03, 10, None)
     noise = found.runs[run(found, "S-noise", "CE(DT)", "symmetric .4")].with_seed(1)
     assert (noise.data, noise.epochs, noise.batch, noise.tau_beta) == ("cifar10", 120, 128, float("inf"))
+
+
+def test_networks_are_the_authors_at_the_papers_scale_alone() -> None:
+    columns = {"ResNet-50": "resnet50", "ViT tiny": "vit_tiny", "Swin tiny": "swin_tiny", "ResNet-18": "resnet18"}
+    table = planned("paper", "T-arch").cells["T-arch"]
+    assert {place[1] for place in table} == set(columns)
+    for (_, column), cell in table.items():
+        assert cell.settings["backbone"] == f"paper_{columns[column]}"
+    for scale in ("mini", "long", "sharp", "smoke"):
+        assert {run.settings["backbone"] for run in planned(scale).runs.values()} == {"resnet_mini"}
 
 
 def test_the_mini_scale_keeps_the_papers_ratios() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from paper.smoke import DIVERGING, digits, reproduce, tiny_job
 
+from dualtemp.cli import main
 from dualtemp.errors import UserError
 from dualtemp.paper.artefact import IDS
 from dualtemp.paper.claims import judged
@@ -184,3 +185,28 @@ def test_an_unknown_cell_is_refused(tmp_path: Path) -> None:
     request = Request(["T-unified"], "smoke", (1,), results=tmp_path)
     with pytest.raises(UserError, match="no cell is called 'abc'"):
         missing(request, request.planned(), cell="abc")
+
+
+@pytest.mark.parametrize("cell", ["0123456789abcdef-s1", "0123456789abcdef-s2", "nonsense"])
+def test_looking_for_a_cell_that_is_not_there_fetches_nothing(
+    cell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DUALTEMP_DATA", str(tmp_path / "cache"))
+    words = ["--scale", "mini", "--seeds", "1", "--results", str(tmp_path / "results")]
+    assert main(["reproduce", "T-data", *words, "--list", "--cell", cell]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert f"no cell is called '{cell}'" in told
+    assert ("would have to be fetched" in told) == cell.endswith("f-s1")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_cell_is_found_in_the_data_that_is_here_before_any_is_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DUALTEMP_DATA", str(tmp_path / "cache"))
+    request = Request(["T-data"], "mini", (1,), ["svhn=digits"], tmp_path / "results")
+    wanted = jobs_of(request.planned(), (1,), {"digits": digits()})
+    left = missing(request, request.planned(), cell=next(iter(wanted.values())).name)
+    assert (len(left.jobs), list(left.facts), left.unavailable) == (1, ["digits"], {})
+    assert not (tmp_path / "cache").exists()

@@ -10,7 +10,7 @@ from paper.smoke import TINY, digits, tiny_job
 from dualtemp.data import open_source
 from dualtemp.errors import UserError
 from dualtemp.paper.plan import PlannedRun, run_word
-from dualtemp.paper.results import Job, Results, job, key, opened_facts
+from dualtemp.paper.results import Job, KnownData, Results, job, key, opened_facts
 
 
 def saved_set(folder: Path, images: int = 200) -> Path:
@@ -65,7 +65,7 @@ def test_a_result_comes_back_and_names_no_path(tmp_path: Path) -> None:
     text = (results.path / f"{one.name}.json").read_text()
     assert str(tmp_path) not in text
     json.loads(text, parse_constant=pytest.fail)  # strict JSON
-    assert Results(results.path).known_data["images"] == one.facts
+    assert Results(results.path).known_data == [KnownData("images", one.facts, 1)]
 
 
 def test_a_result_without_a_measurement_that_is_wanted_is_made_anew(tmp_path: Path) -> None:

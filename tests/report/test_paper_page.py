@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from dualtemp.report.paper_page import write_paper_page
 
 SEEDS = (1, 2, 3)
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
-FACTS = {name: DataFacts(name, 32, 50_000) for name in ("cifar10", "cifar100", "svhn")}
+FACTS = {name: DataFacts(name, 32, 50_000, name) for name in ("cifar10", "cifar100", "svhn")}
 
 
 def accuracy(job: Job) -> float:
@@ -133,7 +134,8 @@ def test_what_holds_for_all_frameworks_is_said_once(tmp_path: Path) -> None:
     request = Request(["T-unified"], "sharp", (1,), results=tmp_path)
     write_paper_page(request, tmp_path / "page.html", FACTS)
     changed = (tmp_path / "page.html").read_text().split("<dt>Changed</dt>")[1].split("</dd>")[0]
-    assert changed.endswith("resnet_mini for backbone resnet18; byol: tau_weight 0.01; simsiam: tau_weight 0.01")
+    byol, simsiam = "byol: tau_weight 0.01, computation 1", "simsiam: tau_weight 0.01"
+    assert changed.endswith(f"resnet_mini for backbone resnet18; {byol}; {simsiam}")
     assert changed.count("lr 0.12") == 1
 
 
@@ -146,9 +148,12 @@ def test_claims_carry_their_verdict_effect_and_runs(shown: Open) -> None:
     cells = first.locator("tbody tr").first.locator("td").all_inner_texts()
     assert cells[:3] == ["T-reverse", "SimMoCo", "DT .1, 1 > ST .1"]
     assert 3 < float(cells[3]) < 5
-    whole, by_seed = ([float(word.replace("\N{MINUS SIGN}", "-")) for word in cell.split(" … ")] for cell in cells[4:6])
+    whole, at_once, by_seed = (
+        [float(word.replace("\N{MINUS SIGN}", "-")) for word in cell.split(" … ")] for cell in cells[4:7]
+    )
     assert sum(whole) / 2 == pytest.approx(sum(by_seed) / 2, abs=0.02)  # all seeds are there: one effect, two errors
-    assert cells[6] == "6"
+    assert at_once[0] < whole[0] < whole[1] < at_once[1]
+    assert cells[7] == "6"
     assert "undecided" in view.locator("details.claim[id='C10'] summary").inner_text()  # all its + runs failed
 
 
@@ -188,3 +193,24 @@ def test_a_claim_rests_on_all_its_tables_though_one_is_shown(page: Path) -> None
     (claim,) = re.findall(r'id="C9">\s*<summary>.*?</summary>', text, re.S)
     assert "undecided" not in claim
     assert "T-epochs" in text
+
+
+def test_the_papers_values_do_not_stand_beside_ones_own_images(tmp_path: Path) -> None:
+    def page_of(data: str) -> str:
+        request = Request(["T-reverse", "T-data"], "mini", (1,), [data], results=tmp_path / "results")
+        facts = {**FACTS, data: DataFacts("0123456789abcdef", 32, 500)}
+        for job in jobs_of(replace(request, ids=["T-reverse"]).planned(), (1,), facts).values():
+            Results(request.results).write(job, {"status": "done", "metrics": {"probe_top1": 40.0}})
+        write_paper_page(request, tmp_path / "page.html", facts)
+        return (tmp_path / "page.html").read_text()
+
+    mine = page_of(str(tmp_path / "mine"))
+    assert mine.count("40.00") == 8
+    assert "49.52" not in mine.split('id="T-reverse"')[1].split("</section>")[0]
+    assert "82.35" in mine.split('id="T-data"')[1]  # varies the set, and has the paper's
+    assert "its values are left out of T-reverse." in mine
+    assert "mine (01234567)" in mine
+    assert str(tmp_path) not in mine
+    assert "49.52" not in page_of("svhn").split('id="T-reverse"')[1].split("</section>")[0]
+    assert "49.52" in page_of("cifar100")
+    assert "left out" not in page_of("cifar100")

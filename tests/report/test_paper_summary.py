@@ -12,7 +12,7 @@ from dualtemp.paper.results import DataFacts, Job, Results
 from dualtemp.paper.tables import jobs_of
 from dualtemp.report.paper_summary import write_paper_summary
 
-FACTS = {"cifar10": DataFacts("cifar10", 32, 50_000)}
+FACTS = {"cifar10": DataFacts("cifar10", 32, 50_000, "cifar10")}
 SEEDS = (1, 2, 3)
 
 
@@ -35,12 +35,15 @@ def test_the_summary_tells_verdict_effect_interval_and_time(request_of_reverse: 
     write_paper_summary(request_of_reverse, tmp_path / "new" / "summary.md")
     text = (tmp_path / "new" / "summary.md").read_text()
     assert text.startswith("24 runs, 6.0 hours of computing at scale `mini`.")
-    assert "| C1 | DT(.1, 1) beats ST(.1), in SimMoCo and in SimCo | **holds** | 2 of 2 |" in text
-    assert "\n    dualtemp reproduce T-reverse --scale mini --seeds 3\n\n24 runs, 6.0 hours of computing.\n" in text
+    assert "| C1 | DT(.1, 1) beats ST(.1), in SimMoCo and in SimCo | **holds** | 2 of 2 | 2 |" in text
+    assert (
+        "\n    dualtemp reproduce T-reverse --scale mini --seeds 3\n\n24 runs, 6.0 hours of computing, on cifar10.\n"
+        in text
+    )
     row = next(line for line in text.splitlines() if "| SimCo | DT .1, 1 > ST .1 |" in line)
     assert "+3.00 (+2.8" in row
     assert row.endswith("| 6 | holds |")
-    by_seed = row.split("|")[5].strip()  # seeds differ, and cells by the same within each: nothing is left beside seeds
+    by_seed = row.split("|")[6].strip()  # seeds differ, and cells by the same within each: nothing is left beside seeds
     assert by_seed.startswith("+3.00")
     mean = fmean(48.0 + 0.1 * seed for seed in SEEDS)
     assert f"{mean:.2f} \u00b1 0.10 [3]" in text
@@ -55,14 +58,14 @@ def test_what_was_not_run_is_undecided_and_said(request_of_reverse: Request, tmp
     write_paper_summary(request_of_reverse, tmp_path / "summary.md")
     text = (tmp_path / "summary.md").read_text()
     assert "**holds** |" in text.split("| C2 |")[0]
-    assert "| C2 | ST(1) and DT reverse are far below both | **undecided** | 4 of 8, 4 not compared |" in text
+    assert "| C2 | ST(1) and DT reverse are far below both | **undecided** | 4 of 8, 4 not compared | 4 |" in text
     assert "ST 1: not run" in text
 
 
 def test_the_command_names_the_seeds_that_every_cell_has(request_of_reverse: Request, tmp_path: Path) -> None:
     jobs = list(jobs_of(request_of_reverse.planned(), SEEDS, FACTS).values())
     (request_of_reverse.results / f"{next(job.name for job in jobs if job.settings.seed == 2)}.json").unlink()
-    write_paper_summary(replace(request_of_reverse, data=["some/cifar10"]), tmp_path / "summary.md")
+    write_paper_summary(replace(request_of_reverse, data=["cifar10"]), tmp_path / "summary.md")
     command = "dualtemp reproduce T-reverse --scale mini --seeds 1,3, --data cifar10"
     assert f"\n    {command}\n\n23 runs" in (tmp_path / "summary.md").read_text()
 

@@ -13,7 +13,7 @@ PUBLISHED = Path(__file__).parents[2] / "docs" / "results"
 COMMANDS = {
     "mini": "T-reverse T-tau-beta F-entropy F-dict T-vec-sampling S-scalar-sampling T-unified S-noise "
     "--scale mini --seeds 5",
-    "mini-cifar100": "T-reverse --scale mini --seeds 3 --data cifar100",
+    "mini-cifar100": "T-reverse --scale mini --seeds 3 --data cifar100 --data cifar100=fbb43d70",
     "long": "T-reverse S-noise --scale long --seeds 3",
     "sharp": "T-unified --scale sharp --seeds 3",
 }
@@ -52,6 +52,16 @@ def test_every_figure_in_the_words_is_in_a_summary() -> None:
     figures = re.findall(r"\d+\.\d\d", text + told)
     assert len(figures) > 40
     assert set(figures) - known == {"4.59"}  # the paper's
+
+
+def test_the_power_in_the_words_is_what_the_command_tells(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (PUBLISHED / "README.md").read_text().split("## What seeds can show")[1].split("## ")[0]
+    words = "paper T-reverse --scale mini --seeds 5 --results docs/results/mini/cells --power 1"
+    assert f"    dualtemp {words}\n" in text
+    assert main(words.replace("docs/results", str(PUBLISHED)).split()) == 0
+    told = [line for line in capsys.readouterr().out.split("\n\n", 1)[1].splitlines() if line]
+    assert len(told) == 7
+    assert all(f"    {line}\n" in text for line in told)
 
 
 def test_entropies_in_the_summary_are_means_of_the_cells_to_five_digits() -> None:

@@ -8,7 +8,9 @@ import torch
 from run_contents import everything
 
 import dualtemp
+from dualtemp.bf16_on_cpu import bf16_on_cpu
 
+needs_bf16 = pytest.mark.skipif(bf16_on_cpu().outcome != "works", reason=bf16_on_cpu().reason)
 # Eight steps at a rate at which something is learned.
 RUN: dict[str, Any] = {
     "data": "digits",
@@ -37,7 +39,7 @@ def floats(path: Path) -> dict[str, torch.Tensor]:
     return {name: x for name, x in found if isinstance(x, torch.Tensor) and x.is_floating_point()}
 
 
-@pytest.mark.parametrize("amp", ["bf16", "fp16"])
+@pytest.mark.parametrize("amp", [pytest.param("bf16", marks=needs_bf16), "fp16"])
 def test_mixed_precision_learns_as_float32_does(amp: str, plain: Path, tmp_path: Path) -> None:
     dualtemp.train(**RUN, amp=amp, out=tmp_path / "run")
     losses, expected = ([line["loss"] for line in everything(path)["metrics"]] for path in (tmp_path / "run", plain))

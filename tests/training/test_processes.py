@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,7 +11,8 @@ from typing import Any
 
 import pytest
 import torch
-from command_processes import Command, Commands
+from command_processes import Command, Commands, together
+from drawn_photos import draw_photos
 from run_contents import different, everything
 
 # A transformer has no batch norm, whose statistics would be those of a process.
@@ -25,15 +25,6 @@ METHODS = {
     "simmoco": ("--method", "simmoco", "--optimizer", "adamw", "--lr", "0.001", "--clip-gradient", "0.5"),
     "supervised": ("--method", "supervised", "--chunk", "16"),
 }
-
-
-def together(commands: Commands, *words: object) -> list[Command]:
-    """Start two processes that form a group."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
-    return [commands.start(*words, env={**group, "RANK": str(r), "LOCAL_RANK": str(r)}) for r in range(2)]
 
 
 def wait_for(command: Command, path: Path, pattern: str) -> None:
@@ -65,6 +56,17 @@ def test_two_processes_make_the_same_run_as_one(method: str, commands: Commands,
         for name in ("alignment", "uniformity", "effective_rank"):
             assert shared[name] == pytest.approx(alone[name], rel=1e-4), name
         assert shared["knn_top1"] == pytest.approx(alone["knn_top1"], abs=1)
+
+
+def test_two_processes_learn_from_a_folder_and_say_how_long_it_will_take(commands: Commands, tmp_path: Path) -> None:
+    for number in range(2):
+        draw_photos(tmp_path / "photos" / f"class{number}", 12, first=12 * number)
+    words = ("--data", tmp_path / "photos", "--image-size", "16", "--batch", "8", "--epochs", "1")
+    out = ("--backbone", "resnet_mini", "--workers", "0", "--chunk", "2", "--out", tmp_path / "run")
+    first, second = (process.wait(timeout=40) for process in together(commands, "train", *words, *out))
+    assert (first.code, second.code) == (0, 0), first.err + second.err
+    assert "Expected time: about" in " ".join(first.out.split())
+    assert second.out == second.err == ""
 
 
 def test_a_run_of_one_process_can_go_on_with_two(commands: Commands, run_once: Any, tmp_path: Path) -> None:

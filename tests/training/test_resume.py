@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from command_processes import Command, Commands
 from run_contents import different, everything
 
 from dualtemp.training import checkpoint
+from dualtemp.training.meter import NAMES
 from dualtemp.training.run_folder import RunFolder
 
 DIGITS = ("--data", "digits", "--backbone", "resnet_mini", "--batch", "64", "--subset", "256", "--evaluate-every", "9")
@@ -104,18 +106,32 @@ def test_a_config_that_was_edited_is_told_and_taken(run: Path, commands: Command
     assert commands.run("resume", run, "--epochs", 5).err == "", "it is told once: the new checkpoint knows it"
 
 
+@pytest.mark.parametrize("figures", [("loss", "entropy"), NAMES])
 def test_a_checkpoint_of_an_older_version_goes_on_to_the_same_weights(
-    run: Path, commands: Commands, run_once: Any
+    figures: tuple[str, ...], run: Path, commands: Commands, run_once: Any
 ) -> None:
     newest, before = newest_first(run)
     newest.unlink()
     state = checkpoint.load(before)
     del state["settings"]
-    state["totals"] = state["totals"][[0, 1, -1]]  # loss, entropy, steps
+    state["totals"] = torch.tensor([state["totals"][name] for name in (*figures, "steps")], dtype=torch.float64)
     checkpoint.save(before.parent, state["done"], state)
     ended = commands.run("resume", run)
     assert (ended.code, ended.err) == (0, "")
     assert different(everything(run), everything(run_once(*RUN))) == []
+
+
+def test_a_run_goes_on_with_the_threads_that_it_began_with(commands: Commands, run_once: Any, tmp_path: Path) -> None:
+    words, path = (*DIGITS, "--epochs", "1"), tmp_path / "run"
+    one, two = (everything(run_once(*words, "--threads", threads)) for threads in ("1", "2"))
+    assert different(one, two), "sums of two threads have other bits, or this test tells nothing"
+    command = commands.start("train", *words, "--threads", "2", "--checkpoint-minutes", "1e-9", "--out", path)
+    wait_for_checkpoint(command, path)
+    command.send(signal.SIGKILL)
+    command.wait()
+    ended = commands.run("resume", path)
+    assert ended.code == 0, ended.err
+    assert different(everything(path), two) == []
 
 
 def truncate(path: Path) -> None:

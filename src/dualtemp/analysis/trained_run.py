@@ -189,7 +189,9 @@ class TrainedRun:
     def _require_anchors(self) -> None:
         if not self.has_anchors:
             others = ", ".join(name for name, kind in frameworks().items() if kind.compares_views)
-            raise UserError(f"{self.path} is a run of {self.chosen.method}, which has no anchors: give a run of {others}")
+            raise UserError(
+                f"{self.path} is a run of {self.chosen.method}, which has no anchors: give a run of {others}"
+            )
 
 
 def trained_run(path: Path, device: torch.device | str = "cpu", data: str | Path | None = None) -> TrainedRun:

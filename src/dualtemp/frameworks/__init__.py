@@ -10,8 +10,8 @@ from dualtemp.lazy import lazily
 
 if TYPE_CHECKING:
     from dualtemp.frameworks.build import FrameworkModule, build_framework
-    from dualtemp.frameworks.protocol import Context, Framework, FrameworkSettings, Passes, Temperatures
     from dualtemp.frameworks.network import Embedding, Network, Step
+    from dualtemp.frameworks.protocol import Context, Framework, FrameworkSettings, Passes, Temperatures
 
 _HOME = {
     "Context": "protocol",

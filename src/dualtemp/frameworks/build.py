@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from dualtemp.config import Settings
-from dualtemp.frameworks.protocol import Context, Framework
 from dualtemp.frameworks.network import Network, Step
+from dualtemp.frameworks.protocol import Context, Framework
 from dualtemp.models.backbones import build_backbone
 from dualtemp.models.weights import initialise
 
@@ -43,11 +43,11 @@ def build_framework(chosen: Settings, channels: int, classes: int) -> FrameworkM
     channels: of the images; classes: of the labels, for frameworks that learn from them.
     """
     assert chosen.image_size is not None
-    backbone = build_backbone(chosen.backbone, chosen.image_size, channels, seed=chosen.seed)
+    backbone: Any = build_backbone(chosen.backbone, chosen.image_size, channels, seed=chosen.seed)
     if chosen.init is not None:
         initialise(backbone, chosen.init)
     kind, options = chosen.framework, chosen.options
-    context = Context(chosen.seed, chosen.batch, classes)
+    context = Context(chosen.seed, chosen.batch, classes, chosen.computation or chosen.framework.version)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(chosen.seed + 1)
         network = Network(backbone, *kind.heads(options, backbone.num_features, context))

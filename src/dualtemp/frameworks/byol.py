@@ -15,18 +15,23 @@ if TYPE_CHECKING:
 
 @framework("byol")
 class BYOL(Framework):
-    """Two query passes and two gradient-free key passes a step (eq:loss_noncl, symmetric)."""
+    """Two query passes and two gradient-free key passes a step (eq:loss_noncl, symmetric).
+
+    As published, each half of the loss is the squared distance 2 - 2 cos of prediction and key, and both are summed.
+    Version 1 is what this package had before: the mean of both halves of -cos, a quarter of that gradient.
+    """
 
     class Settings(HardnessWeight):
         """The key encoder, and the weight of anchors."""
 
         key_momentum: float = key_momentum()
 
+    version = 2
     advice_on_collapse = WITHOUT_NEGATIVES
 
     def __init__(self, settings: Settings, network: parts.Network, context: Context) -> None:
         self.network, self.key_network = network, parts.MomentumCopy(network.key_part())
-        self.key_momentum = settings.key_momentum
+        self.key_momentum, self.computation = settings.key_momentum, context.computation
         self.hardness_aware, self.tau_weight = settings.hardness_aware, settings.tau_weight
 
     @staticmethod
@@ -54,8 +59,11 @@ class BYOL(Framework):
         first, second = self.network(views[0]), self.network(views[1])
         k1, k2 = (self.key_network(view).projection for view in views)
         stats: dict[str, Tensor] = {}
-        loss = parts.weighted_cosine(first.prediction, k2, self.hardness_aware, self.tau_weight, stats)
-        loss = (loss + parts.weighted_cosine(second.prediction, k1, self.hardness_aware, self.tau_weight)) / 2
+        half = parts.weighted_cosine if self.computation == 1 else parts.weighted_distance
+        loss = half(first.prediction, k2, self.hardness_aware, self.tau_weight, stats)
+        loss = loss + half(second.prediction, k1, self.hardness_aware, self.tau_weight)
+        if self.computation == 1:
+            loss = loss / 2
         return parts.Step(parts.global_mean(loss), first.features.detach(), stats)
 
     def after_step(self) -> None:

@@ -151,9 +151,7 @@ class MoCo(Framework):
         seed = ((self.seed << 32) + 2 * step) % (1 << 63)  # what a generator takes
         vector_keys = self.vector.of(dictionary, seed)
         if self.scalar == self.vector and self.tau_beta == self.tau_alpha:
-            return parts.global_mean(
-                parts.info_nce(q, k, vector_keys, self.tau_alpha, normalize=False, stats=stats)
-            )
+            return parts.global_mean(parts.info_nce(q, k, vector_keys, self.tau_alpha, normalize=False, stats=stats))
         scalar_keys = vector_keys if self.scalar == self.vector else self.scalar.of(dictionary, seed + 1)
         return parts.global_mean(
             parts.decomposed(

@@ -7,7 +7,7 @@ from dualtemp.lazy import lazily
 if TYPE_CHECKING:
     from dualtemp.dictionary import KeyDictionary, dictionaries
     from dualtemp.distributed import global_mean
-    from dualtemp.frameworks.hardness_weight import weighted_cosine
+    from dualtemp.frameworks.hardness_weight import weighted_cosine, weighted_distance
     from dualtemp.frameworks.network import Embedding, Network, Step
     from dualtemp.losses import cross_entropy, decomposed, dual_temperature, info_nce, nt_xent
     from dualtemp.models.heads import (
@@ -46,6 +46,7 @@ _HOME = {
     "simsiam_projector": "models.heads",
     "unit": "similarity",
     "weighted_cosine": "frameworks.hardness_weight",
+    "weighted_distance": "frameworks.hardness_weight",
 }
 
 __all__ = [
@@ -71,6 +72,7 @@ __all__ = [
     "simsiam_projector",
     "unit",
     "weighted_cosine",
+    "weighted_distance",
 ]
 
 __getattr__, __dir__ = lazily("dualtemp", _HOME)

@@ -47,11 +47,16 @@ class Temperatures(NamedTuple):
 
 @dataclass(frozen=True)
 class Context:
-    """What a framework may need to know of its run: the seed, the batch over all processes, the labels' classes."""
+    """What a framework may need to know of its run.
+
+    seed: of the run; batch: images in a step, over all processes; classes: of the labels, 0 without; computation: the
+    version of the framework that the run began with.
+    """
 
     seed: int
     batch: int
     classes: int = 0
+    computation: int = 1
 
 
 class Framework(Protocol):

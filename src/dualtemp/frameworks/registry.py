@@ -1,4 +1,4 @@
-"""Frameworks by name: those of this package, of installed packages, and of a file that the user names. Needs no torch."""
+"""Frameworks by name: this package's, those of installed packages, and of files that the user names. Needs no torch."""
 
 import hashlib
 import importlib.util

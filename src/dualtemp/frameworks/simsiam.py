@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @framework("simsiam")
 class SimSiam(Framework):
-    """Two passes a step (eq:loss_noncl, symmetric)."""
+    """Two passes a step (eq:loss_noncl, symmetric): as published, the mean of both halves of -cos."""
 
     Settings = HardnessWeight
     advice_on_collapse = WITHOUT_NEGATIVES

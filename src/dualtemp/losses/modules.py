@@ -11,16 +11,28 @@ from dualtemp.temperatures import TAU_ALPHA, TAU_BETA
 
 
 class _Loss(nn.Module):
-    """Holds the settings of a loss, checked once when it is made."""
+    """Holds the settings of a loss, which are read and set as attributes and checked whenever they change."""
+
+    settings: dict[str, Any]
 
     def __init__(self, **settings: Any) -> None:
         super().__init__()
-        require_reduction(settings["reduction"])
-        if "tau" in settings:
-            require_temperatures(settings["tau"], name="tau")
-        if "tau_alpha" in settings:
-            require_temperatures(settings["tau_alpha"], settings.get("tau_beta"))
+        _require(settings)
         self.settings = settings
+
+    def __getattr__(self, name: str) -> Any:
+        settings = self.__dict__.get("settings", {})
+        return settings[name] if name in settings else super().__getattr__(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        settings = self.__dict__.get("settings", {})
+        if name in settings:
+            _require(settings | {name: value})
+            settings[name] = value
+        elif name.startswith("tau"):  # as a plain attribute it would change nothing, in silence
+            raise AttributeError(f"{type(self).__name__} has no {name}: its settings are {', '.join(settings)}")
+        else:
+            super().__setattr__(name, value)
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in self.settings.items())
@@ -166,3 +178,11 @@ class CrossEntropyLoss(_Loss):
     def forward(self, logits: Tensor, target: Tensor, stats: Stats | None = None) -> Tensor:
         """Loss of logits (N, C) and class numbers (N,)."""
         return functions.cross_entropy(logits, target, **self.settings, stats=stats)
+
+
+def _require(settings: dict[str, Any]) -> None:
+    require_reduction(settings["reduction"])
+    if "tau" in settings:
+        require_temperatures(settings["tau"], name="tau")
+    if "tau_alpha" in settings:
+        require_temperatures(settings["tau_alpha"], settings.get("tau_beta"))

@@ -2,6 +2,10 @@
 
 What is built is the plain timm module without classifier: its weights load into timm with strict=True. As timm does by
 default, the last batch norm of a ResNet block starts at zero (`zero_init_last`), so that blocks start as identities.
+
+The names with "paper_" are laid out as in the public code of the paper's authors: ResNets whose last batch norms start
+at one, with a 3x3 stem padded by 2 below 64 px that is initialised as torch does it; vit_tiny with patches of 16 px and
+swin_tiny with patches of 4 px at every size.
 """
 
 import contextlib
@@ -24,6 +28,8 @@ SHORT_NAMES = {
     "swin_tiny": "swin_tiny_patch4_window7_224",
 }
 NAMES = (*SHORT_NAMES, "resnet_mini")
+# The same networks as the paper's authors build them in their public code, where figures depend on it.
+PUBLISHED = {f"paper_{name}": name for name in SHORT_NAMES}
 # Below this size the ImageNet stem (stride 4) would leave too little of an image.
 SMALL_IMAGE = 64
 
@@ -32,7 +38,7 @@ def build_backbone(name: str, image_size: int, channels: int = 3, *, seed: int |
     """Build an untrained backbone: (N, channels, image_size, image_size) -> features (N, `num_features`).
 
     Args:
-        name: "resnet18", "resnet50", "vit_tiny", "swin_tiny", "resnet_mini", or any name of timm.
+        name: "resnet18", "resnet50", "vit_tiny", "swin_tiny", these after "paper_", "resnet_mini", or any name of timm.
         image_size: height and width of the images in pixels. ResNets get a 3x3 stem without stride and max-pool below
             64 px; vit_tiny patches of 4 px below 64 px, of 8 below 128, else of 16; swin_tiny patches of 1 px below
             16 px, of 2 below 64, else of 4.
@@ -80,9 +86,11 @@ def _build(name: str, image_size: int, channels: int) -> tuple[nn.Module, dict[s
         recipe = _recipe("dualtemp", "resnet_mini", arguments, {}, model.num_features)
         program = f"from dualtemp.models import ResNetMini\nmodel = ResNetMini({image_size}, {channels})\n"
         return model, recipe | {"python": program}
-    timm_name = SHORT_NAMES.get(name, name)
-    model, arguments = _create(name, timm_name, _layout(name, image_size), image_size, channels)
-    replaced = _small_image_stem(model) if image_size < SMALL_IMAGE else {}
+    short = PUBLISHED.get(name, name)
+    timm_name = SHORT_NAMES.get(short, short)
+    layout = _published_layout(short, image_size) if name in PUBLISHED else _layout(name, image_size)
+    model, arguments = _create(name, timm_name, layout, image_size, channels)
+    replaced = _small_image_stem(model, published=name in PUBLISHED) if image_size < SMALL_IMAGE else {}
     num_features = _measured_features(model, name, image_size, channels)
     if model.num_features != num_features:  # of models with a layer between pooling and classifier, such as VGG
         model.num_features = num_features  # pyright: ignore[reportArgumentType]
@@ -128,6 +136,15 @@ def _layout(name: str, image_size: int) -> dict[str, Any]:
     return {}
 
 
+def _published_layout(name: str, image_size: int) -> dict[str, Any]:
+    """Arguments of timm for what the authors build of a short name."""
+    if name == "vit_tiny":
+        return {"img_size": image_size, "patch_size": 16}
+    if name == "swin_tiny":
+        return {"img_size": image_size, "patch_size": 4, "window_size": 4 if image_size < SMALL_IMAGE else 7}
+    return {"zero_init_last": False}
+
+
 def _create(
     name: str, timm_name: str, layout: dict[str, Any], image_size: int, channels: int
 ) -> tuple[nn.Module, dict[str, Any]]:
@@ -136,7 +153,7 @@ def _create(
     import timm
 
     if not timm.is_model(timm_name):
-        near = difflib.get_close_matches(name, [*NAMES, *timm.list_models()], n=3)
+        near = difflib.get_close_matches(name, [*NAMES, *PUBLISHED, *timm.list_models()], n=3)
         hint = f"did you mean {', '.join(near)}?" if near else f"take one of {', '.join(NAMES)} or a name of timm."
         raise UserError(f"backbone {name!r} is unknown: {hint}")
     arguments: dict[str, Any] = {"num_classes": 0, "in_chans": channels}
@@ -154,7 +171,7 @@ def _create(
     raise AssertionError("unreachable: the second attempt returns or raises")
 
 
-def _small_image_stem(model: nn.Module) -> dict[str, str]:
+def _small_image_stem(model: nn.Module, published: bool = False) -> dict[str, str]:
     """Put a 3x3 convolution of stride 1 in the place of a ResNet's 7x7 one, and nothing in that of its max-pool.
 
     Gives what now stands where, as Python; other models are left as they are.
@@ -164,11 +181,13 @@ def _small_image_stem(model: nn.Module) -> dict[str, str]:
     stem = model.conv1 if isinstance(model, ResNet) else None
     if not isinstance(stem, nn.Conv2d) or stem.kernel_size != (7, 7):
         return {}
-    model.conv1 = nn.Conv2d(stem.in_channels, stem.out_channels, 3, 1, 1, bias=False)
-    nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
+    padding = 2 if published else 1
+    model.conv1 = nn.Conv2d(stem.in_channels, stem.out_channels, 3, 1, padding, bias=False)
+    if not published:
+        nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
     model.maxpool = nn.Identity()  # pyright: ignore[reportAttributeAccessIssue]
     return {
-        "conv1": f"nn.Conv2d({stem.in_channels}, {stem.out_channels}, 3, 1, 1, bias=False)",
+        "conv1": f"nn.Conv2d({stem.in_channels}, {stem.out_channels}, 3, 1, {padding}, bias=False)",
         "maxpool": "nn.Identity()",
     }
 

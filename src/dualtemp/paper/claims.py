@@ -1,49 +1,24 @@
 """Whether measured cells show what the paper claims: pure functions, declared in claims.yaml. Needs no torch."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from dualtemp.paper.artefact import Artefact, artefacts, read_yaml
-from dualtemp.paper.intervals import Interval, difference, paired_difference, pooled_variance, variance_beside_seeds
-
-HOLDS, FAILS, UNDECIDED, ABSENT = "holds", "does not hold", "undecided", "not at this scale"
-
-
-@dataclass(frozen=True)
-class MeasuredCell:
-    """What the runs of one cell gave.
-
-    values: by seed; seeds whose run failed are in `failed`; collapsed: of how many the features collapsed;
-    absent: why there is no such cell at this scale.
-    """
-
-    values: dict[int, float] = field(default_factory=dict)
-    failed: dict[int, str] = field(default_factory=dict)
-    collapsed: int = 0
-    absent: str = ""
-
-
-Table = dict[tuple[str, str], MeasuredCell]  # by row and column
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One comparison: what was compared, where, and what came out.
-
-    interval: what decides; by_seed: the same difference within seeds, which is narrower where seeds matter, and decides
-    nothing.
-    """
-
-    artefact: str
-    where: str
-    says: str
-    verdict: str
-    interval: Interval | None = None
-    why: str = ""
-    runs: int = 0
-    by_seed: Interval | None = None
+from dualtemp.paper.comparisons import (
+    ABSENT,
+    FAILS,
+    HOLDS,
+    RULES,
+    UNDECIDED,
+    Comparison,
+    Finding,
+    MeasuredCell,
+    Strictness,
+    Table,
+)
+from dualtemp.paper.intervals import Looks, at_once
 
 
 @dataclass(frozen=True)
@@ -61,23 +36,64 @@ class Verdict:
         counts = [f"{sum(f.verdict == v for f in self.findings)} {v}" for v in (HOLDS, FAILS, UNDECIDED, ABSENT)]
         return ", ".join(count for count in counts if not count.startswith("0 ")) or "nothing to compare"
 
+    @property
+    def comparisons(self) -> int:
+        """How many comparisons the claim makes at this scale."""
+        return comparisons_of(self.findings)
 
-def judged(tables: dict[str, Table]) -> list[Verdict]:
-    """The verdict on every claim, from tables by artefact; artefacts that are not given count as not run."""
-    rules = read_yaml("claims.yaml")
-    margin, confidence = rules["margin"], rules["confidence"]
-    return [
-        verdict(
-            name,
-            claim["says"],
-            [
-                finding
-                for comparison in claim["shown_by"]
-                for finding in compared(comparison, tables, margin, confidence)
-            ],
+    @property
+    def pools(self) -> dict[str, str]:
+        """What the variance is pooled over, and why, by table."""
+        return {id: pooling(id) for id in dict.fromkeys(f.artefact for f in self.findings if f.verdict != ABSENT)}
+
+    def error(self, level: float) -> str:
+        """How many comparisons there are, and what that does to the level of one, in words."""
+        if self.comparisons < 2:
+            return "One comparison."
+        rises = " (a rise and each of its steps)" if any(f.comparisons > 1 for f in self.findings) else ""
+        missed = min(100.0, 100 * (1 - level) * self.comparisons)
+        return (
+            f"{self.comparisons} comparisons{rises}: with {percent(level)} each, the chance that one of them misses is "
+            f"up to {missed:.3g} %; at once, each has {percent(at_once(level, self.comparisons))}."
         )
-        for name, claim in rules["claims"].items()
+
+
+def percent(level: float) -> str:
+    """A confidence in words: 95 %, 97.06 %, 99.917 %."""
+    return f"{100 * level:.5g} %"
+
+
+@cache
+def rules() -> dict[str, Any]:
+    """What claims.yaml declares."""
+    return read_yaml("claims.yaml")
+
+
+def judged(tables: dict[str, Table], scale: str = "") -> list[Verdict]:
+    """The verdict on every claim, from tables by artefact; artefacts that are not given count as not run."""
+    looks = looks_at(scale)
+    return [
+        verdict(name, claim["says"], _findings(claim["shown_by"], tables, looks))
+        for name, claim in rules()["claims"].items()
     ]
+
+
+def looks_at(scale: str) -> Looks:
+    """When claims are looked at, and with which confidence, at a scale."""
+    declared = rules()["looks"].get(scale)
+    return Looks(rules()["confidence"]) if declared is None else Looks(declared["level"], tuple(declared["seeds"]))
+
+
+def pooling(id: str) -> str:
+    """Which cells of a table share one variance, and why, in a sentence."""
+    rule = rules()["pools"][id]
+    over = {"table": "pooled over the table", "row": "pooled by row", "column": "pooled by column"}
+    return f"{over.get(rule['over'], 'not pooled, seed by seed')} ({rule['why']})"
+
+
+def comparisons_of(findings: Iterable[Finding]) -> int:
+    """How many comparisons findings stand for; those that are not at this scale are none."""
+    return sum(finding.comparisons for finding in findings if finding.verdict != ABSENT)
 
 
 def verdict(name: str, says: str, findings: list[Finding]) -> Verdict:
@@ -89,139 +105,87 @@ def verdict(name: str, says: str, findings: list[Finding]) -> Verdict:
     return Verdict(name, says, decided, tuple(findings))
 
 
-def compared(comparison: dict[str, Any], tables: dict[str, Table], margin: float, confidence: float) -> list[Finding]:
+def _findings(lines: list[dict[str, Any]], tables: dict[str, Table], looks: Looks) -> list[Finding]:
+    """Every comparison, as the first look that decides it leaves it, or the last that has been reached."""
+    margin = rules()["margin"]
+
+    def at(seeds: int | None, count: int) -> list[Finding]:
+        cut = {id: {place: cell.up_to(seeds) for place, cell in table.items()} for id, table in tables.items()}
+        strict = Strictness(margin, looks.level, at_once(looks.level, count), seeds or 0)
+        return [finding for line in lines for finding in compared(line, cut, strict)]
+
+    count = comparisons_of(at(None, 1))
+    rounds = [at(seeds, count) for seeds in looks.seeds or (None,)]
+    chosen = []
+    for of_comparison in zip(*rounds, strict=True):
+        decided = [finding for finding in of_comparison if finding.verdict != UNDECIDED]
+        reached = [finding for finding in of_comparison if finding.reached]
+        chosen.append((decided[:1] or reached[-1:] or list(of_comparison[:1]))[0])
+    return chosen
+
+
+def compared(comparison: dict[str, Any], tables: dict[str, Table], strict: Strictness) -> list[Finding]:
     """All findings of one line of claims.yaml."""
     kind = next(kind for kind in RULES if kind in comparison)
     names, findings = comparison[kind], []
     for id in [comparison["in"]] if isinstance(comparison["in"], str) else comparison["in"]:
         artefact, table = artefacts()[id], tables.get(id, {})
         for place in _places(comparison, artefact):
-            cells = {name: table.get(_address(comparison, place, name), MeasuredCell()) for name in names}
-            findings += RULES[kind](Comparison(id, place, cells, table, margin, confidence))
+            addresses = {name: _address(comparison, place, name) for name in names}
+            cells = {name: table.get(address, MeasuredCell()) for name, address in addresses.items()}
+            pool = pooled_cells(id, table, addresses.values())
+            findings += RULES[kind](Comparison(id, place, cells, pool, strict))
     return findings
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """Cells of one row or column, the table that they are from, and how strict to be."""
+def pooled_cells(id: str, table: Table, addresses: Iterable[tuple[str, str]]) -> list[dict[int, float]]:
+    """The values, by seed, of the cells that share a variance with these: each run once, none of a collapsed cell.
 
-    artefact: str
-    place: str
-    cells: dict[str, MeasuredCell]
-    table: Table
-    margin: float
-    confidence: float
-
-    def finding(self, first: str, second: str, sign: str, decide: Callable[[Interval], str]) -> Finding:
-        """Compare two cells by the interval of their difference, first minus second."""
-        a, b = self.cells[first], self.cells[second]
-        what = f"{first} {sign} {second}"
-        if a.absent or b.absent:
-            return Finding(self.artefact, self.place, what, ABSENT, why=a.absent or b.absent)
-        runs = len(a.values) + len(b.values)
-        for name, cell in ((first, a), (second, b)):
-            if not cell.values:
-                why = f"{name}: " + (f"failed ({next(iter(cell.failed.values()))})" if cell.failed else "not run")
-                return Finding(self.artefact, self.place, what, UNDECIDED, why=why, runs=runs)
-        # A collapsed cell sits at chance and hardly varies: it says nothing of the others' noise.
-        sound = [cell.values for cell in self.table.values() if not cell.collapsed]
-        variance = pooled_variance(list(values.values()) for values in sound)
-        interval = difference(list(a.values.values()), list(b.values.values()), variance, self.confidence)
-        if interval.low is None:
-            return Finding(self.artefact, self.place, what, UNDECIDED, interval, interval.why, runs)
-        failed = len(a.failed) + len(b.failed)
-        why = f"{failed} failed runs left out" if failed else ""
-        by_seed = paired_difference(a.values, b.values, self.confidence, variance_beside_seeds(sound))
-        return Finding(self.artefact, self.place, what, decide(interval), interval, why, runs, by_seed)
+    A collapsed cell sits at chance and hardly varies: it says nothing of the others' noise.
+    """
+    groups = {_group(id, address) for address in addresses}
+    distinct = {cell.run or place: cell for place, cell in table.items() if _group(id, place) in groups}
+    return [cell.values for cell in distinct.values() if not cell.collapsed]
 
 
-def above(limit: float) -> Callable[[Interval], str]:
-    """Holds if the interval lies above a limit, fails if it lies below it."""
-    return lambda i: HOLDS if i.bounds[0] > limit else FAILS if i.bounds[1] < limit else UNDECIDED
+def pools(id: str, table: Table) -> dict[str, list[dict[int, float]]]:
+    """All cells of a table that share a variance, by the row or column that they share; none if it pools nothing."""
+    if rules()["pools"].get(id, {"over": "none"})["over"] == "none":
+        return {}
+    return {_group(id, place): pooled_cells(id, table, [place]) for place in table}
 
 
-def within(margin: float) -> Callable[[Interval], str]:
-    """Holds if the interval lies within the margin, fails if it lies outside of it."""
-
-    def decide(i: Interval) -> str:
-        low, high = i.bounds
-        return HOLDS if -margin < low and high < margin else FAILS if low > margin or high < -margin else UNDECIDED
-
-    return decide
+def _group(id: str, place: tuple[str, str]) -> str:
+    """The row or column within which a cell shares its variance; "" if that is the table."""
+    return {"row": place[0], "column": place[1]}.get(rules()["pools"][id]["over"], "")
 
 
-def _beats(c: Comparison) -> list[Finding]:
-    first, second = c.cells
-    return [c.finding(first, second, ">", above(0.0))]
+def unseen_cells(id: str) -> str:
+    """In a sentence, the cells of a table that no claim compares; "" if there are none or the table has no claim."""
+    artefact = artefacts()[id]
+    if not artefact.claims:
+        return ""
+    seen = {
+        _address(line, place, name)
+        for claim in rules()["claims"].values()
+        for line in claim["shown_by"]
+        if id in ([line["in"]] if isinstance(line["in"], str) else line["in"])
+        for place in _places(line, artefact)
+        for name in next(line[kind] for kind in RULES if kind in line)
+    }
+    left = [(row, column) for row in artefact.rows for column in artefact.columns if (row, column) not in seen]
+    columns = [c for c in artefact.columns if all((row, c) in left for row in artefact.rows)]
+    rows = [r for r in artefact.rows if all((r, column) in left for column in artefact.columns)]
+    names = [*rows, *columns, *(f"{r} {c}" for r, c in left if r not in rows and c not in columns)]
+    return f"No claim looks at {', '.join(names)}. {rules()['unseen'].get(id, '')}".strip() if names else ""
 
 
-def _far(c: Comparison) -> list[Finding]:
-    first, second = c.cells
-    return [c.finding(first, second, ">>", above(c.margin))]
-
-
-def _at_least(c: Comparison) -> list[Finding]:
-    first, second = c.cells
-    return [c.finding(first, second, ">=", above(-c.margin))]
-
-
-def _not_above(c: Comparison) -> list[Finding]:
-    first, second = c.cells
-    margin = c.margin
-
-    def decide(i: Interval) -> str:
-        low, high = i.bounds
-        return HOLDS if high < margin else FAILS if low > margin else UNDECIDED
-
-    return [c.finding(first, second, "not >", decide)]
-
-
-def _flat(c: Comparison) -> list[Finding]:
-    names = list(c.cells)
-    pairs = ((a, b) for i, a in enumerate(names) for b in names[i + 1 :])
-    return [c.finding(a, b, "=", within(c.margin)) for a, b in pairs]
-
-
-def _rises(c: Comparison) -> list[Finding]:
-    """The last above the first, and no step shown to fall; the cells are of the same runs, so seed by seed."""
-    present = [name for name, cell in c.cells.items() if not cell.absent]
-    if len(present) < 2:
-        return [Finding(c.artefact, c.place, "rises", ABSENT, why="fewer than two sizes at this scale")]
-    what = f"rises from {present[0]} to {present[-1]}"
-    for name in present:
-        if not c.cells[name].values:
-            failed = c.cells[name].failed
-            why = f"{name}: " + (f"failed ({next(iter(failed.values()))})" if failed else "not run")
-            return [Finding(c.artefact, c.place, what, UNDECIDED, why=why)]
-
-    def step(low: str, high: str) -> Interval:
-        return paired_difference(c.cells[high].values, c.cells[low].values, c.confidence)
-
-    whole, runs = step(present[0], present[-1]), len(c.cells[present[0]].values)
-    if whole.low is None:
-        return [Finding(c.artefact, c.place, what, UNDECIDED, whole, whole.why, runs)]
-    falls = [f"{a} to {b}" for a, b in pairwise(present) if (i := step(a, b)).low is not None and i.bounds[1] < 0]
-    if falls:
-        return [Finding(c.artefact, c.place, what, FAILS, whole, f"falls from {', '.join(falls)}", runs)]
-    return [Finding(c.artefact, c.place, what, above(0.0)(whole), whole, "", runs)]
-
-
-RULES: dict[str, Callable[[Comparison], list[Finding]]] = {
-    "beats": _beats,
-    "far": _far,
-    "at_least": _at_least,
-    "not_above": _not_above,
-    "flat": _flat,
-    "rises": _rises,
-}
-
-
-def _places(comparison: dict[str, Any], artefact: Artefact) -> Iterable[str]:
+def _places(comparison: Mapping[str, Any], artefact: Artefact) -> Iterable[str]:
     """The rows or columns in which a comparison is made."""
     names = artefact.rows if comparison["each"] == "row" else artefact.columns
     chosen = comparison.get("of", list(names))
     return [name for name in chosen if name not in comparison.get("except", ())]
 
 
-def _address(comparison: dict[str, Any], place: str, name: str) -> tuple[str, str]:
+def _address(comparison: Mapping[str, Any], place: str, name: str) -> tuple[str, str]:
     return (place, name) if comparison["each"] == "row" else (name, place)

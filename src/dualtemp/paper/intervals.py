@@ -36,6 +36,22 @@ class Pooled:
     df: int
 
 
+@dataclass(frozen=True)
+class Looks:
+    """When results are looked at: once, with however many seeds there are, or after each of these numbers of seeds.
+
+    level: the confidence of every single look.
+    """
+
+    level: float
+    seeds: tuple[int, ...] = ()
+
+
+def at_once(confidence: float, comparisons: int) -> float:
+    """The confidence of each of several intervals that all cover their differences with this one (Bonferroni)."""
+    return 1 - (1 - confidence) / max(1, comparisons)
+
+
 def pooled_variance(cells: Iterable[list[float]]) -> Pooled:
     """The variance within cells of a table, pooled over those with at least two values."""
     many = [values for values in cells if len(values) > 1]

@@ -6,10 +6,11 @@ from rich.table import Table
 
 from dualtemp.machine import cores
 from dualtemp.paper.cost import expected_seconds
+from dualtemp.paper.known_data import known_facts
 from dualtemp.paper.plan import Plan
 from dualtemp.paper.reproduce import Request
 from dualtemp.paper.results import Results
-from dualtemp.paper.tables import jobs_of, known_facts
+from dualtemp.paper.tables import jobs_of
 from dualtemp.training.display import duration
 
 TWO_DAYS = 2 * 86400

@@ -3,7 +3,6 @@
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import torch
 
@@ -14,8 +13,9 @@ from dualtemp.data.normalisation import normalisation
 from dualtemp.data.views import Views
 from dualtemp.frameworks import build_framework
 from dualtemp.paper.cost import WITH_GRADIENT
-from dualtemp.training.optimizers import build_optimizer
 from dualtemp.training.run import How, start
+from dualtemp.training.train_step import TrainStep
+from dualtemp.training.training_data import TrainingData
 
 STEPS = 4
 
@@ -27,17 +27,15 @@ def measured_step(backbone: str, image_size: int, channels: int) -> float:
     pixels = torch.randint(256, (batch * STEPS, channels, image_size, image_size), dtype=torch.uint8)
     mean, std = normalisation("", pixels)
     views = Views(chosen.recipe, image_size, 0, mean, std)
-    method: Any = build_framework(chosen, channels, 0)
-    optimizer = build_optimizer("sgd", method, 0.9, 5e-4)
+    device, data = torch.device("cpu"), TrainingData(ImageSet("x", pixels, channels=channels), None, None, views, 0)
+    step = TrainStep(chosen, build_framework(chosen, channels, 0), data, device)
     threads, best = torch.get_num_threads(), float("inf")
     torch.set_num_threads(1)
     try:
-        with Loader(ImageSet("x", pixels, channels=channels), views, batch, device=torch.device("cpu")) as loader:
+        with Loader(data.images, views, batch, device=device) as loader:
             began = time.perf_counter()
-            for done in loader.batches(0):
-                method(done.views, None, 0).loss.backward()
-                optimizer.step()
-                optimizer.zero_grad()
+            for images in loader.batches(0):
+                step(images, 0, factor=1.0)
                 best, began = min(best, time.perf_counter() - began), time.perf_counter()
     finally:
         torch.set_num_threads(threads)

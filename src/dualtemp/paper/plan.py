@@ -41,6 +41,7 @@ class Plan:
     artefacts: tuple[Artefact, ...]
     cells: dict[str, dict[tuple[str, str], PlannedCell]]
     runs: dict[str, PlannedRun]
+    data: DataChoice = field(default_factory=DataChoice)
 
 
 def plan(chosen: list[Artefact], scale: Scale, data: DataChoice = DataChoice()) -> Plan:  # noqa: B008  frozen
@@ -54,7 +55,7 @@ def plan(chosen: list[Artefact], scale: Scale, data: DataChoice = DataChoice()) 
     for found in (cell for table in cells.values() for cell in table.values()):
         if found.run is not None and found.run not in runs:
             runs[found.run] = PlannedRun(found.run, found.settings, measured.get(found.run, ()))
-    return Plan(scale, tuple(chosen), cells, runs)
+    return Plan(scale, tuple(chosen), cells, runs, data)
 
 
 def run_word(values: dict[str, Any]) -> str:
@@ -63,10 +64,23 @@ def run_word(values: dict[str, Any]) -> str:
 
 
 # Settings of frameworks that every key has held from the beginning, None where they do not apply. Never add to them.
-FIRST_OPTIONS = (
-    "tau_alpha tau_beta symmetric both_views hardness_aware tau_weight key_momentum keys dictionary_size vector_size "
-    "vector_sampling scalar_size scalar_sampling label_noise noise"
-).split()
+FIRST_OPTIONS = [
+    "tau_alpha",
+    "tau_beta",
+    "symmetric",
+    "both_views",
+    "hardness_aware",
+    "tau_weight",
+    "key_momentum",
+    "keys",
+    "dictionary_size",
+    "vector_size",
+    "vector_sampling",
+    "scalar_size",
+    "scalar_sampling",
+    "label_noise",
+    "noise",
+]
 
 
 def canonical(chosen: Settings, exclude: set[str] = frozenset()) -> dict[str, Any]:  # pyright: ignore

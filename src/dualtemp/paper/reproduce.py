@@ -1,5 +1,6 @@
 """Run what is missing of the chosen tables and figures."""
 
+import re
 import shlex
 import signal
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 from dualtemp.errors import UserError
 from dualtemp.machine import cores
 from dualtemp.paper.artefact import chosen_artefacts
+from dualtemp.paper.known_data import is_here
 from dualtemp.paper.plan import Plan, plan
 from dualtemp.paper.pool import Crew, run_jobs
 from dualtemp.paper.progress import RunsDisplay
@@ -62,23 +64,33 @@ def parsed_seeds(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(seeds)) if "," in text else tuple(range(PILOT + 1, PILOT + 1 + seeds[0]))
 
 
-def missing(request: Request, found: Plan, cell: str | None = None, retry: bool = False) -> Missing:
-    """Open the data and see what is not in the results folder yet; `cell` is the name of the only run wanted."""
+def missing(request: Request, found: Plan, cell: str | None = None, retry: bool = False, fetch: bool = True) -> Missing:
+    """Open the data and see what is not in the results folder yet; `cell` is the name of the only run wanted.
+
+    fetch: whether sets that are not here may be fetched to find that cell.
+    """
+    words = list(dict.fromkeys(run.settings["data"] for run in found.runs.values()))
+    if cell is not None:
+        words = _where_a_cell_can_be(cell, request, words, fetch)
     facts: dict[str, DataFacts] = {}
     unavailable: dict[str, str] = {}
-    for word in dict.fromkeys(run.settings["data"] for run in found.runs.values()):
+    jobs: list[Job] = []
+    for word in words:
         try:
             facts[word] = opened_facts(word)
         except UserError as error:
             unavailable[word] = str(error)
-    if found.runs and not facts:
+        if cell is not None:
+            jobs = [job for job in jobs_of(found, request.seeds, facts).values() if job.name == cell]
+            if jobs:
+                break
+    if words and not facts:
         raise UserError(next(iter(unavailable.values())))
+    if cell is None:
+        jobs = list(jobs_of(found, request.seeds, facts).values())
+    elif not jobs:
+        raise _no_such_cell(cell, [run.settings["data"] for run in found.runs.values()], words)
     results = Results(request.results)
-    jobs = list(jobs_of(found, request.seeds, facts).values())
-    if cell is not None:
-        jobs = [job for job in jobs if job.name == cell]
-        if not jobs:
-            raise UserError(f"no cell is called {cell!r} here: give the data, scale, seeds and ids that --list gave")
     read = {job.name: results.read(job) for job in jobs}
 
     def wanted(job: Job) -> bool:
@@ -87,6 +99,21 @@ def missing(request: Request, found: Plan, cell: str | None = None, retry: bool 
 
     left = [job for job in jobs if wanted(job)]
     return Missing(left, facts, unavailable)
+
+
+def _where_a_cell_can_be(cell: str, request: Request, words: list[str], fetch: bool) -> list[str]:
+    """The sets to look for a cell in: those that are here before those that would have to be fetched."""
+    name = re.fullmatch(r"[0-9a-f]{16}-s(\d+)", cell)
+    if name is None or int(name[1]) not in request.seeds:
+        raise _no_such_cell(cell)
+    here = [word for word in words if is_here(word)]
+    return here + [word for word in words if fetch and word not in here]
+
+
+def _no_such_cell(cell: str, words: Sequence[str] = (), looked_in: Sequence[str] = ()) -> UserError:
+    left = [word for word in dict.fromkeys(words) if word not in looked_in]
+    beside = f"; not looked for in {', '.join(left)}, which would have to be fetched" if left else ""
+    return UserError(f"no cell is called {cell!r} here: give the data, scale, seeds and ids that --list gave{beside}")
 
 
 def run_missing(request: Request, left: Missing, jobs: int | None, device: str = "auto", keep: bool = False) -> int:

@@ -7,18 +7,20 @@ import hashlib
 import json
 import math
 import os
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dualtemp.config import Settings, complete
+from dualtemp.config import ADDED_LATER, Settings, complete
 from dualtemp.data.catalogue import named_set
 from dualtemp.errors import UserError
 from dualtemp.paper.plan import PlannedRun, canonical
 from dualtemp.whole_file import whole_file
 
 NOT_IN_KEY = {"data", "seed", "init"}  # data: its content stands for it; the seed has a place of its own
+_COUNTS = object()  # equal to no value of a setting
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,15 @@ class DataFacts:
     image_size: int
     images: int
     normalised_as: str = ""
+
+
+@dataclass(frozen=True)
+class KnownData:
+    """Data that results are of, and what those call it: a set's name, or that of a folder, which means nothing."""
+
+    name: str
+    facts: DataFacts
+    runs: int
 
 
 @dataclass(frozen=True)
@@ -54,8 +65,12 @@ def job(run: PlannedRun, seed: int, facts: DataFacts) -> Job:
 
 
 def key(chosen: Settings, facts: DataFacts) -> str:
-    """16 hexadecimal digits of complete settings and the data's content: no path, output, device or seed."""
+    """16 hexadecimal digits of complete settings and the data's content: no path, output, device or seed.
+
+    What was added later counts only where it changes a run, so that keys from before stand.
+    """
     values = canonical(chosen, exclude=NOT_IN_KEY)
+    values = {name: value for name, value in values.items() if value != ADDED_LATER.get(name, _COUNTS)}
     text = json.dumps(["dualtemp cell 1", plain(values), facts.fingerprint, facts.normalised_as], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
@@ -104,14 +119,11 @@ class Results:
         return self.runs / job.name
 
     @cached_property
-    def known_data(self) -> dict[str, DataFacts]:
-        """Facts of sets by name, from the results that are here: nothing has to be opened."""
-        found = sorted(self.path.glob("*-s*.json"), key=lambda path: path.stat().st_mtime)
-        facts: dict[str, DataFacts] = {}
-        for result in map(self._read, found):
-            if result is not None:
-                facts[result["settings"]["data"]] = DataFacts(**result["data"])
-        return facts
+    def known_data(self) -> list[KnownData]:
+        """The data of the results that are here: nothing has to be opened."""
+        results = filter(None, map(self._read, sorted(self.path.glob("*-s*.json"))))
+        counts = Counter((result["settings"]["data"], DataFacts(**result["data"])) for result in results)
+        return [KnownData(name, facts, runs) for (name, facts), runs in counts.items()]
 
     def _cannot_be_written(self, error: OSError) -> UserError:
         return UserError(

@@ -1,8 +1,10 @@
 """Quantiles of Student's t, without scipy."""
 
 import math
+from functools import cache
 
 
+@cache
 def t_quantile(p: float, df: float) -> float:
     """The t with P(T <= t) = p, for df > 0 degrees of freedom and 0 < p < 1."""
     if p < 0.5:

@@ -5,17 +5,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from dualtemp.paper.artefact import Artefact
-from dualtemp.paper.claims import MeasuredCell, Table
+from dualtemp.paper.comparisons import MeasuredCell, Table
+from dualtemp.paper.known_data import shown_data
 from dualtemp.paper.plan import Plan, PlannedCell
-from dualtemp.paper.results import DataFacts, Job, Results, data_name, job
+from dualtemp.paper.results import DataFacts, Job, Results, job
 
 
 @dataclass(frozen=True)
 class Collected:
-    """The results of a plan: a table per artefact, and the single results behind it by artefact and seed."""
+    """The results of a plan: a table per artefact, the single results behind it, and what pages call the data."""
 
     tables: dict[str, Table]
     results: dict[str, dict[int, dict[str, Any]]]  # by the name of a planned run, by seed
+    data: dict[str, str]  # by the word that the plan has for it
 
 
 def jobs_of(plan: Plan, seeds: Sequence[int], facts: Mapping[str, DataFacts]) -> dict[tuple[str, int], Job]:
@@ -30,12 +32,6 @@ def jobs_of(plan: Plan, seeds: Sequence[int], facts: Mapping[str, DataFacts]) ->
     return found
 
 
-def known_facts(plan: Plan, results: Results) -> dict[str, DataFacts]:
-    """Facts of the plan's sets as far as earlier results tell them; nothing is opened."""
-    words = {run.settings["data"] for run in plan.runs.values()}
-    return {word: results.known_data[data_name(word)] for word in words if data_name(word) in results.known_data}
-
-
 def collected(plan: Plan, seeds: Sequence[int], facts: Mapping[str, DataFacts], results: Results) -> Collected:
     """All results of a plan that are there."""
     found: dict[str, dict[int, dict[str, Any]]] = {}
@@ -47,18 +43,20 @@ def collected(plan: Plan, seeds: Sequence[int], facts: Mapping[str, DataFacts], 
         artefact.id: {place: _measured(artefact, cell, found) for place, cell in plan.cells[artefact.id].items()}
         for artefact in plan.artefacts
     }
-    return Collected(tables, found)
+    words = {run.settings["data"] for run in plan.runs.values()}
+    return Collected(tables, found, {word: shown_data(word, facts.get(word), results) for word in words})
 
 
 def _measured(artefact: Artefact, cell: PlannedCell, found: dict[str, dict[int, dict[str, Any]]]) -> MeasuredCell:
     if cell.run is None:
         return MeasuredCell(absent=cell.absent)
-    values, failed, collapsed, short = {}, {}, 0, ""
+    values, failed, collapsed, short = {}, {}, set[int](), ""
     for seed, result in found.get(cell.run, {}).items():
         if result["status"] == "failed":
             failed[seed] = result["reason"]
             continue
-        collapsed += result["status"] == "collapsed"
+        if result["status"] == "collapsed":
+            collapsed.add(seed)
         value = _value(artefact, cell, result)
         if value is not None:
             values[seed] = value
@@ -66,7 +64,7 @@ def _measured(artefact: Artefact, cell: PlannedCell, found: dict[str, dict[int, 
             failed[seed] = "the set has no labels to measure with"
         elif artefact.drawn == "lines":
             short = "the dictionary has not so many keys"
-    return MeasuredCell(values, failed, collapsed, "" if values else short)
+    return MeasuredCell(values, failed, frozenset(collapsed), "" if values else short, cell.run)
 
 
 def _value(artefact: Artefact, cell: PlannedCell, result: dict[str, Any]) -> float | None:

@@ -7,11 +7,14 @@ from statistics import fmean, stdev
 from typing import Any
 
 from dualtemp.paper.artefact import Artefact, artefacts
-from dualtemp.paper.claims import MeasuredCell, judged
+from dualtemp.paper.claims import judged, looks_at, percent, unseen_cells
+from dualtemp.paper.comparisons import MeasuredCell
+from dualtemp.paper.known_data import known_facts, set_name
 from dualtemp.paper.plan import Plan, PlannedCell
 from dualtemp.paper.reproduce import Request
-from dualtemp.paper.results import DataFacts, Results, data_name
-from dualtemp.paper.tables import Collected, collected, known_facts
+from dualtemp.paper.results import DataFacts, Results
+from dualtemp.paper.scale import DataChoice
+from dualtemp.paper.tables import Collected, collected
 from dualtemp.report.frameworks import frameworks_diagram
 from dualtemp.report.line_chart import Point, line_chart
 from dualtemp.report.page import rendered
@@ -24,7 +27,7 @@ def write_paper_page(request: Request, path: Path, facts: Mapping[str, DataFacts
     """Write the page of what is in the results folder; facts of the data, if it has been opened already."""
     found, results = request.planned(), Results(request.results)
     everything = replace(request, ids=["all"]).planned()  # a claim may rest on tables that are not shown
-    there = collected(everything, request.seeds, {**known_facts(everything, results), **(facts or {})}, results)
+    there = collected(everything, request.seeds, known_facts(everything, results, facts), results)
     write_output(path, paper_page(found, request.seeds, there), "--report")
 
 
@@ -35,20 +38,30 @@ def paper_page(found: Plan, seeds: tuple[int, ...], there: Collected) -> str:
     context = {
         "scale": found.scale,
         "seeds": ", ".join(map(str, seeds)),
-        "data": _data(found),
+        "data": _data(found, there),
+        "without_paper": [a.id for a in found.artefacts if not of_the_papers_data(a, found.data)],
         "changes": _changes(found),
         "runs": len(runs),
         "wanted": len(found.runs) * len(seeds),
         "hours": sum(result.get("seconds", 0) for result in runs) / 3600,
-        "verdicts": [verdict for verdict in judged(there.tables) if verdict.claim in wanted],
+        "level": looks_at(found.scale.name).level,
+        "percent": percent,
+        "looks": looks_at(found.scale.name).seeds,
+        "verdicts": [verdict for verdict in judged(there.tables, found.scale.name) if verdict.claim in wanted],
         "digits": {id: artefact.digits for id, artefact in artefacts().items()},
         "sections": [_section(artefact, found, there) for artefact in found.artefacts],
     }
     return rendered("paper.html.j2", context)
 
 
-def _data(found: Plan) -> str:
-    names = dict.fromkeys(data_name(run.settings["data"]) for run in found.runs.values())
+def of_the_papers_data(artefact: Artefact, data: DataChoice) -> bool:
+    """Whether the paper's values belong beside what is measured: not where --data puts other images in their place."""
+    varied = any("data" in settings for settings in artefact.columns.values())
+    return data.all is None or varied or set_name(data.all) == artefact.data
+
+
+def _data(found: Plan, there: Collected) -> str:
+    names = dict.fromkeys(there.data[run.settings["data"]] for run in found.runs.values())
     subsets = [run.settings["subset"] for run in found.runs.values() if "subset" in run.settings]
     images = f", at most {max(subsets):,} training images" if subsets else ""
     return ", ".join(names) + images
@@ -84,23 +97,25 @@ def _factors(times: Mapping[str, str], fixed: Mapping[str, Any]) -> list[str]:
 def _section(artefact: Artefact, found: Plan, there: Collected) -> dict[str, Any]:
     planned, measured = found.cells[artefact.id], there.tables[artefact.id]
     section: dict[str, Any] = {"artefact": artefact, "figure": "", "anchors": None, "rows": [], "columns": []}
+    section["unseen"] = unseen_cells(artefact.id)
     if artefact.drawn == "frameworks":
         return section | {"figure": frameworks_diagram()}
     if artefact.drawn == "teaser":
         return section | {"anchors": _anchors(next(iter(planned.values())), there)}
     if artefact.drawn == "lines":
         section["figure"] = _figure(artefact, planned, measured)
-    section["columns"] = [(column, _here(artefact, planned, column)) for column in artefact.columns]
+    beside = of_the_papers_data(artefact, found.data)
+    section["columns"] = [(column, _here(artefact, planned, column, there)) for column in artefact.columns]
     section["rows"] = [
-        (row, [_shown(planned[row, column], measured[row, column]) for column in artefact.columns])
+        (row, [_shown(planned[row, column], measured[row, column], beside) for column in artefact.columns])
         for row in artefact.rows
     ]
     return section
 
 
-def _shown(planned: PlannedCell, measured: MeasuredCell) -> dict[str, Any]:
+def _shown(planned: PlannedCell, measured: MeasuredCell, beside_paper: bool = False) -> dict[str, Any]:
     """What the table says of a cell."""
-    values, paper = list(measured.values.values()), planned.cell.paper
+    values, paper = list(measured.values.values()), planned.cell.paper if beside_paper else None
     mean = fmean(values) if values else None
     return {
         "paper": paper,
@@ -109,12 +124,17 @@ def _shown(planned: PlannedCell, measured: MeasuredCell) -> dict[str, Any]:
         "difference": None if mean is None or paper is None else mean - paper,
         "seeds": ", ".join(f"seed {seed}: {value:.4g}" for seed, value in measured.values.items()),
         "failed": measured.failed,
-        "collapsed": measured.collapsed,
+        "collapsed": _collapsed(measured),
         "absent": measured.absent,
     }
 
 
-def _here(artefact: Artefact, planned: Mapping[tuple[str, str], PlannedCell], column: str) -> str:
+def _collapsed(measured: MeasuredCell) -> str:
+    collapsed, runs = len(measured.collapsed), len(measured.values)
+    return "" if not collapsed else "collapsed" if collapsed == runs else f"{collapsed} of {runs} collapsed"
+
+
+def _here(artefact: Artefact, planned: Mapping[tuple[str, str], PlannedCell], column: str, there: Collected) -> str:
     """What a column's heading means at this scale, where that differs from the paper."""
     for row, settings in artefact.rows.items():
         cell = planned[row, column]
@@ -125,7 +145,7 @@ def _here(artefact: Artefact, planned: Mapping[tuple[str, str], PlannedCell], co
         for name in varied & set(cell.cell.settings):
             here = cell.settings[name if name in cell.settings else "dictionary_size"]  # a part that is the whole
             if here != cell.cell.settings[name]:
-                return f"here {data_name(here) if name == 'data' else here}"
+                return f"here {there.data[here] if name == 'data' else here}"
         if "size" in cell.asked and cell.asked["size"] != cell.cell.asked["size"]:
             return f"here {cell.asked['size']}"
         return ""

@@ -9,22 +9,24 @@ from statistics import fmean, stdev
 from typing import Any
 
 from dualtemp.paper.artefact import Artefact, artefacts
-from dualtemp.paper.claims import ABSENT, HOLDS, Finding, MeasuredCell, Table, Verdict, judged
+from dualtemp.paper.claims import Verdict, judged, looks_at, percent, unseen_cells
+from dualtemp.paper.comparisons import ABSENT, HOLDS, Finding, MeasuredCell, Table
 from dualtemp.paper.intervals import Interval
+from dualtemp.paper.known_data import known_facts, set_name
 from dualtemp.paper.plan import PlannedCell
 from dualtemp.paper.reproduce import Request
-from dualtemp.paper.results import Results, data_name
-from dualtemp.paper.tables import Collected, collected, known_facts
+from dualtemp.paper.results import DataFacts, Results
+from dualtemp.paper.tables import Collected, collected
 from dualtemp.report.page import MINUS
 from dualtemp.whole_file import write_output
 
 NONE = "\N{EN DASH}"
 
 
-def write_paper_summary(request: Request, path: Path) -> None:
-    """Write what the results folder says of the claims of the chosen tables; needs no data and no torch."""
+def write_paper_summary(request: Request, path: Path, facts: Mapping[str, DataFacts] | None = None) -> None:
+    """Write what the results folder says of the claims of the chosen tables; facts of data that has been opened."""
     everything, results = replace(request, ids=["all"]).planned(), Results(request.results)
-    there = collected(everything, request.seeds, known_facts(everything, results), results)
+    there = collected(everything, request.seeds, known_facts(everything, results, facts), results)
     write_output(path, paper_summary(request, there), "--summary")
 
 
@@ -32,25 +34,36 @@ def paper_summary(request: Request, there: Collected) -> str:
     """The summary as Markdown; claims of which nothing can be compared, and tables without a run, are left out."""
     found = request.planned()
     wanted = {claim for artefact in found.artefacts for claim in artefact.claims}
-    verdicts = [v for v in judged(there.tables) if v.claim in wanted and any(f.interval for f in v.findings)]
+    verdicts = [
+        v for v in judged(there.tables, request.scale) if v.claim in wanted and any(f.interval for f in v.findings)
+    ]
     shown = [a for a in found.artefacts if any(cell.values for cell in there.tables[a.id].values())]
     runs = {a.id: _runs(found.cells[a.id], there) for a in shown}
+    level = looks_at(request.scale).level
     lines = [
         f"{_cost({word: run for of_table in runs.values() for word, run in of_table.items()})} at scale "
         f"`{request.scale}`. Effects are first minus",
-        "second, in points of top-1 accuracy of the online probe unless a figure measures something else, with 95 %",
-        "intervals (Student's t, variance within cells pooled over the table), which decide. Seed by seed: the same",
-        "within seeds, which share images and initial weights; narrower where seeds matter. In brackets: seeds.",
+        "second, in points of top-1 accuracy of the online probe unless a figure measures something else, with "
+        f"{percent(level)}",
+        "intervals (Student's t), by which a comparison holds. At once: the interval at which all comparisons of",
+        "the claim are covered together (Bonferroni); it takes this one to refute a claim, or to pick one comparison",
+        'out of many. What holds by the other alone holds "singly". Seed by seed: the same within seeds, which share',
+        "images and initial weights; decides nothing. In brackets: seeds.",
+        *_looks(request.scale),
         "",
-        "| claim | | verdict | comparisons that hold |",
-        "|---|---|---|---|",
-        *(f"| {v.claim} | {v.says} | **{v.verdict}** | {_that_hold(v)} |" for v in verdicts),
+        "| claim | | verdict | comparisons that hold | of these at once |",
+        "|---|---|---|---|---|",
+        *(f"| {v.claim} | {v.says} | **{v.verdict}** | {_that_hold(v)} | {_at_once(v)} |" for v in verdicts),
     ]
     for v in verdicts:
-        lines += ["", f"### {v.claim}: {v.says}", "", *_findings(v)]
+        variance = "; ".join(f"{id} {how}" for id, how in v.pools.items())
+        lines += ["", f"### {v.claim}: {v.says}", "", f"{v.error(level)} Variance: {variance}.", ""]
+        lines += _findings(v, percent(level))
     for a in shown:
         lines += ["", f"### {a.id}: {a.title}", "", f"    {_command(request, a, runs[a.id])}", ""]
-        lines += [f"{_cost(runs[a.id])}.", "", *_cells(a, there.tables[a.id])]
+        data = dict.fromkeys(there.data[found.runs[word].settings["data"]] for word in runs[a.id])
+        lines += [f"{_cost(runs[a.id])}, on {', '.join(data)}.", "", *_cells(a, there.tables[a.id])]
+        lines += ["", unseen_cells(a.id)] if unseen_cells(a.id) else []
     return "\n".join(lines) + "\n"
 
 
@@ -69,8 +82,14 @@ def _command(request: Request, artefact: Artefact, runs: Mapping[str, Mapping[in
     of_cells = [set(by_seed) for by_seed in runs.values()]
     numbers = sorted(set[int].intersection(*of_cells) or set[int].union(*of_cells))
     seeds = str(len(numbers)) if numbers == list(range(1, len(numbers) + 1)) else ",".join(map(str, numbers)) + ","
-    data = [part for word in request.data for part in ("--data", data_name(word))]
+    data = [part for word in request.data for part in ("--data", _without_place(word))]
     return shlex.join(["dualtemp", "reproduce", artefact.id, "--scale", request.scale, "--seeds", seeds, *data])
+
+
+def _without_place(word: str) -> str:
+    """A word of --data with FOLDER for a path, which means nothing elsewhere, or for the fingerprint of its content."""
+    stands_for, equals, data = word.partition("=") if "=" in word else ("", "", word)
+    return f"{stands_for}{equals}{set_name(data) or 'FOLDER'}"
 
 
 def _that_hold(v: Verdict) -> str:
@@ -79,17 +98,32 @@ def _that_hold(v: Verdict) -> str:
     return f"{held} of {len(here)}" + (f", {without} not compared" if without else "")
 
 
-def _findings(v: Verdict) -> list[str]:
+def _at_once(v: Verdict) -> str:
+    return str(sum(f.holds_at_once for f in v.findings))
+
+
+def _looks(scale: str) -> list[str]:
+    """When the claims are looked at, if a plan was declared."""
+    seeds = looks_at(scale).seeds
+    return (
+        [f"Looked at after {' and '.join(map(str, seeds))} seeds; what one look decides stays decided."]
+        if seeds
+        else []
+    )
+
+
+def _findings(v: Verdict, level: str) -> list[str]:
     left_out = sum(f.verdict == ABSENT for f in v.findings)
     rows = [
-        f"| {f.artefact} | {f.where} | {f.says} | {_effect(f)} | {_interval(f, f.by_seed)} | {f.runs} | {f.verdict} |"
+        f"| {f.artefact} | {f.where} | {f.says} | {_effect(f)} | {_bounds(f, f.at_once)} | {_interval(f, f.by_seed)} "
+        f"| {f.runs} | {f.word} |"
         for f in v.findings
         if f.verdict != ABSENT
     ]
     note = ["", f"{left_out} comparisons are not at this scale."] if left_out else []
     return [
-        "| table | where | comparison | effect, 95 % interval | seed by seed | runs | |",
-        "|---|---|---|---|---|---|---|",
+        f"| table | where | comparison | effect, {level} interval | at once | seed by seed | runs | |",
+        "|---|---|---|---|---|---|---|---|",
         *rows,
         *note,
     ]
@@ -104,12 +138,15 @@ def _effect(f: Finding) -> str:
 def _interval(f: Finding, interval: Interval | None) -> str:
     if interval is None or isnan(interval.effect):
         return NONE
+    effect = f"{interval.effect:+.{artefacts()[f.artefact].digits}f}".replace("-", MINUS)
+    return effect if interval.low is None else f"{effect} ({_bounds(f, interval)})"
+
+
+def _bounds(f: Finding, interval: Interval | None) -> str:
+    if interval is None or interval.low is None:
+        return NONE
     digits = artefacts()[f.artefact].digits
-    effect = f"{interval.effect:+.{digits}f}"
-    if interval.low is not None:
-        low, high = interval.bounds
-        effect += f" ({low:+.{digits}f} … {high:+.{digits}f})"
-    return effect.replace("-", MINUS)
+    return " … ".join(f"{bound:+.{digits}f}" for bound in interval.bounds).replace("-", MINUS)
 
 
 def _cells(artefact: Artefact, table: Table) -> list[str]:
@@ -127,5 +164,6 @@ def _cell(cell: MeasuredCell, digits: int) -> str:
     if not values:
         return "not at this scale" if cell.absent else f"{len(cell.failed)} failed" if cell.failed else NONE
     spread = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""
-    collapsed = " (collapsed)" if cell.collapsed else ""
+    some = f"{len(cell.collapsed)} " if len(cell.collapsed) < len(values) else ""
+    collapsed = f" ({some}collapsed)" if cell.collapsed else ""
     return f"{fmean(values):.{digits}f}{spread} [{len(values)}]{collapsed}"

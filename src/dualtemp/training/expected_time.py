@@ -9,9 +9,8 @@ import torch
 from dualtemp import distributed
 from dualtemp.config import Settings
 from dualtemp.data.loader import Loader, evaluation_batches
-from dualtemp.training.loop import memory_format
 from dualtemp.training.online import ALIGNED_IMAGES
-from dualtemp.training.optimizers import build_optimizer
+from dualtemp.training.train_step import TrainStep
 from dualtemp.training.training_data import TrainingData
 
 IMAGES = 32  # of a measured step: time grows with the batch, and a large one would take long
@@ -21,13 +20,14 @@ SECONDS = 2.0  # of steps; one is always measured, and one before it that does n
 def expected_seconds(
     chosen: Settings, data: TrainingData, method: Any, device: torch.device, workers: int | None = None
 ) -> float:
-    """Seconds of the whole run, from a step and an evaluation of some images. The framework stays as it is."""
+    """Seconds of the whole run, from a step and an evaluation of some images. The framework stays as it is.
+
+    Every process calls it: the loss of a step may wait for the others' keys.
+    """
     copied = copy.deepcopy(method).to(device)
-    if chosen.channels_last:
-        copied.to(memory_format=torch.channels_last)
     # On a CPU readers compete with the network for the cores, and what they have read ahead would look like no work.
     learning = seconds_of_step(copied, chosen, data, device, 0 if device.type == "cpu" else workers)
-    measuring = seconds_of_evaluation(copied.network.backbone, data, device)
+    measuring = distributed.from_first(lambda: seconds_of_evaluation(copied.network.backbone, data, device))
     seen = chosen.epochs * (len(data.images) // chosen.batch) * chosen.batch / distributed.world_size()
     looks = -(-chosen.epochs // chosen.evaluate_every)
     if data.bank is None or data.test is None:
@@ -41,25 +41,29 @@ def expected_seconds(
 def seconds_of_step(
     method: Any, chosen: Settings, data: TrainingData, device: torch.device, workers: int | None
 ) -> float:
-    """Seconds of an image in a step: reading, views, both passes, optimiser."""
-    count = max(2, min(IMAGES, chosen.batch // distributed.world_size()))
-    optimizer = build_optimizer(chosen.optimizer, method, chosen.momentum, chosen.weight_decay)
-    steps, views = 0, chosen.framework.views
-    method.train()
-    with Loader(data.images, data.views, count, device=device, workers=workers, count=views) as loader:
+    """Seconds of an image of this process in a step: reading, views, passes, optimizer. Every process calls it."""
+    rank, world = distributed.rank(), distributed.world_size()
+    share = chosen.batch // world
+    count, chunk = min(IMAGES, share), chosen.chunk
+    if chunk is not None and count < share and chunk < share:
+        chunk = min(chunk, count // 2)  # so that chunks, which take two passes, are measured too
+    # Without the compiler, whose start would take longer than all that is measured here.
+    small = chosen.model_copy(update={"batch": count * world, "chunk": chunk, "compile": False})
+    step, steps, views = TrainStep(small, method, data, device), 0, chosen.framework.views
+    with Loader(
+        data.images, data.views, small.batch, device=device, rank=rank, world=world, workers=workers, count=views
+    ) as loader:
         began = time.perf_counter()
         for batch in loader.batches(0):
-            optimizer.zero_grad(set_to_none=True)
-            batch = memory_format(batch, chosen.channels_last)
-            method(batch.views, batch.labels, 0).loss.backward()
-            optimizer.step()
+            step(batch, 0, factor=0.0)  # at rate 0: weights that a high rate has spoiled may take other times
             _wait(device)
-            if steps == 0:
-                began = time.perf_counter()  # the first starts workers and fills caches
-            elif time.perf_counter() - began > SECONDS:
-                steps += 1
-                break
             steps += 1
+            if steps == 1:
+                began = time.perf_counter()  # the first starts workers and fills caches
+                continue
+            (enough,) = distributed.agree(time.perf_counter() - began > SECONDS)  # all stop after the same step
+            if enough:
+                break
         taken = time.perf_counter() - began
         if steps < 2:  # a set of one batch: what it took is all that is known
             return taken / count

@@ -5,26 +5,22 @@ The loop knows no page and no terminal. Whoever starts it passes a `Watch` that 
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import nn
 
 from dualtemp import distributed
 from dualtemp.config import Settings
 from dualtemp.data.images import ImagesGone
-from dualtemp.data.loader import Batch, Loader
+from dualtemp.data.loader import Loader
 from dualtemp.errors import UserError
-from dualtemp.evaluation.probe import OnlineProbe
 from dualtemp.models.weights import save_backbone
 from dualtemp.training import checkpoint
-from dualtemp.training.chunks import ChunkedNetwork
 from dualtemp.training.meter import EpochMeter
 from dualtemp.training.online import evaluate
-from dualtemp.training.optimizers import build_optimizer, set_lr
 from dualtemp.training.run_folder import RunFolder
-from dualtemp.training.schedule import highest_lr, lr_factor, step_seed
+from dualtemp.training.schedule import highest_lr, lr_factor
 from dualtemp.training.stops import (
     Interrupted,
     all_finite,
@@ -34,6 +30,7 @@ from dualtemp.training.stops import (
     weights_not_finite,
 )
 from dualtemp.training.thresholds import COLLAPSED
+from dualtemp.training.train_step import TrainStep
 from dualtemp.training.training_data import TrainingData
 from dualtemp.training.unreadable_files import short_list, write_unreadable
 from dualtemp.training.watches import Watch
@@ -54,26 +51,10 @@ def fit(
 ) -> dict[str, Any]:
     """Train from a checkpoint, or from the beginning, to the end; returns the last epoch's metrics.
 
-    chosen: complete settings; method: what `build_method` makes of them; saved: what `checkpoint.load` gives, emptied
-    here. Every process calls it with the same; rank 0 alone writes and tells.
+    chosen: complete settings; method: what `build_framework` makes of them; saved: what `checkpoint.load` gives,
+    emptied here. Every process calls it with the same; rank 0 alone writes and tells.
     """
-    method = method.to(device)
-    if device.type == "cuda" and distributed.world_size() > 1:
-        method = nn.SyncBatchNorm.convert_sync_batchnorm(method)
-    network: Any = method.network
-    if chosen.channels_last:
-        method.to(memory_format=torch.channels_last)
-    if chosen.compile:
-        network.compile()
-    if chosen.chunk is not None and chosen.chunk < chosen.batch // distributed.world_size():
-        method.framework.network = ChunkedNetwork(network, chosen.chunk)
-    parameters = [p for p in method.parameters() if p.requires_grad]
-    optimizer = build_optimizer(chosen.optimizer, method, chosen.momentum, chosen.weight_decay)
-    scaler = torch.amp.GradScaler(device.type, enabled=chosen.amp == "fp16")  # pyright: ignore
-    probe = None
-    if data.bank is not None and not chosen.framework.learns_from_labels:
-        probe = OnlineProbe(network.backbone.num_features, data.classes).to(device)
-
+    step = TrainStep(chosen, method, data, device)
     loader = Loader(
         data.images,
         data.views,
@@ -85,19 +66,11 @@ def fit(
         count=chosen.framework.views,
     )
     steps, warmup = chosen.epochs * loader.steps, round((chosen.warmup_epochs or 0) * loader.steps)
-    autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
-    if chosen.amp != "none":
-        half = torch.bfloat16 if chosen.amp == "bf16" else torch.float16
-        autocast = lambda: torch.autocast(device.type, dtype=half)  # noqa: E731
 
     meter, done, seconds = EpochMeter(), 0, 0.0  # done: steps of the whole run
     if saved is not None:
         done, seconds, meter = saved["done"], saved["seconds"], EpochMeter(saved["totals"])
-        method.load_state_dict(saved["method"])
-        optimizer.load_state_dict(saved["optimizer"])
-        scaler.load_state_dict(saved["scaler"])
-        if probe is not None:
-            probe.load_state_dict(saved["probe"])
+        step.load_state_dict(saved)
     if distributed.rank() == 0:
         run.cut_back(0 if saved is None else saved["metrics_length"])
     if saved is not None:
@@ -110,10 +83,7 @@ def fit(
             "seconds": elapsed(),
             "totals": meter.totals,
             "metrics_length": run.length(),
-            "method": method.state_dict(),
-            "optimizer": optimizer.state_dict(),
-            "scaler": scaler.state_dict(),
-            "probe": None if probe is None else probe.state_dict(),
+            **step.state_dict(),
         }
 
     def elapsed() -> float:
@@ -126,15 +96,18 @@ def fit(
 
     def check_all() -> None:
         check(meter.settle())
-        (bad,) = distributed.agree(not all_finite(method, optimizer, probe))
+        (bad,) = distributed.agree(not all_finite(step.method, step.optimizer, step.probe))
         if bad:  # a step can spoil the weights with a loss that was finite; such weights are never saved
             raise weights_not_finite(done - 1, loader.steps, run, chosen)
 
-    def save() -> None:
-        nonlocal last_saved
+    def write_checkpoint() -> None:
         with disk_trouble_told(run):
             checkpoint.save(run.checkpoints, done, state())
-        last_saved = time.monotonic()
+
+    def save() -> None:
+        nonlocal last_saved
+        distributed.from_first(write_checkpoint)
+        last_saved = time.monotonic()  # on every process: any one that is due makes all of them save
 
     @contextmanager
     def kept_if_images_go() -> Iterator[None]:
@@ -151,7 +124,7 @@ def fit(
         metrics: dict[str, Any] = {"epoch": epoch + 1, "step": done, **meter.means(), "lr": lr}
         if (epoch + 1) % chosen.evaluate_every == 0 or epoch + 1 == chosen.epochs:
             try:
-                metrics |= evaluate(network, probe, data, chosen, device, workers, epoch=epoch)
+                metrics |= evaluate(step.network, step.probe, data, chosen, device, workers, epoch=epoch)
                 metrics["collapsed"] = metrics["spread"] < COLLAPSED
             except ImagesGone as gone:
                 watch.note(f"epoch {epoch + 1} is not measured: {gone}")
@@ -159,39 +132,16 @@ def fit(
         metrics["images_per_second"] = round(done * chosen.batch / elapsed(), 1)
         with disk_trouble_told(run):
             run.append(metrics)
-            save_backbone(run.backbone, network.backbone, {"backbone": chosen.backbone})
+            save_backbone(run.backbone, step.network.backbone, {"backbone": chosen.backbone})
         watch.epoch(metrics)
         return metrics
 
     started = last_saved = time.monotonic()
     metrics: dict[str, Any] = {}
-    method.train()
     with loader, kept_if_images_go():
         for epoch in range(done // loader.steps, chosen.epochs):
             for batch in loader.batches(epoch, start_step=done % loader.steps):
-                torch.manual_seed(step_seed(chosen.seed, done, distributed.rank()))  # of dropout, if there is any
-                factor = lr_factor(done, steps, warmup)
-                set_lr(optimizer, highest_lr(chosen.lr, chosen.batch) * factor)
-                batch = memory_format(batch, chosen.channels_last)
-
-                with autocast():
-                    made = method(batch.views, batch.labels, done)
-                optimizer.zero_grad(set_to_none=True)
-                scaler.scale(made.loss).backward()
-                if isinstance(method.framework.network, ChunkedNetwork):
-                    with autocast():
-                        method.framework.network.backward()
-                distributed.average_gradients(parameters)
-                if chosen.clip_gradient is not None:
-                    scaler.unscale_(optimizer)
-                    nn.utils.clip_grad_norm_(parameters, chosen.clip_gradient)
-                scaler.step(optimizer)
-                scaler.update()
-                method.after_step()
-                if probe is not None and batch.labels is not None:
-                    known = slice(None) if data.images is data.bank else batch.labels >= 0  # not those without a label
-                    probe.learn(made.features[known], batch.labels[known], chosen.probe_lr * factor)
-
+                made = step(batch, done, lr_factor(done, steps, warmup))
                 done += 1
                 meter.add(made.loss, made.stats.get("W"))
                 # A look at the loss waits for the device: on an accelerator, once in a while.
@@ -204,14 +154,14 @@ def fit(
                     stop, due = distributed.agree(stop_requested(), due)
                     if (due or stop) and done % loader.steps:
                         check_all()
-                        distributed.from_first(save)
+                        save()
                         if stop:
                             raise Interrupted
 
             check_all()
             metrics = distributed.from_first(lambda epoch=epoch: close_epoch(epoch))
             meter = EpochMeter()
-            distributed.from_first(save)
+            save()
             data.unreadable.update(loader.problems)
             if distributed.rank() == 0:
                 with disk_trouble_told(run):
@@ -222,11 +172,3 @@ def fit(
     if data.unreadable and distributed.rank() == 0:
         watch.note(short_list(run.path, data.unreadable))
     return metrics
-
-
-def memory_format(batch: Batch, channels_last: bool) -> Batch:
-    """The batch with its views as they lie best in memory."""
-    if not channels_last:
-        return batch
-    views = tuple(view.contiguous(memory_format=torch.channels_last) for view in batch.views)
-    return Batch(batch.index, batch.labels, views)  # pyright: ignore

@@ -1,5 +1,7 @@
 """Means over an epoch, of all processes, that a checkpoint can hold in its middle."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -8,23 +10,22 @@ from dualtemp.hardness import entropy
 from dualtemp.training.thresholds import hardest_tenth
 
 NAMES = ("loss", "entropy", "W_mean", "W_spread", "hardest_tenth")
-_OLDER_NAMES = NAMES[:2]  # of checkpoints that know no more
+STEPS = "steps"
+# Older checkpoints hold a tensor: totals of these, or of the first two, and the steps. This never changes.
+_BY_POSITION = ("loss", "entropy", "W_mean", "W_spread", "hardest_tenth")
 
 
 class EpochMeter:
     """Adds up the steps of an epoch: the loss, and how the anchors of all processes weigh against each other.
 
-    totals: those of a checkpoint, to go on from. In the middle of an epoch, what an older checkpoint has not added up
-    is unknown (nan), and left out of that epoch's means.
+    totals: those of a checkpoint, to go on from: sums over steps by name, and the steps. In the middle of an epoch,
+    what an older checkpoint has not added up is unknown (nan), and left out of that epoch's means.
     """
 
-    def __init__(self, totals: Tensor | None = None) -> None:
-        self.totals = torch.zeros(len(NAMES) + 1, dtype=torch.float64)  # sums over steps by name; the steps
-        if totals is not None:
-            known = len(totals) - 1
-            assert known in (len(NAMES), len(_OLDER_NAMES))
-            self.totals[:known], self.totals[-1] = totals[:-1], totals[-1]
-            self.totals[known:-1] = 0.0 if totals[-1] == 0 else float("nan")
+    def __init__(self, totals: Mapping[str, float] | Tensor | None = None) -> None:
+        saved = _by_name(totals) if isinstance(totals, Tensor) else totals or {}
+        unknown = float("nan") if saved.get(STEPS, 0.0) > 0 else 0.0
+        self.totals = {name: saved.get(name, unknown) for name in (*NAMES, STEPS)}
         self.losses: list[Tensor] = []  # of steps that wait to be added up
         self.weights: list[Tensor] = []
 
@@ -39,17 +40,19 @@ class EpochMeter:
         if not self.losses:
             return torch.empty(0, dtype=torch.float64)
         losses = torch.stack(self.losses).cpu().double()  # MPS knows no float64
-        of_anchors = torch.full((len(NAMES) - 1,), float("nan"), dtype=torch.float64)
+        of_anchors = [float("nan")] * (len(NAMES) - 1)
         if self.weights:
-            of_anchors = told_of_weights(_of_all_processes(torch.stack(self.weights)).cpu().double()).sum(1)
-        self.totals += torch.cat((losses.sum().view(1), of_anchors, torch.tensor([float(len(losses))])))
+            of_anchors = told_of_weights(_of_all_processes(torch.stack(self.weights)).cpu().double()).sum(1).tolist()
+        for name, more in zip(self.totals, (losses.sum().item(), *of_anchors, float(len(losses))), strict=True):
+            self.totals[name] += more
         self.losses, self.weights = [], []
         return losses
 
     def means(self) -> dict[str, float]:
         """Mean loss and, where the framework has weights W, what `told_of_weights` tells; by name."""
-        means = (self.totals[:-1] / self.totals[-1]).tolist()
-        return {name: mean for name, mean in zip(NAMES, means, strict=True) if name == "loss" or mean == mean}
+        steps = self.totals[STEPS] or float("nan")
+        means = {name: self.totals[name] / steps for name in NAMES}
+        return {name: mean for name, mean in means.items() if name == "loss" or mean == mean}
 
 
 def told_of_weights(W: Tensor) -> Tensor:
@@ -67,6 +70,11 @@ def told_of_weights(W: Tensor) -> Tensor:
             W.topk(tenth, sorted=False).values.sum(1) / total,
         )
     )
+
+
+def _by_name(totals: Tensor) -> dict[str, float]:
+    *sums, steps = totals.tolist()
+    return {**dict(zip(_BY_POSITION, sums, strict=False)), STEPS: steps}
 
 
 def _of_all_processes(W: Tensor) -> Tensor:

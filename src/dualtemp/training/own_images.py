@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from dualtemp import distributed
 from dualtemp.config import Settings, given_settings
 from dualtemp.data.files_in_memory import read_header
 from dualtemp.data.images import FileImages, Splits, UnreadableImage
@@ -75,8 +76,13 @@ def introduce(
     device: torch.device,
     workers: int | None,
 ) -> None:
-    """Say it before the run starts, after a few measured steps; the framework stays as it is."""
+    """Say it before the run starts, after a few measured steps; the framework stays as it is.
+
+    Every process calls it, for a step needs them all; rank 0 alone speaks.
+    """
     seconds = expected_seconds(chosen, data, method, device, workers)
+    if distributed.rank() > 0:
+        return
     text = paragraph(found, chosen, splits, device, seconds)
     print(textwrap.fill(text, min(WIDEST, shutil.get_terminal_size().columns)) + "\n", flush=True)
 

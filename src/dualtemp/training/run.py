@@ -14,10 +14,13 @@ import torch
 from torch import nn
 
 from dualtemp import __version__, distributed
+from dualtemp.bf16_on_cpu import refuse_deadly_bf16
 from dualtemp.config import Settings, complete, given_settings, settings
 from dualtemp.data.images import Splits
+from dualtemp.device import open_device
 from dualtemp.errors import UserError
 from dualtemp.frameworks import build_framework
+from dualtemp.machine import cores
 from dualtemp.training.checkpoint import checkpoints, read_latest, unpacked
 from dualtemp.training.display import Display
 from dualtemp.training.loop import fit
@@ -51,19 +54,19 @@ class How:
 
 def start(chosen: Settings, out: Path, how: How = How(), watch: Watch | None = None) -> dict[str, Any]:  # noqa: B008
     """Make a run folder and train; returns the last epoch's metrics. A mistake leaves no folder behind."""
-    chosen, run = located(chosen), RunFolder(out)
-    with joined(run), ExitStack() as held:
+    chosen, run, device = located(chosen), RunFolder(out), chosen_device(how)
+    refuse_precision(chosen, device)
+    with joined(run, device), ExitStack() as held:
         if distributed.from_first(lambda: started_anew(run, chosen)):
             return go_on(out, None, how, watch)
         distributed.from_first(lambda: RunFolder.refuse_existing(out))
-        device = chosen_device(how)
         splits = opened(chosen)
         chosen, found = with_sensible_settings(chosen, splits, device)
         chosen = complete(chosen, image_size(splits))
         data = training_data(chosen, splits)
         check_batch(chosen, data)
         method = build_framework(chosen, data.images.channels, data.classes)
-        if found is not None and distributed.rank() == 0 and not how.quiet:
+        if found is not None and distributed.from_first(lambda: not how.quiet):
             introduce(found, chosen, splits, data, method, device, how.workers)
         made_with = environment(device, splits, data)
         distributed.from_first(lambda: held.enter_context(run.created(chosen, made_with)))
@@ -72,18 +75,21 @@ def start(chosen: Settings, out: Path, how: How = How(), watch: Watch | None = N
 
 def go_on(path: Path, epochs: int | None = None, how: How = How(), watch: Watch | None = None) -> dict[str, Any]:  # noqa: B008
     """Go on with a run from its newest checkpoint, if wanted to another number of epochs."""
-    run = RunFolder(path)
-    with joined(run), ExitStack() as held:
+    run, device = RunFolder(path), chosen_device(how)
+    with joined(run, device), ExitStack() as held:
 
-        def reopened() -> Settings:
+        def reopened() -> tuple[Settings, int | None]:
             RunFolder.opened(path).settings()  # before anything is written: it may not be a run
             held.enter_context(run.reopened())
-            return run.settings()
+            return run.settings(), run.threads()
 
-        chosen = of_config = distributed.from_first(reopened)
+        of_config, threads = distributed.from_first(reopened)
+        chosen = of_config
+        if how.threads is None and threads is not None:
+            torch.set_num_threads(threads)  # sums of another number of threads have other last bits
         if epochs is not None:
             chosen = settings({**chosen.model_dump(exclude_none=True), "epochs": epochs})
-        device = chosen_device(how)
+        refuse_precision(chosen, device)
         if Path(chosen.data).is_absolute() and not Path(chosen.data).exists():
             raise UserError(f"{chosen.data}, which {path} learns from, is not there: put it back, then resume")
         splits = opened(chosen)
@@ -92,6 +98,8 @@ def go_on(path: Path, epochs: int | None = None, how: How = How(), watch: Watch 
         check_batch(chosen, data)
         method = build_framework(chosen, data.images.channels, data.classes)
         watch = watch or Display(quiet=how.quiet)
+        if distributed.rank() == 0 and how.threads is None and (threads or 0) > cores():
+            watch.note(f"going on with {threads} threads, as it began, on {cores()} cores: --threads may be faster")
 
         payload, damaged = distributed.from_first(lambda: newest_checkpoint(run))
         saved = None if payload is None else unpacked(payload)
@@ -117,9 +125,9 @@ def go_on(path: Path, epochs: int | None = None, how: How = How(), watch: Watch 
 
 
 @contextmanager
-def joined(run: RunFolder) -> Iterator[None]:
+def joined(run: RunFolder, device: torch.device) -> Iterator[None]:
     """Be one of the processes of a run; that another one has ended is one line."""
-    with distributed.processes():
+    with distributed.processes(device):
         try:
             yield
         except RuntimeError as error:
@@ -170,22 +178,16 @@ def changed_settings(saved: dict[str, Any] | None, chosen: Settings) -> str:
 
 
 def chosen_device(how: How) -> torch.device:
-    """The device to train on, and the threads that a CPU uses for it."""
+    """The device to compute on, and the threads that a CPU uses for it."""
     if how.threads is not None:
         torch.set_num_threads(how.threads)
-    name = how.device
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        if name.split(":")[0] not in ("cpu", "cuda", "mps", "xpu"):
-            raise UserError(f"no device is called {name!r}: give cpu, cuda, cuda:1, mps or auto") from None
-        raise UserError(f"device {name!r} cannot be used ({str(error).splitlines()[0]}): try --device cpu") from None
-    if device.type == "cuda" and device.index is None and distributed.world_size() > 1:
-        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-    return device
+    return open_device(how.device)
+
+
+def refuse_precision(chosen: Settings, device: torch.device) -> None:
+    """Refuse bfloat16 on a CPU that announces instructions which it does not allow."""
+    if chosen.amp == "bf16" and device.type == "cpu":
+        refuse_deadly_bf16()
 
 
 def environment(device: torch.device, splits: Splits, data: TrainingData) -> dict[str, Any]:

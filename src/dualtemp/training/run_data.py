@@ -33,7 +33,9 @@ def opened(chosen: Settings) -> Splits:
         splits = Splits(part, splits.test, None, splits.unreadable, splits.split)
     if chosen.framework.learns_from_labels:
         if splits.train.labels is None:
-            raise UserError(f"{chosen.method} learning needs labels, and {chosen.data} has none: choose another --method")
+            raise UserError(
+                f"{chosen.method} learning needs labels, and {chosen.data} has none: choose another --method"
+            )
         if chosen.get("label_noise"):
             splits = with_label_noise(splits, chosen.options.noise, chosen.options.label_noise, chosen.seed)
     return splits

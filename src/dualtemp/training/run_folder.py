@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dualtemp.config import Settings, from_yaml, settings, to_yaml
+from dualtemp.config import Settings, from_yaml, of_run, settings, to_yaml
 from dualtemp.errors import UserError
 from dualtemp.training.folder_lock import locked
 from dualtemp.whole_file import whole_file
@@ -81,7 +81,7 @@ class RunFolder:
 
     def settings(self) -> Settings:
         """What the run computes."""
-        values = from_yaml(self.config)
+        values = of_run(from_yaml(self.config))
         try:
             return settings(values)
         except UserError as error:
@@ -98,6 +98,11 @@ class RunFolder:
         except (OSError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}
+
+    def threads(self) -> int | None:
+        """CPU threads that the run began with, if environment.json tells."""
+        found = self.made_with().get("threads")
+        return found if isinstance(found, int) and found >= 1 else None
 
     def set_trouble(self, why: str) -> None:
         """Write down, in one line, why the run failed; where that cannot be written either, nothing is."""

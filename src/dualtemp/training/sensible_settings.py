@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dualtemp.config import Settings
-from dualtemp.frameworks import framework_named
 from dualtemp.data.catalogue import PHOTOGRAPH
+from dualtemp.frameworks import framework_named
 from dualtemp.training.schedule import quoted_lr
 
 PHOTOGRAPH_ON_CPU = 128

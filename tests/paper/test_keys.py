@@ -1,0 +1,58 @@
+"""Keys of results: those of the published cells stand, and what a run computes is in them."""
+
+import json
+import warnings
+from pathlib import Path
+
+import pytest
+from paper.smoke import digits, tiny_job
+
+from dualtemp.config import ADDED_LATER, Settings, of_run, settings
+from dualtemp.frameworks import framework_named
+from dualtemp.paper.artefact import artefacts
+from dualtemp.paper.plan import plan
+from dualtemp.paper.results import DataFacts, job, key
+from dualtemp.paper.scale import scale_named
+
+CELLS = sorted((Path(__file__).parents[2] / "docs" / "results").glob("*/cells/*.json"))
+
+
+def test_the_keys_of_all_published_cells_follow_from_what_they_hold() -> None:
+    assert len(CELLS) > 150
+    for path in CELLS:
+        cell = json.loads(path.read_text())
+        chosen = settings(of_run(cell["settings"]))
+        assert f"{key(chosen, DataFacts(**cell['data']))}-s{chosen.seed}" == path.stem
+
+
+@pytest.mark.parametrize("scale", ["mini", "long", "sharp"])
+def test_a_scale_finds_the_published_cells_of_byol_and_they_are_version_1(scale: str) -> None:
+    cells = {path.stem: json.loads(path.read_text()) for path in CELLS if path.parts[-3] == scale}
+    byol = {name: DataFacts(**cell["data"]) for name, cell in cells.items() if cell["settings"]["method"] == "byol"}
+    runs = plan([artefacts()["T-unified"]], scale_named(scale)).runs.values()
+    planned = [run for run in runs if run.settings["method"] == "byol"]
+    assert [run.settings["computation"] for run in planned] == [1, 1]
+    facts = next(iter(byol.values()), digits())
+    assert set(byol) <= {job(run, seed, facts).name for run in planned for seed in (1, 2, 3)}
+
+
+def test_the_published_settings_are_those_of_the_newest_versions() -> None:
+    for run in plan(list(artefacts().values()), scale_named("paper")).runs.values():
+        assert run.with_seed(1).computation is None
+    assert tiny_job(method="byol").settings.computation == framework_named("byol").version
+
+
+def test_a_newer_version_is_another_key_and_version_1_is_the_key_from_before() -> None:
+    names = {version: tiny_job(method="byol", computation=version).name for version in (1, 2)}
+    assert names[1] != names[2] == tiny_job(method="byol").name
+    assert tiny_job(method="simco").name == tiny_job(method="simco", computation=1).name
+
+
+def test_what_was_added_later_counts_only_away_from_what_every_run_had_before() -> None:
+    plain = tiny_job(method="simco")
+    for name, before in ADDED_LATER.items():
+        assert name in Settings.model_fields
+        same = plain.settings.model_copy(update={name: before})
+        assert key(same, plain.facts) == key(plain.settings, plain.facts)
+        with warnings.catch_warnings(action="ignore"):  # pydantic's, of a value that no setting has
+            assert key(plain.settings.model_copy(update={name: "other"}), plain.facts) != key(same, plain.facts)

@@ -1,0 +1,135 @@
+"""What works alone works together: a table of combinations of source, framework, precision, chunks, processes, readers
+and kills, with a real run for each row and what it must equal. A feature that is new gets a column or a row here.
+
+A run that was killed and resumed ends with the bits of one that was not. A run of two processes or in chunks learns
+what one process learns that sees the batch whole; such rows take a transformer and heads without batch norm, whose
+statistics would be those of a part.
+"""
+
+import signal
+import time
+from dataclasses import dataclass, fields
+from itertools import combinations, product
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+import torch
+from command_processes import Command, Commands, together
+from drawn_photos import draw_photos, drawn_photo
+from run_contents import different, everything
+
+from dualtemp.bf16_on_cpu import bf16_on_cpu
+from dualtemp.config import Method
+
+
+@dataclass(frozen=True)
+class Row:
+    """source: digits (a named set), folder (photographs in files, with classes), npz (a set in memory, part of it
+    unlabelled); more: other words of the command; readers: worker processes, of photographs alone.
+    """
+
+    source: str
+    amp: str
+    processes: int
+    chunk: bool
+    killed: bool
+    method: str
+    more: tuple[str, ...] = ()
+    readers: int = 0
+
+
+# Frameworks with wide heads stand in rows of float32: half precision on a CPU takes long.
+TABLE = [
+    Row("digits", "none", 2, chunk=True, killed=False, method="simco", more=("--tau-beta", "inf")),
+    Row("digits", "bf16", 1, chunk=False, killed=True, method="moco", more=("--dictionary-size", "20", "--symmetric")),
+    Row("digits", "fp16", 2, chunk=True, killed=True, method="simmoco", more=("--clip-gradient", "1")),
+    Row("folder", "none", 2, chunk=False, killed=True, method="byol", more=("--hardness-aware",), readers=1),
+    Row("folder", "bf16", 2, chunk=True, killed=False, method="simclr", readers=2),
+    Row("folder", "fp16", 1, chunk=True, killed=False, method="supervised", more=("--label-noise", "0.4"), readers=1),
+    Row("npz", "none", 1, chunk=True, killed=True, method="simsiam", more=("--optimizer", "lars")),
+    Row("npz", "bf16", 2, chunk=False, killed=True, method="moco", more=("--keys", "last", "--optimizer", "adamw")),
+    Row("npz", "fp16", 2, chunk=False, killed=False, method="simco", more=("--both-views",)),
+]
+COLUMNS = ("source", "amp", "processes", "chunk", "killed")
+
+
+def test_every_pair_of_values_of_two_columns_stands_in_a_row_and_every_framework() -> None:
+    for one, other in combinations(COLUMNS, 2):
+        there = {(getattr(row, one), getattr(row, other)) for row in TABLE}
+        assert there == set(product({pair[0] for pair in there}, {pair[1] for pair in there})), (one, other)
+    assert {row.method for row in TABLE} == set(get_args(Method))
+    assert {field.name for field in fields(Row)} > set(COLUMNS)
+
+
+@pytest.fixture(scope="session")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    root = tmp_path_factory.mktemp("sources")
+    for number in range(2):
+        draw_photos(root / "folder" / f"class{number}", 18, first=18 * number)
+    (root / "npz").mkdir()
+    pixels = np.stack([np.asarray(drawn_photo(number, 16, 16)) for number in range(40)])
+    np.savez(root / "npz" / "train.npz", images=pixels[:20], labels=np.arange(20) % 2)
+    np.savez(root / "npz" / "test.npz", images=pixels[20:26], labels=np.arange(6) % 2)
+    np.savez(root / "npz" / "unlabelled.npz", images=pixels[26:])
+    return {"digits": "digits", "folder": root / "folder", "npz": root / "npz"}
+
+
+def words(row: Row, sources: dict[str, Any], *, chunk: bool, readers: int) -> list[object]:
+    found: list[object] = ["--data", sources[row.source], "--method", row.method, "--amp", row.amp, *row.more]
+    found += ["--backbone", "test_vit", "--image-size", "32", "--batch", "8", "--epochs", "2", "--knn", "3"]
+    found += ["--warmup-epochs", "0", "--workers", readers, *(["--subset", "32"] if row.source == "digits" else [])]
+    return [*found, *(["--chunk", "2"] if chunk else [])]
+
+
+def finished(commands: list[Command]) -> None:
+    ended = [command.wait() for command in commands]
+    assert [each.code for each in ended] == [0] * len(ended), "".join(each.err for each in ended)
+    assert all(each.out == each.err == "" for each in ended[1:]), "rank 0 alone speaks"
+
+
+def kill_in_an_epoch(commands: list[Command], run: Path) -> None:
+    """Kill all processes when there is a checkpoint that is not an epoch's."""
+    deadline = time.monotonic() + 60
+    while not list(run.glob("checkpoints/step-*[12].ckpt")):
+        assert commands[0].poll() is None, commands[0].err.read_text()
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    for command in commands:
+        command.send(signal.SIGKILL)
+    for command in commands:
+        command.wait()
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: "-".join(str(getattr(row, name)) for name in COLUMNS))
+def test_a_combination_learns_what_its_parts_learn(
+    row: Row, sources: dict[str, Any], commands: Commands, tmp_path: Path
+) -> None:
+    if row.amp == "bf16" and bf16_on_cpu().outcome != "works":
+        pytest.skip(bf16_on_cpu().reason)
+    run, reference = tmp_path / "run", tmp_path / "reference"
+    given = words(row, sources, chunk=row.chunk, readers=row.readers)
+    often = ("--checkpoint-minutes", "1e-9") if row.killed else ()
+    started = together(commands, "train", *given, *often, "--out", run, count=row.processes)
+    if row.killed:
+        kill_in_an_epoch(started, run)
+        started = together(commands, "resume", run, "--workers", row.readers, count=row.processes)
+    finished(started)
+
+    if row.killed:
+        plain = words(row, sources, chunk=row.chunk, readers=0)
+        finished(together(commands, "train", *plain, "--out", reference, count=row.processes))
+        assert different(everything(run), everything(reference)) == []
+        return
+    plain = words(row, sources, chunk=False, readers=0)
+    finished(together(commands, "train", *plain, "--out", reference, count=1))
+    found, expected = everything(run), everything(reference)
+    for name, value in expected.items():
+        if row.amp == "none" and isinstance(value, torch.Tensor) and value.is_floating_point():
+            torch.testing.assert_close(
+                found[name], value, rtol=1e-5, atol=1e-6, msg=lambda m, name=name: f"{name}: {m}"
+            )
+    losses = [[line["loss"] for line in made["metrics"]] for made in (found, expected)]
+    rough = {"none": 1e-5, "bf16": 0.02, "fp16": 0.1}  # as many steps as overflow are left out of fp16
+    assert losses[0] == pytest.approx(losses[1], rel=rough[row.amp])
