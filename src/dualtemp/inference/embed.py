@@ -80,17 +80,21 @@ def embed(
     missing = [folder for folder in out.parents if not folder.exists()]
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        work = out.with_name(f".{out.name}.work")
-        with locked(work):
-            try:
-                made = _embedded(encoder, images, out, ending, work, computed, workers, told, note or (lambda _: None))
-            except UserError:  # going on would not help
+        lock, work = (out.with_name(f".{out.name}.{word}") for word in ("lock", "work"))
+        try:
+            with locked(lock, what=out, remove=True):
+                try:
+                    made = _embedded(encoder, images, out, ending, work, computed, workers, told, note or _silent)
+                except UserError:  # going on would not help
+                    work.unlink()
+                    raise
                 work.unlink()
-                for folder in missing:
+                return made
+        except UserError:
+            for folder in missing:
+                with suppress(OSError):  # another process may have written there meanwhile
                     folder.rmdir()
-                raise
-            work.unlink()
-            return made
+            raise
     except OSError as error:
         raise UserError(f"{out} cannot be written ({error.strerror or error}): give another --out") from None
 
@@ -181,6 +185,10 @@ def list_fingerprint(images: ImageList) -> str:
             except OSError:
                 digest.update(b"gone\n")
     return digest.hexdigest()
+
+
+def _silent(_: str) -> None:
+    pass
 
 
 def _described(encoder: RunEncoder, images: ImageList, part: str) -> dict[str, Any]:
