@@ -29,7 +29,7 @@ def test_the_nearest_are_those_of_a_brute_force_in_float64(data: st.DataObject) 
     bank = rng.normal(size=(7, 3)).astype(np.float32)[rng.integers(0, 7, count)]
     queries = rng.normal(size=(2, 3)).astype(np.float32)
     pieces = [
-        Rows([str(i) for i in range(start, min(start + piece, count))], [None] * piece, bank[start : start + piece])
+        Rows([str(i) for i in range(count)][start : start + piece], [None] * piece, [], bank[start : start + piece])
         for start in range(0, count, piece)
     ]
     found, among = nearest(torch.from_numpy(queries), pieces, k)

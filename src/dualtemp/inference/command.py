@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -135,23 +136,31 @@ def run_near_duplicates(given: dict[str, Any]) -> int:
         else:
             write_duplicates_page(out, given["run"], found, threshold, SHOWN_GROUPS)
     if given["json"]:
-        pairs = [{"names": [names[p.first], names[p.second]], "s": p.s, "same": p.same} for p in found.pairs]
+        pairs = [
+            {
+                "names": [names[i] for i in pair[:2]],
+                "s": pair.s,
+                "same": pair.same,
+                "labels": [found.labels[i] for i in pair[:2]],
+                "parts": [found.parts[i] for i in pair[:2]],
+            }
+            for pair in found.pairs
+        ]
         grouped = [[names[i] for i in group] for group in found.groups]
         told_all = {"images": len(names), "threshold": threshold, "cut": found.cut, "unreadable": found.unreadable}
         print(json.dumps({**told_all, "pairs": pairs, "groups": grouped}, indent=1))
         return 0
-    equal = sum(pair.same is True for pair in found.pairs)
+    remarks = Counter(remark for pair in found.pairs for remark in found.remarks(pair))
     print(
         f"{counted(len(found.pairs), 'pair')} among {counted(len(names), 'image')} with a cosine of at least "
-        f"{threshold:g}, in {counted(len(found.groups), 'group')}; {equal:,} {'is' if equal == 1 else 'are'} of the "
-        "same content"
+        f"{threshold:g}, in {counted(len(found.groups), 'group')}"
+        + "".join(f"; {remark}: {count:,}" for remark, count in remarks.items())
     )
     if found.cut:
         print("there are more pairs than are kept, these are the most similar: give a higher --threshold")
     if found.pairs:
-        words = {True: "same content", False: "", None: ""}
         shown = found.pairs[:SHOWN_PAIRS]
-        rows = [(f"{pair.s:.4f}", names[pair.first], names[pair.second], words[pair.same]) for pair in shown]
+        rows = [(f"{p.s:.4f}", names[p.first], names[p.second], ", ".join(found.remarks(p))) for p in shown]
         _print_table("", ("cosine", "image", "almost equal to", ""), rows)
         if len(found.pairs) > SHOWN_PAIRS:
             print(f"and {len(found.pairs) - SHOWN_PAIRS:,} more: --out FILE.csv has them all")

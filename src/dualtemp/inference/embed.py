@@ -125,7 +125,7 @@ def feature_rows(
         if told is not None:
             told(numbers[-1] + 1, len(images))
         names, labels = [valid_text(images.names[i]) for i in numbers], [images.label(i) for i in numbers]
-        yield Rows(names, labels, features.numpy())
+        yield Rows(names, labels, [images.part(i) for i in numbers], features.numpy())
 
 
 class Bank(NamedTuple):

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from dualtemp.data.loader import EVALUATION_BATCH
 from dualtemp.errors import UserError
+from dualtemp.inference.complete_linkage import complete_groups
 from dualtemp.inference.embed import Told, bank_of
 from dualtemp.inference.embedding_reader import Rows
 from dualtemp.inference.encoder import run_encoder
@@ -33,19 +34,28 @@ class Pair(NamedTuple):
 
 
 class NearDuplicates(NamedTuple):
-    """What was found among images with these names and labels.
+    """What was found among images with these names, labels and parts ("train", "test"; None where not known).
 
-    pairs: the most similar first; groups: images that pairs connect, that of the most similar pair first; cut: whether
-    there were more pairs than are kept, of which these are the most similar; unreadable: files that were passed over.
+    pairs: the most similar first; groups: images of which every two are a pair, that of the most similar pair first
+    (complete_linkage.py); cut: whether there were more pairs than are kept, of which these are the most similar;
+    unreadable: files that were passed over.
     """
 
     names: list[str]
     labels: list[str | None]
+    parts: list[str | None]
     pairs: list[Pair]
     groups: list[list[int]]
     cut: bool
     pictures: PicturesByName
     unreadable: dict[str, str]
+
+    def remarks(self, pair: Pair) -> list[str]:
+        """What a person should know of a pair: "same content", "two labels", "train and test"."""
+        labels, parts = ({known[i] for i in pair[:2]} - {None} for known in (self.labels, self.parts))
+        found = ["same content"] if pair.same else []
+        found += ["two labels"] if len(labels) == 2 else []
+        return found + ([f"{min(parts - {'test'})} and test"] if len(parts) == 2 and "test" in parts else [])
 
 
 def near_duplicates(
@@ -82,16 +92,14 @@ def near_duplicates(
         raise UserError("--mirrored needs the images themselves: give --data instead of --embeddings")
     encoder, problems = run_encoder(Path(run), device), {}
     bank = bank_of(encoder, data, embeddings, batch, workers, problems, told, mirrored)
-    names, labels, features = _gathered(bank.rows)
+    names, labels, parts, features = _gathered(bank.rows)
     index, s, cut = similar_pairs(features.to(encoder.device), threshold)
     pictures = PicturesByName(bank.images())
     pairs = [
         Pair(first, second, each, _same(pictures, names[first], names[second]) if each >= EQUAL else False)
         for (first, second), each in zip(index.tolist(), s.tolist(), strict=True)
     ]
-    first_pair = {i: place for place, pair in reversed(list(enumerate(index.tolist()))) for i in pair}
-    grouped = sorted(groups(index), key=lambda group: min(first_pair[i] for i in group))
-    return NearDuplicates(names, labels, pairs, grouped, cut, pictures, problems)
+    return NearDuplicates(names, labels, parts, pairs, complete_groups(index), cut, pictures, problems)
 
 
 @torch.no_grad()
@@ -124,24 +132,6 @@ def similar_pairs(features: Tensor, threshold: float, most: int | None = None) -
     return index[0], s[0], cut or held > most
 
 
-def groups(pairs: np.ndarray) -> list[list[int]]:
-    """The images (each list rising) that pairs (P, 2) connect, directly or by way of others; larger groups first."""
-    head: dict[int, int] = {}
-
-    def find(i: int) -> int:
-        while head.setdefault(i, i) != i:
-            head[i] = i = head[head[i]]
-        return i
-
-    for first, second in pairs.tolist():
-        low, high = sorted((find(first), find(second)))
-        head[high] = low
-    found: dict[int, list[int]] = {}
-    for i in sorted(head):
-        found.setdefault(find(i), []).append(i)
-    return sorted(found.values(), key=lambda group: (-len(group), group))
-
-
 def _highest(index: list[np.ndarray], s: list[np.ndarray], most: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """The most similar pairs, sorted; each list has one entry then."""
     pairs, values = np.concatenate(index), np.concatenate(s)
@@ -149,17 +139,19 @@ def _highest(index: list[np.ndarray], s: list[np.ndarray], most: int) -> tuple[l
     return [pairs[order]], [values[order]]
 
 
-def _gathered(rows: Iterable[Rows]) -> tuple[list[str], list[str | None], Tensor]:
+def _gathered(rows: Iterable[Rows]) -> tuple[list[str], list[str | None], list[str | None], Tensor]:
     names: list[str] = []
     labels: list[str | None] = []
+    parts: list[str | None] = []
     features = []
     for piece in rows:
         names += piece.names
         labels += piece.labels
+        parts += piece.parts
         features.append(torch.tensor(piece.features))
     if not features:
         raise UserError("there is no image to compare: give --data a folder with images that can be read")
-    return names, labels, torch.cat(features)
+    return names, labels, parts, torch.cat(features)
 
 
 def _same(pictures: PicturesByName, first: str, second: str) -> bool | None:
