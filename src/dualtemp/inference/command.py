@@ -40,7 +40,7 @@ def run_embed(given: dict[str, Any]) -> int:
             part=given["part"],
             **_how(given),
             told=told,
-            note=lambda text: print(f"dualtemp: {text}", file=sys.stderr, flush=True),
+            note=_note,
         )
     seconds = time.monotonic() - began
     print(f"{made.path}: {made.images:,} images, {made.features} features each, in {seconds:.1f} s")
@@ -76,6 +76,8 @@ def run_search(given: dict[str, Any]) -> int:
             k=given["k"],
             **_how(given),
             told=told,
+            cache=given["cache"],
+            note=_note,
         )
     out = given["out"] or (None if given["json"] else given["run"] / "search.html")
     if out is not None:
@@ -128,6 +130,8 @@ def run_near_duplicates(given: dict[str, Any]) -> int:
             mirrored=given["mirrored"],
             **_how(given),
             told=told,
+            cache=given["cache"],
+            note=_note,
         )
     out, names = given["out"], found.names
     if out is not None:
@@ -179,6 +183,12 @@ def _add_bank(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--embeddings", type=Path, metavar="FILE", help="take their features from this file of `dualtemp embed`"
     )
+    parser.add_argument(
+        "--cache",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="keep features in the cache folder and take them from there (default: yes)",
+    )
 
 
 def _add_how(parser: argparse.ArgumentParser) -> None:
@@ -201,6 +211,10 @@ def _how(given: dict[str, Any]) -> dict[str, Any]:
 def _check_ending(out: Path | None, *endings: str) -> None:
     if out is not None and (out.suffix.lower() not in endings or out.is_dir()):
         raise UserError(f"{out}: give --out a file's name that ends with {' or '.join(endings[:2])}")
+
+
+def _note(text: str) -> None:
+    print(f"dualtemp: {text}", file=sys.stderr, flush=True)
 
 
 @contextmanager

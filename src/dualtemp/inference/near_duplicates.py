@@ -1,6 +1,6 @@
 """Pairs of almost equal images: all pairs whose features have a cosine above a threshold, found tile by tile."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,10 +10,11 @@ from torch import Tensor
 
 from dualtemp.data.loader import EVALUATION_BATCH
 from dualtemp.errors import UserError
+from dualtemp.inference.bank import bank_of
 from dualtemp.inference.complete_linkage import complete_groups
-from dualtemp.inference.embed import Told, bank_of
 from dualtemp.inference.embedding_reader import Rows
 from dualtemp.inference.encoder import run_encoder
+from dualtemp.inference.feature_records import Told
 from dualtemp.inference.pictures_by_name import PicturesByName
 from dualtemp.similarity import true_precision, unit
 
@@ -52,10 +53,10 @@ class NearDuplicates(NamedTuple):
 
     def remarks(self, pair: Pair) -> list[str]:
         """What a person should know of a pair: "same content", "two labels", "train and test"."""
-        labels, parts = ({known[i] for i in pair[:2]} - {None} for known in (self.labels, self.parts))
+        labels, parts = ({word for i in pair[:2] if (word := known[i])} for known in (self.labels, self.parts))
         found = ["same content"] if pair.same else []
         found += ["two labels"] if len(labels) == 2 else []
-        return found + ([f"{min(parts - {'test'})} and test"] if len(parts) == 2 and "test" in parts else [])
+        return found + [f"{part} and test" for part in parts - {"test"} if "test" in parts]
 
 
 def near_duplicates(
@@ -69,6 +70,8 @@ def near_duplicates(
     workers: int | None = None,
     device: str = "auto",
     told: Told | None = None,
+    cache: bool = True,
+    note: Callable[[str], None] | None = None,
 ) -> NearDuplicates:
     """Pairs of images whose features have a cosine of at least `threshold`: what `dualtemp near-duplicates` does.
 
@@ -85,13 +88,15 @@ def near_duplicates(
         workers: processes that read photographs, default one for each core but one.
         device: default "auto", the best there is.
         told: is told how many images are done, and of how many.
+        cache: keep computed features for the next time, and take those that were kept (feature_cache.py).
+        note: is told what a person should know; default: nobody.
     """
     if not -1 <= threshold <= 1:
         raise UserError(f"threshold is the cosine of two images' features: give a number up to 1, got {threshold}")
     if mirrored and embeddings is not None:
         raise UserError("--mirrored needs the images themselves: give --data instead of --embeddings")
     encoder, problems = run_encoder(Path(run), device), {}
-    bank = bank_of(encoder, data, embeddings, batch, workers, problems, told, mirrored)
+    bank = bank_of(encoder, data, embeddings, batch, workers, problems, told, mirrored, cache, note)
     names, labels, parts, features = _gathered(bank.rows)
     index, s, cut = similar_pairs(features.to(encoder.device), threshold)
     pictures = PicturesByName(bank.images())

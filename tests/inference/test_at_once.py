@@ -1,3 +1,7 @@
+import json
+import resource
+import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -6,18 +10,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_processes import Command, Commands
+from drawn_photos import draw_photos
 
 from dualtemp.training.folder_lock import held, locked
 
 BUSY = "is being written by another process"
 
 
-@pytest.fixture
-def commands(tmp_path: Path) -> Iterator[Commands]:
-    (tmp_path / "logs").mkdir()
-    found = Commands(tmp_path / "logs")
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    found = Commands(tmp_path_factory.mktemp("logs"))
     yield found
     found.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    draw_photos(tmp_path / "some", 12)
+    return tmp_path / "some"
 
 
 def write_time(path: Path) -> int:
@@ -25,7 +35,7 @@ def write_time(path: Path) -> int:
 
 
 def test_several_embeds_at_once_write_what_one_writes(digits_run: Path, tmp_path: Path, commands: Commands) -> None:
-    words = ("embed", digits_run, "--part", "test", "--batch", "3", "--device", "cpu", "--out")
+    words = ("embed", digits_run, "--part", "test", "--batch", "8", "--device", "cpu", "--out")
     alone, out = tmp_path / "alone" / "e.npz", tmp_path / "together" / "e.npz"
     assert commands.run(*words, alone).code == 0
     expected = np.load(alone)
@@ -68,3 +78,34 @@ def test_who_waits_for_a_lock_file_that_its_holder_removes_takes_the_new_one(tmp
     other.join()
     assert found == [True]
     assert not path.exists()
+
+
+def test_several_searches_at_once_find_what_one_finds(
+    photos_run: Path, folder: Path, tmp_path: Path, commands: Commands
+) -> None:
+    words = ["search", photos_run, folder / "003.png", "--data", folder, "--batch", "1", "--workers", "0", "--json"]
+    cache = {"DUALTEMP_DATA": str(tmp_path / "cache")}
+    alone = commands.run(*words, "--no-cache", env=cache)
+    assert not (tmp_path / "cache").exists()
+    together = [commands.start(*words, env=cache) for _ in range(4)]
+    together[1].send(signal.SIGKILL)
+    ended = [command.wait() for number, command in enumerate(together) if number != 1]
+    ended.append(commands.run(*words, env=cache))
+    assert "12 of 12 images are done: taken from" in ended[-1].err
+    for each in ended:
+        assert each.code == 0
+        assert json.loads(each.out) == json.loads(alone.out)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the size of files of another process")
+def test_a_disk_that_fills_up_costs_nothing_but_the_cache(
+    photos_run: Path, folder: Path, tmp_path: Path, commands: Commands
+) -> None:
+    words = ["search", photos_run, folder / "003.png", "--data", folder, "--batch", "2", "--workers", "0", "--json"]
+    command = commands.start(*words, env={"DUALTEMP_DATA": str(tmp_path / "cache")})
+    resource.prlimit(command.pid, resource.RLIMIT_FSIZE, (3000, 3000))
+    ended = command.wait()
+    assert ended.code == 0
+    assert json.loads(ended.out)["among"] == 12
+    assert "features are not kept for the next time (File too large)" in ended.err
+    assert list((tmp_path / "cache" / "features").iterdir()) == []
