@@ -5,8 +5,6 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +28,10 @@ def run_embed(given: dict[str, Any]) -> int:
     """Write features of images to a file, and tell which images could not be read."""
     _check_how(given)
     from dualtemp.inference.embed import embed
+    from dualtemp.progress_bar import image_progress
 
     began = time.monotonic()
-    with _progress() as told:
+    with image_progress() as told:
         made = embed(
             given["run"],
             data=given["data"],
@@ -66,8 +65,9 @@ def run_search(given: dict[str, Any]) -> int:
     _check_how(given)
     _check_ending(given["out"], ".html", ".htm")
     from dualtemp.inference.search import search
+    from dualtemp.progress_bar import image_progress
 
-    with _progress() as told:
+    with image_progress() as told:
         found = search(
             given["run"],
             given["photos"],
@@ -118,10 +118,11 @@ def run_near_duplicates(given: dict[str, Any]) -> int:
     _check_ending(given["out"], ".csv", ".html", ".htm")
     from dualtemp.inference.found_pages import write_duplicates_page, write_pairs
     from dualtemp.inference.near_duplicates import THRESHOLD, near_duplicates
+    from dualtemp.progress_bar import image_progress
     from dualtemp.training.display import counted
 
     threshold = THRESHOLD if given["threshold"] is None else given["threshold"]
-    with _progress() as told:
+    with image_progress() as told:
         found = near_duplicates(
             given["run"],
             data=given["data"],
@@ -215,21 +216,6 @@ def _check_ending(out: Path | None, *endings: str) -> None:
 
 def _note(text: str) -> None:
     print(f"dualtemp: {text}", file=sys.stderr, flush=True)
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None] | None]:
-    """A line that is redrawn, on standard error where that is a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.completed:,.0f} of {task.total:,.0f} images"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=None, visible=False)
-        yield lambda done, total: progress.update(task, completed=done, total=total, visible=True)
 
 
 def _print_table(title: str, heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:

@@ -21,6 +21,7 @@ from dualtemp.similarity import true_precision, unit
 # Measured in docs/embed.md: above it lie re-encoded and resized copies, below it nearly all other pairs.
 THRESHOLD = 0.99
 TILE = {"cpu": 1024, "cuda": 8192}  # rows and columns of a tile
+MANY = 20_000  # images from which on comparing them takes longer than one likes to wait in silence
 ROUNDING = 1e-6  # of a cosine in float32: copies have 1 within this
 EQUAL = 0.9999  # from here on contents are compared; equal contents have equal features
 
@@ -98,7 +99,9 @@ def near_duplicates(
     encoder, problems = run_encoder(Path(run), device), {}
     bank = bank_of(encoder, data, embeddings, batch, workers, problems, told, mirrored, cache, note)
     names, labels, parts, features = _gathered(bank.rows)
-    index, s, cut = similar_pairs(features.to(encoder.device), threshold)
+    if note is not None and len(names) > MANY:
+        note(f"comparing all pairs of {len(names):,} images")
+    index, s, cut = similar_pairs(features.to(encoder.device), threshold, told=told if len(names) > MANY else None)
     pictures = PicturesByName(bank.images())
     pairs = [
         Pair(first, second, each, _same(pictures, names[first], names[second]) if each >= EQUAL else False)
@@ -108,11 +111,13 @@ def near_duplicates(
 
 
 @torch.no_grad()
-def similar_pairs(features: Tensor, threshold: float, most: int | None = None) -> tuple[np.ndarray, np.ndarray, bool]:
+def similar_pairs(
+    features: Tensor, threshold: float, most: int | None = None, told: Told | None = None
+) -> tuple[np.ndarray, np.ndarray, bool]:
     """Pairs (P, 2), each i < j, of rows of features (N, F) with a cosine of at least `threshold`; their cosines (P,).
 
     The most similar come first, of equals the earlier images. At most `most` are kept (default: the larger of 100,000
-    and 10 N); the last result tells whether there were more.
+    and 10 N); the last result tells whether there were more. told hears of how many images all pairs are known.
     """
     (z,) = unit(features)
     side, most = TILE.get(z.device.type, TILE["cuda"]), max(100_000, 10 * len(z)) if most is None else most
@@ -133,6 +138,8 @@ def similar_pairs(features: Tensor, threshold: float, most: int | None = None) -
                 if held > 2 * most:
                     index, s, cut = *_highest(index, s, most), True
                     held, least = most, float(s[0][-1])
+            if told is not None:
+                told(min(top + side, len(z)), len(z))
     index, s = _highest(index, s, most)
     return index[0], s[0], cut or held > most
 
