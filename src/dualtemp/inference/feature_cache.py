@@ -59,11 +59,13 @@ class _Kept:
     """A file of records which may fail at any time: then nothing more is kept."""
 
     def __init__(self, work: WorkFile, note: Callable[[str], None] | None) -> None:
-        self.work, self.note, self.broken = work, note, False
+        self.work, self.note, self.broken, self.empty = work, note, False, True
 
     def records(self) -> Iterator[Record]:
         try:
-            yield from self.work.records()
+            for record in self.work.records():
+                self.empty = False
+                yield record
         except OSError as error:
             self._give_up(error)
 
@@ -72,12 +74,16 @@ class _Kept:
             return
         try:
             self.work.append(record)
+            self.empty = False
         except OSError as error:
             self._give_up(error)
 
     def close(self) -> None:
         with suppress(OSError):  # what could not be written is tried once more
             self.work.close()
+        if self.empty:
+            with suppress(OSError):
+                self.work.path.unlink()
 
     def _give_up(self, error: OSError) -> None:
         self.broken = True
@@ -102,7 +108,9 @@ def _opened(
     name = blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
     try:
         path = features_folder() / name
+        missing = [folder for folder in path.parents if not folder.exists()]
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        stack.callback(_remove_empty, missing)
         stack.enter_context(locked(_lock(path), patience=1.0, remove=True))
         _make_room(path, size)
         kept = _Kept(WorkFile(path, facts), note)
@@ -114,6 +122,13 @@ def _opened(
         _tell_not_kept(note, error)
         return None
     return kept
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    """Remove folders that were made for nothing, the innermost first; those with something in them stay."""
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def _make_room(path: Path, size: int) -> None:
