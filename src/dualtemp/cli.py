@@ -11,6 +11,7 @@ from typing import Any, NoReturn, get_args
 
 from dualtemp import __version__
 from dualtemp.errors import UserError
+from dualtemp.machine import use_threads
 
 OWN_IMAGES = """Defaults are the paper's. For a folder or an .npz file of your own, image size, batch, epochs, backbone
 and lr that you do not give are chosen from the images and the device, and said before training starts."""
@@ -57,7 +58,9 @@ def data(words: Sequence[str]) -> int:
     parser.add_argument("--recipe", help="the augmentation of the views (default: paper)")
     parser.add_argument("--no-labels", action="store_true", help="leave labels and class folders aside")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    _add_threads(parser)
     given = parser.parse(words)
+    use_threads(given["threads"])
     from dualtemp.data import command
 
     if not given["source"]:
@@ -114,7 +117,9 @@ def demo(words: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="FOLDER", help="default: runs/demo")
     parser.add_argument("--data", default="cifar10", help="a labelled set (default: cifar10; digits if there is none)")
     parser.add_argument("--epochs", type=int, default=None, metavar="N", help="passes over the images")
+    _add_threads(parser)
     given = parser.parse(words)
+    use_threads(given["threads"])
     from dualtemp.demo import demo as run
 
     run(given["out"], given["data"], given["epochs"])
@@ -130,13 +135,22 @@ def doctor(words: Sequence[str]) -> int:
 
 
 def _of(room: str, name: str, about: str) -> Callable[[Sequence[str]], int]:
-    """A command that lives in `dualtemp.ROOM` as add_NAME_arguments(parser) and run_NAME(given) -> exit code."""
+    """A command that lives in `dualtemp.ROOM` as add_NAME_arguments(parser) and run_NAME(given) -> exit code.
+
+    --threads is added here, but for commands that compute nothing, or in other processes.
+    """
+    computes = name not in ("runs", "paper", "reproduce")
 
     def run(words: Sequence[str]) -> int:
         commands, word = import_module(f"dualtemp.{room}"), name.replace("-", "_")
         parser = Parser(name, about)
         getattr(commands, f"add_{word}_arguments")(parser)
-        return getattr(commands, f"run_{word}")(parser.parse(words))
+        if computes:
+            _add_threads(parser)
+        given = parser.parse(words)
+        if computes:
+            use_threads(given.pop("threads"))
+        return getattr(commands, f"run_{word}")(given)
 
     run.__doc__ = about
     return run
@@ -229,13 +243,17 @@ def _add_how(parser: Parser) -> None:
     how = parser.add_argument_group("how it is computed")
     how.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, mps (default: the best there is)")
     how.add_argument("--workers", type=int, metavar="N", help="processes that read photographs")
-    how.add_argument("--threads", type=int, metavar="N", help="of the CPU, for one process")
+    _add_threads(how)
     how.add_argument("--checkpoint-minutes", type=float, default=5.0, metavar="X", help="default: 5, and every epoch")
     how.add_argument("--quiet", action="store_true", help="say nothing but what is wrong")
     how.add_argument(
         "--log", action="append", default=[], metavar="tensorboard|wandb", help="log figures there too; repeatable"
     )
     how.add_argument("--no-page", dest="page", action="store_false", help="leave report.html and its pictures out")
+
+
+def _add_threads(parser: Any) -> None:
+    parser.add_argument("--threads", type=int, metavar="N", help="of the CPU, for one process")
 
 
 def _metavar(annotation: Any) -> str:

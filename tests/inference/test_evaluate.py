@@ -157,6 +157,15 @@ def test_the_encoders_that_are_compared_differ_in_the_backbone_alone(run: Path) 
     assert len({id(each.views) for each in encoders.values()}) == 1
 
 
+def test_it_tells_of_how_many_images_there_are_features(digits_run: Path, tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    run = shutil.copytree(digits_run, tmp_path / "run")
+    found = evaluate(run, only="knn", device="cpu", quiet=True, told=lambda *counts: told.append(counts))
+    learned, asked = found["labels"], found["images"]
+    encoders = {row["encoder"] for row in found["measured"]} - {"online"}
+    assert told.count((learned, learned)) == told.count((asked, asked)) == len(encoders) > 1
+
+
 def test_results_are_kept_and_shown_on_the_page(measured: tuple[Path, dict[str, Any]]) -> None:
     run, found = measured
     kept = json.loads((run / "evaluation.json").read_text())

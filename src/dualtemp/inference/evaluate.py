@@ -4,6 +4,7 @@ import difflib
 import os
 import sys
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ def evaluate(
     device: str = "auto",
     workers: int | None = None,
     quiet: bool = False,
+    told: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Measure a run: what `dualtemp evaluate` does, with the same words; returns what it measured.
 
@@ -44,6 +46,7 @@ def evaluate(
         device: "auto" takes the best there is.
         workers: processes that read photographs.
         quiet: say nothing.
+        told: is told of how many images there are features, and of how many images they are wanted.
 
     Returns:
         run, data, step, made, images (asked about), labels (learned from), classes, and measured: a list of
@@ -58,7 +61,7 @@ def evaluate(
     folder = RunFolder.opened(Path(run))
     if not os.access(folder.path, os.W_OK):
         raise UserError(f"{folder.path} cannot be written to, and results are kept there: make it writable")
-    encoder = run_encoder(folder.path, device)
+    encoder = replace(run_encoder(folder.path, device), told=told)
     found = labelled_data(folder.path, encoder.chosen, data)
     tell = _silent if quiet else _tell
     if found.untested:

@@ -39,9 +39,11 @@ def run_evaluate(given: dict[str, Any]) -> int:
     if given["workers"] is not None and given["workers"] < 0:
         raise UserError(f"--workers must be at least 0, got {given['workers']}")
     from dualtemp.inference.evaluate import evaluate
+    from dualtemp.progress_bar import image_progress
 
     as_json = given.pop("json")
-    found = evaluate(**given)
+    with image_progress(given["quiet"]) as told:
+        found = evaluate(**given, told=told)
     if as_json:
         print(json.dumps(found, indent=1))
     else:

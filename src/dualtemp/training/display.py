@@ -63,11 +63,13 @@ class Display:
             self.progress = None
 
     def _start(self) -> Any:
-        from rich.progress import BarColumn, Progress, TextColumn
+        from rich.progress import Progress, TextColumn
+
+        from dualtemp.progress_bar import PlainBar
 
         self.progress = Progress(
             TextColumn("epoch {task.completed:.2f}/{task.total:.0f}"),
-            BarColumn(),
+            PlainBar(),
             TextColumn("{task.fields[loss]}  {task.fields[left]}"),
             transient=True,
         )

@@ -1,6 +1,7 @@
 """One writer at a time: a lock that the system lets go when its process ends, however that is."""
 
 import contextlib
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,22 +21,43 @@ except ImportError:
 PATIENCE = 3.0  # seconds; reading processes of a run that was killed hold its lock for a moment longer
 
 
+class Busy(UserError):
+    """Another process holds the lock."""
+
+
 @contextlib.contextmanager
-def locked(path: Path, patience: float = PATIENCE) -> Iterator[None]:
-    """Hold the lock file `path`, in an existing folder; where the system knows no locks, nothing is held."""
-    try:
-        file = open(path, "ab")  # noqa: SIM115  closed below
-    except OSError as error:
-        raise UserError(
-            f"{path.parent} cannot be written ({error.strerror}): make it writable, or give another folder"
-        ) from None
-    with file:
-        deadline = time.monotonic() + patience
-        while not _taken(file):
-            if time.monotonic() > deadline:
-                raise UserError(f"{path.parent} is being written by another process: wait for it, or end it")
-            time.sleep(0.1)
-        yield
+def locked(path: Path, patience: float = PATIENCE, what: object = None, remove: bool = False) -> Iterator[None]:
+    """Hold the lock file `path`, in an existing folder; where the system knows no locks, nothing is held.
+
+    Args:
+        path: of the lock file. Whoever holds it may remove it: a lock that no longer has its name is worth nothing.
+        patience: seconds to wait for another process.
+        what: names what is being written, if another process has it; default: the folder.
+        remove: take the lock file away in the end.
+    """
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            file = open(path, "ab")  # noqa: SIM115  closed below
+        except OSError as error:
+            raise UserError(
+                f"{path.parent} cannot be written ({error.strerror}): make it writable, or give another folder"
+            ) from None
+        with file:
+            while not _taken(file):
+                if time.monotonic() > deadline:
+                    raise Busy(f"{what or path.parent} is being written by another process: wait for it, or end it")
+                time.sleep(0.1)
+            # The last holder may have removed the file while this process waited, and another one made a new file.
+            if not _has_name(file, path):
+                continue
+            try:
+                yield
+            finally:
+                if remove:
+                    with contextlib.suppress(OSError):  # Windows removes no open file
+                        path.unlink()
+            return
 
 
 def held(path: Path) -> bool:
@@ -52,6 +74,13 @@ def held(path: Path) -> bool:
     except BlockingIOError:
         return True
     except OSError:  # no such file, or a file system without locks
+        return False
+
+
+def _has_name(file: BinaryIO, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    except OSError:
         return False
 
 
