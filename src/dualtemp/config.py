@@ -6,6 +6,7 @@ config.yaml of a run has them all.
 
 import difflib
 import math
+import warnings
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -53,13 +54,17 @@ OF_METHOD: dict[str, dict[str, Any]] = {
 }
 # Settings that came after the first results, and the value that every run had before. At that value they are left out
 # of a result's key, and the config.yaml of a run that does not name them means it.
-ADDED_LATER: dict[str, Any] = {"computation": 1}
+ADDED_LATER: dict[str, Any] = {"computation": 1, "validate": "test"}
+MEASURED_ON = {"test": "test images", "held-out": "held-out training images"}  # by what `validate` says
 SUBSET = "a number of images, 1 or more, or a fraction above 0 and at most 1"
 TAU_BETA_VALUES = "a number above 0, inf, or 'tied'"
 NAMED_LIMITS = {2**63: "2^63", 10**9: "a thousand million"}
 FAR_LIMITS = (10**9, 1e38)
 # May stay None in a complete config: no limit, nothing to start from, all images.
 OPTIONAL = {"vector_size", "scalar_size", "clip_gradient", "chunk", "init", "subset"}
+
+# Pydantic has a method of that name, which it calls deprecated and nothing here uses.
+warnings.filterwarnings("ignore", 'Field name "validate" in "Settings" shadows')
 
 
 class Settings(BaseModel):
@@ -70,6 +75,9 @@ class Settings(BaseModel):
     data: str = Field(description="A set (cifar10, ...), a folder of images, or an .npz file.")
     labels: bool = Field(True, description="Use labels and class folders, to measure with; --no-labels ignores them.")
     subset: int | float | None = Field(None, description="Train on so many images, or on this fraction of them.")
+    validate: Literal["test", "held-out"] = Field(  # pyright: ignore[reportIncompatibleMethodOverride]
+        "test", description="Measure on the test images, or on a tenth of the training images, which is then left out."
+    )
     method: Method = Field("simco", description="The framework.")
     computation: int | None = Field(
         None,

@@ -49,8 +49,8 @@ def evaluate(
         told: is told of how many images there are features, and of how many images they are wanted.
 
     Returns:
-        run, data, step, made, images (asked about), labels (learned from), classes, and measured: a list of
-        dictionaries as in evaluation.json.
+        run, data, part (asked about: test or held-out), step, made, images (asked about), labels (learned from),
+        classes, and measured: a list of dictionaries as in evaluation.json.
 
     Example:
         >>> dualtemp.evaluate("runs/simco", only="knn,probe")["measured"]  # doctest: +SKIP
@@ -90,6 +90,7 @@ def evaluate(
     return {
         "run": str(folder.path),
         "data": found.name,
+        "part": "held-out" if data is None and encoder.chosen.validate == "held-out" else "test",
         **kept.content,
         "images": readable_count(found.test, lost.problems),
         "labels": readable_count(found.train, lost.problems),

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from dualtemp.config import MEASURED_ON
 from dualtemp.errors import UserError
 from dualtemp.inference.evaluation_file import ENCODERS, MEASURES, NAMES
 
@@ -58,7 +59,9 @@ def print_table(found: dict[str, Any]) -> None:
 
     cells = {(row["name"], row["encoder"]): row for row in found["measured"]}
     columns = [encoder for encoder in ENCODERS if any(there == encoder for _, there in cells)]
-    asked = "validation images" if found["data"] == "validation" else f"test images of {found['data']}"
+    asked = f"test images of {found['data']}"
+    if found["data"] == "validation":
+        asked = MEASURED_ON["held-out"] if found["part"] == "held-out" else "validation images"
     title = f"right, % of {found['images']:,} {asked}; {found['classes']} classes"
     table = Table("", "labels", title=title, title_justify="left", title_style="", box=None, pad_edge=False)
     table.columns[1].justify = "right"

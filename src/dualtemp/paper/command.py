@@ -95,6 +95,12 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         metavar="SET",
         help="another set or folder for all; NAME=SET for the set NAME; paper: also the fingerprint of results",
     )
+    parser.add_argument(
+        "--validate",
+        choices=("test", "held-out"),
+        default="test",
+        help="measure on test images, or on a tenth of the training images, to choose settings (default: test)",
+    )
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="FOLDER", help="default: results")
     parser.add_argument("--report", type=Path, metavar="FILE.html", help="write the page of what is there")
     parser.add_argument("--summary", type=Path, metavar="FILE.md", help="write the claims in a page of Markdown")
@@ -103,7 +109,8 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
 def _request(given: dict[str, Any]) -> Any:
     from dualtemp.paper.reproduce import Request, parsed_seeds
 
-    return Request(given["ids"], given["scale"], parsed_seeds(given["seeds"]), given["data"], given["results"])
+    seeds = parsed_seeds(given["seeds"])
+    return Request(given["ids"], given["scale"], seeds, given["data"], given["results"], given["validate"])
 
 
 def _known_facts(request: Any) -> Any:

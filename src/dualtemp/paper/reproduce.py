@@ -32,16 +32,24 @@ class Request:
     seeds: tuple[int, ...] = (1, 2, 3)
     data: Sequence[str] = ()
     results: Path = Path("results")
+    validate: str = "test"
 
     def planned(self) -> Plan:
         """The cells and runs that are asked for."""
-        return plan(chosen_artefacts(self.ids), scale_named(self.scale), DataChoice.parsed(list(self.data)))
+        scale = scale_named(self.scale)
+        if self.validate != "test":
+            scale = scale.with_settings({"validate": self.validate})
+        return plan(chosen_artefacts(self.ids), scale, DataChoice.parsed(list(self.data)))
 
     def command(self, job: Job) -> str:
         """The command that makes one run alone."""
         words = ["dualtemp", "reproduce", *self.ids, "--scale", self.scale, "--seeds", f"{job.settings.seed},"]
         words += [word for data in self.data for word in ("--data", data)]
-        return shlex.join([*words, "--results", str(self.results), "--jobs", "1", "--cell", job.name])
+        return shlex.join([*words, *self.measured(), "--results", str(self.results), "--jobs", "1", "--cell", job.name])
+
+    def measured(self) -> list[str]:
+        """The words of the command line that say what is measured on."""
+        return [] if self.validate == "test" else ["--validate", self.validate]
 
 
 @dataclass(frozen=True)

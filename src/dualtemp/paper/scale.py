@@ -1,6 +1,6 @@
 """From the published settings to those of a scale, as declared in scales.yaml. Needs no torch."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -27,6 +27,11 @@ class Scale:
         """`times` and `set` for a framework."""
         own = self.methods.get(method)
         return (self.times, self.set) if own is None else (own.get("times", {}), own.get("set", {}))
+
+    def with_settings(self, given: dict[str, Any]) -> "Scale":
+        """The scale with settings that hold for every framework."""
+        methods = {name: {**own, "set": {**own.get("set", {}), **given}} for name, own in self.methods.items()}
+        return replace(self, set={**self.set, **given}, methods=methods)
 
 
 @dataclass(frozen=True)

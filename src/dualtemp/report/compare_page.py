@@ -89,8 +89,9 @@ def told_apart(paths: Sequence[Path]) -> list[str]:
 
 
 def tested_on(run: RunRecord) -> str:
-    """What accuracies were read on: the fingerprint of the test images, or where they came from."""
-    return str(part(run.environment, "test").get("fingerprint") or run.chosen.data)
+    """What accuracies were read on: the fingerprint of the images or of their names, or where they came from."""
+    images = part(run.environment, "test")
+    return str(images.get("fingerprint") or images.get("names") or run.chosen.data)
 
 
 def final_figures(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:

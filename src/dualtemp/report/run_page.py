@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dualtemp.config import OF_METHOD, Settings, complete, settings
+from dualtemp.config import MEASURED_ON, OF_METHOD, Settings, complete, settings
 from dualtemp.report.curves import run_charts
 from dualtemp.report.page import rendered, write_page
 from dualtemp.report.run_record import RunRecord, evaluated, facts_of, number, part, read_json, read_run
@@ -118,7 +118,11 @@ def _pictures(run: RunRecord) -> dict[str, Any] | None:
 def _data_told(run: RunRecord) -> list[tuple[str, str]]:
     """What is known of the data, in words."""
     told = [("source", run.chosen.data)]
-    for name, title in (("train", "training images"), ("unlabelled", "images without labels"), ("test", "test images")):
+    for name, title in (
+        ("train", "training images"),
+        ("unlabelled", "images without labels"),
+        ("test", MEASURED_ON[run.chosen.validate]),
+    ):
         about = part(run.environment, name)
         if about.get("images"):
             fingerprint = f" (fingerprint {about['fingerprint']})" if about.get("fingerprint") else ""

@@ -1,5 +1,6 @@
 """The data of a run: opened, checked against its settings, and the same when it goes on."""
 
+from dataclasses import replace
 from typing import Any
 
 from dualtemp import distributed
@@ -11,6 +12,7 @@ from dualtemp.data.images import FileImages, ImageSet, Splits
 from dualtemp.data.label_noise import with_label_noise
 from dualtemp.data.normalisation import normalisation
 from dualtemp.data.sources import named_path
+from dualtemp.data.validation import held_out_for_validation
 from dualtemp.data.views import Views
 from dualtemp.errors import UserError
 from dualtemp.training.run_folder import RunFolder
@@ -28,9 +30,14 @@ def opened(chosen: Settings) -> Splits:
     if distributed.world_size() > 1:
         distributed.from_first(lambda: open_source(chosen.data, labels=chosen.labels) and None)
     splits = open_source(chosen.data, labels=chosen.labels)
+    there = len(splits.train)
+    if chosen.validate == "held-out":
+        splits = held_out_for_validation(splits)
     if chosen.subset is not None:
-        part = splits.train.subset(chosen.subset, chosen.seed)
-        splits = Splits(part, splits.test, None, splits.unreadable, splits.split)
+        amount = chosen.subset
+        if isinstance(amount, int) and len(splits.train) < amount <= there:
+            amount = len(splits.train)  # what is left of a count that the whole set has
+        splits = replace(splits, train=splits.train.subset(amount, chosen.seed), unlabelled=None)
     if chosen.method == "supervised":
         if splits.train.labels is None:
             raise UserError(f"supervised learning needs labels, and {chosen.data} has none: choose another --method")
