@@ -1,10 +1,9 @@
 """Any images in: a named set, a folder of images, an .npz file, or a folder with train.npz."""
 
-import os
 from pathlib import Path
 
 from dualtemp.data.cache import cached_set
-from dualtemp.data.catalogue import named_set, unknown_set
+from dualtemp.data.catalogue import looks_like_path, named_set, unknown_set
 from dualtemp.data.digits import open_digits
 from dualtemp.data.download import cached_or_fetched
 from dualtemp.data.folder import open_folder
@@ -37,11 +36,11 @@ def open_source(source: str | Path, *, labels: bool = True, download: bool = Tru
 def named_path(source: str | Path) -> Path | None:
     """Return the path that a source is, None if it is the name of a set; raises UserError if it is neither."""
     text = str(source)
-    if isinstance(source, str) and not _looks_like_path(text) and named_set(text):
+    if isinstance(source, str) and not looks_like_path(text) and named_set(text):
         return None
     path = Path(source).expanduser()
     if not path.exists():
-        if isinstance(source, str) and not _looks_like_path(text):
+        if isinstance(source, str) and not looks_like_path(text):
             raise unknown_set(text)
         raise UserError(f"{path}: no such folder or file; give a folder of images, an .npz file, or the name of a set")
     return path.resolve() if path.name in ("", "..") else path
@@ -54,8 +53,3 @@ def open_path(path: Path, labels: bool = True) -> Splits:
     if path.is_file() or is_npz_folder(path):
         return open_npz(path, labels=labels)
     return open_folder(path, labels=labels)
-
-
-def _looks_like_path(source: str) -> bool:
-    separators = {os.sep, os.altsep or os.sep}
-    return source in (".", "..") or source.startswith("~") or source.endswith(".npz") or bool(separators & set(source))

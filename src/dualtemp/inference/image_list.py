@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dualtemp.data.catalogue import resolved_name
 from dualtemp.data.folder import find_images, folder_files, foreign_images
 from dualtemp.data.held_out import held_out
 from dualtemp.data.images import FileImages, ImageSet, Splits
@@ -75,7 +76,7 @@ def listed(data: str | Path, part: str = "all", *, labels: bool = True) -> Image
         found = _of_npz(path.resolve(), labels)
     else:
         splits = open_source(data, labels=labels)
-        found = _of_splits(str(data) if path is None else str(path.resolve()), splits)
+        found = _of_splits(resolved_name(str(data)) if path is None else str(path.resolve()), splits)
     if part == "all":
         return found
     if part not in PARTS:

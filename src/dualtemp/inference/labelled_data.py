@@ -8,6 +8,7 @@ from torch import Tensor
 
 from dualtemp.config import Settings
 from dualtemp.data import open_source
+from dualtemp.data.catalogue import resolved_name
 from dualtemp.data.images import FileImages, ImageSet, Splits
 from dualtemp.data.sources import named_path
 from dualtemp.errors import UserError
@@ -40,7 +41,9 @@ def labelled_data(run: Path, chosen: Settings, data: str | Path | None) -> Label
         missing = f"{run} was trained without labels: give labelled images to measure with, --data FOLDER|SET|FILE.npz"
     else:
         splits, path = open_source(data), named_path(data)
-        name = str(data) if path is None else path.resolve().stem if path.is_file() else path.resolve().name
+        name = (
+            resolved_name(str(data)) if path is None else path.resolve().stem if path.is_file() else path.resolve().name
+        )
         name = f"{name}/" if name == VALIDATION else name  # a folder of that name is not the run's own data
         missing = f"{data} has no labels: expected class folders (FOLDER/CLASS/...), or an .npz file with `labels`"
     return _checked(splits, name, str(data or run), missing)

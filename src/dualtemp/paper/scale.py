@@ -5,6 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 from dualtemp.config import OF_METHOD, Settings
+from dualtemp.data.catalogue import resolved_name
 from dualtemp.errors import UserError
 from dualtemp.paper.artefact import Artefact, Cell, read_yaml
 
@@ -51,8 +52,9 @@ class DataChoice:
     @staticmethod
     def parsed(words: list[str]) -> "DataChoice":
         """From the words of the command line."""
-        named = dict(word.split("=", 1) for word in words if "=" in word)
-        others = [word for word in words if "=" not in word]
+        pairs = (word.split("=", 1) for word in words if "=" in word)
+        named = {resolved_name(name): resolved_name(there) for name, there in pairs}
+        others = [resolved_name(word) for word in words if "=" not in word]
         if len(others) > 1:
             raise UserError(f"--data {' '.join(others)}: one set for all is expected; give others as NAME=SET")
         return DataChoice(others[0] if others else None, named)

@@ -6,7 +6,7 @@ from typing import Any
 from dualtemp import distributed
 from dualtemp.config import Settings
 from dualtemp.data import open_source
-from dualtemp.data.catalogue import PHOTOGRAPH
+from dualtemp.data.catalogue import PHOTOGRAPH, resolved_name
 from dualtemp.data.fingerprint import names_fingerprint
 from dualtemp.data.images import FileImages, ImageSet, Splits
 from dualtemp.data.label_noise import with_label_noise
@@ -20,9 +20,10 @@ from dualtemp.training.training_data import TrainingData
 
 
 def located(chosen: Settings) -> Settings:
-    """The settings with a path to the data that holds from any folder."""
+    """The settings with the data's own name, or with a path to them that holds from any folder."""
     path = named_path(chosen.data)
-    return chosen if path is None else chosen.model_copy(update={"data": str(path.resolve())})
+    data = resolved_name(chosen.data) if path is None else str(path.resolve())
+    return chosen.model_copy(update={"data": data})
 
 
 def opened(chosen: Settings) -> Splits:
