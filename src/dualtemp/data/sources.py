@@ -13,16 +13,24 @@ from dualtemp.data.npz import is_npz_folder, open_npz
 from dualtemp.errors import UserError
 
 
-def open_source(source: str | Path, *, labels: bool = True, download: bool = True, root: Path | None = None) -> Splits:
+def open_source(
+    source: str | Path,
+    *,
+    labels: bool = True,
+    download: bool = True,
+    root: Path | None = None,
+    together: bool = True,
+) -> Splits:
     """Open images by set name ("cifar10", "digits", ...) or by path.
 
     A set's name comes before a folder of that name: write ./cifar10 for the folder.
     labels=False leaves labels and class folders aside; download=False takes only what is in the cache;
-    root is the ImageNet folder of imagenet100 (default: `imagenet100` or `imagenet` in the cache folder).
+    root is the ImageNet folder of imagenet100 (default: `imagenet100` or `imagenet` in the cache folder);
+    together=False holds out by names alone, as earlier runs did: copies of one image may then part.
     """
     path = named_path(source)
     if path is not None:
-        return open_path(path, labels=labels)
+        return open_path(path, labels, together)
     entry = named_set(str(source))
     assert entry is not None  # named_path has seen to it
     if entry.name == "digits":
@@ -46,10 +54,10 @@ def named_path(source: str | Path) -> Path | None:
     return path.resolve() if path.name in ("", "..") else path
 
 
-def open_path(path: Path, labels: bool = True) -> Splits:
+def open_path(path: Path, labels: bool = True, together: bool = True) -> Splits:
     """Open a folder of images, an .npz file, or a folder with train.npz."""
     if path.is_file() and path.suffix.lower() != ".npz":
         raise UserError(f"{path}: a file, but not an .npz file; give a folder of images or an .npz file")
     if path.is_file() or is_npz_folder(path):
-        return open_npz(path, labels=labels)
-    return open_folder(path, labels=labels)
+        return open_npz(path, labels=labels, together=together)
+    return open_folder(path, labels=labels, together=together)

@@ -13,6 +13,7 @@ from dualtemp.data.images import FileImages, ImageSet, Splits
 from dualtemp.data.sources import named_path
 from dualtemp.errors import UserError
 from dualtemp.training.run_data import opened
+from dualtemp.training.run_folder import RunFolder
 
 VALIDATION = "validation"  # what results on a run's own data are filed under
 
@@ -37,7 +38,8 @@ def labelled_data(run: Path, chosen: Settings, data: str | Path | None) -> Label
     What a run learned from stays what it was (`subset`), but labels that were made wrong on purpose are right here.
     """
     if data is None:
-        splits, name = opened(chosen.model_copy(update={"label_noise": 0.0})), VALIDATION
+        made_with = RunFolder(run).made_with()
+        splits, name = opened(chosen.model_copy(update={"label_noise": 0.0}), made_with), VALIDATION
         missing = f"{run} was trained without labels: give labelled images to measure with, --data FOLDER|SET|FILE.npz"
     else:
         splits, path = open_source(data), named_path(data)

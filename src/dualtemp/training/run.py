@@ -26,6 +26,7 @@ from dualtemp.training.display import Display
 from dualtemp.training.loop import fit
 from dualtemp.training.own_images import introduce, with_sensible_settings
 from dualtemp.training.run_data import (
+    SPLIT,
     check_batch,
     described,
     image_size,
@@ -92,7 +93,8 @@ def go_on(path: Path, epochs: int | None = None, how: How = How(), watch: Watch 
         refuse_precision(chosen, device)
         if Path(chosen.data).is_absolute() and not Path(chosen.data).exists():
             raise UserError(f"{chosen.data}, which {path} learns from, is not there: put it back, then resume")
-        splits = opened(chosen)
+        made_with = distributed.from_first(run.made_with)
+        splits = opened(chosen, made_with)
         distributed.from_first(lambda: refuse_other_data(run, splits))
         data = training_data(chosen, splits)
         check_batch(chosen, data)
@@ -203,6 +205,7 @@ def environment(device: torch.device, splits: Splits, data: TrainingData) -> dic
         "threads": torch.get_num_threads(),
         "processes": distributed.world_size(),
         "launch": os.environ.get("TORCHELASTIC_RUN_ID"),
+        "split": SPLIT,
         "train": described(splits.train),
         "unlabelled": described(splits.unlabelled),
         "test": described(splits.test),

@@ -1,5 +1,6 @@
 """The data of a run: opened, checked against its settings, and the same when it goes on."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,13 @@ from dualtemp.errors import UserError
 from dualtemp.training.run_folder import RunFolder
 from dualtemp.training.training_data import TrainingData
 
+SPLIT = 2  # how a tenth is held out: 1 by names alone, 2 with all copies of an image on one side; in environment.json
+
+
+def split_of(made_with: Mapping[str, Any] | None) -> int:
+    """How the images of a run were held out; where nothing is known of the run, as it is done now."""
+    return int(made_with.get("split", 1)) if made_with else SPLIT
+
 
 def located(chosen: Settings) -> Settings:
     """The settings with the data's own name, or with a path to them that holds from any folder."""
@@ -26,11 +34,18 @@ def located(chosen: Settings) -> Settings:
     return chosen.model_copy(update={"data": data})
 
 
-def opened(chosen: Settings) -> Splits:
-    """The data of a run; on several processes, rank 0 first, which may have to fetch it."""
+def opened(chosen: Settings, made_with: Mapping[str, Any] | None = None) -> Splits:
+    """The data of a run; on several processes, rank 0 first, which may have to fetch it.
+
+    made_with: environment.json of a run that is there already, whose split stays as it was; None for a new one.
+    """
+
+    def whole() -> Splits:
+        return open_source(chosen.data, labels=chosen.labels, together=split_of(made_with) == SPLIT)
+
     if distributed.world_size() > 1:
-        distributed.from_first(lambda: open_source(chosen.data, labels=chosen.labels) and None)
-    splits = open_source(chosen.data, labels=chosen.labels)
+        distributed.from_first(lambda: whole() and None)
+    splits = whole()
     there = len(splits.train)
     if chosen.validate == "held-out":
         splits = held_out_for_validation(splits)

@@ -28,5 +28,5 @@ def run_images(run: RunFolder, chosen: Settings) -> RunImages:
         assert len(mean) == channels
         return RunImages(Views(chosen.recipe, chosen.image_size, chosen.seed, mean, std), channels, classes)
     except (TypeError, KeyError, ValueError, AssertionError):
-        splits = opened(chosen)
+        splits = opened(chosen, run.made_with())
         return RunImages(training_data(chosen, splits).views, splits.train.channels, splits.train.classes)
