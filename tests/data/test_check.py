@@ -56,7 +56,8 @@ def test_small_files_in_one_tensor_still_tell_their_modes_and_the_unreadable(tmp
 
 @pytest.mark.parametrize("channels", [1, 2, 3])
 def test_an_npz_file_is_counted(tmp_path: Path, channels: int) -> None:
-    np.savez(tmp_path / "x.npz", images=np.zeros((40, 5, 6, channels), np.uint8), labels=np.arange(40) % 2)
+    images = np.zeros((40, 5, 6, channels), np.uint8) + np.arange(40, dtype=np.uint8)[:, None, None, None]
+    np.savez(tmp_path / "x.npz", images=images, labels=np.arange(40) % 2)
     facts = check_source(str(tmp_path / "x.npz"))
     assert facts.channels == channels
     assert facts.parts["train"].classes == {"0": 18, "1": 18}

@@ -1,4 +1,5 @@
 import os
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,8 @@ def put(root: Path, *names: str, size: tuple[int, int] = SMALL, mode: str = "RGB
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         shade = sum(name.encode()) % 256
-        Image.new(mode, size, shade if mode in ("L", "1", "P") else (shade, 255 - shade, 7)).save(path)
+        colour = (shade, 255 - shade, zlib.crc32(name.encode()) % 256)
+        Image.new(mode, size, shade if mode in ("L", "1", "P") else colour).save(path)
     return root
 
 

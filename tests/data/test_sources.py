@@ -426,7 +426,7 @@ def test_a_set_comes_before_a_folder_of_its_name_and_a_path_before_a_set(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "digits").mkdir()
     for number in range(3):
-        Image.new("RGB", (9, 9)).save(tmp_path / "digits" / f"{number}.png")
+        Image.new("RGB", (9, 9), (number, 0, 0)).save(tmp_path / "digits" / f"{number}.png")
     assert len(open_source("digits").train) == 1438
     assert len(open_source("./digits").train) == 2
     assert len(open_source(Path("digits")).train) == 2

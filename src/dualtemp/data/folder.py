@@ -138,7 +138,10 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 def _may_be_image(entry: os.DirEntry[str]) -> bool:
     """A regular file or a link to one; a dangling link too, which is named as unreadable. No pipe, socket or device."""
-    return entry.is_file() or (entry.is_symlink() and not os.path.exists(entry.path))
+    try:
+        return entry.is_file() or (entry.is_symlink() and not os.path.exists(entry.path))
+    except OSError:  # a link to itself
+        return True
 
 
 def name_keys(names: list[str]) -> np.ndarray:
