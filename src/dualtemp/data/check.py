@@ -10,6 +10,7 @@ from torch import Tensor
 from dualtemp.data.decode import UnreadableImage
 from dualtemp.data.files_in_memory import read_header
 from dualtemp.data.folder import folder_files
+from dualtemp.data.grey import grey_in_colour
 from dualtemp.data.images import FileImages, ImageSet
 from dualtemp.data.npz import is_npz_folder
 from dualtemp.data.sources import named_path, open_source
@@ -36,6 +37,7 @@ class SourceFacts:
     channels: int
     parts: dict[str, PartFacts]
     unreadable: dict[str, str] = field(default_factory=dict)
+    grey_in_colour: bool = False
 
 
 def check_source(source: str, labels: bool = True, download: bool = True) -> SourceFacts:
@@ -57,7 +59,8 @@ def check_source(source: str, labels: bool = True, download: bool = True) -> Sou
             unreadable |= broken
         parts[name] = PartFacts(len(images), _class_counts(images), sizes, modes, images.fingerprint)
     kept = "one tensor" if splits.train.in_memory else "files"
-    return SourceFacts(source, splits.split, kept, splits.train.channels, parts, unreadable)
+    grey = grey_in_colour(splits.train)
+    return SourceFacts(source, splits.split, kept, splits.train.channels, parts, unreadable, grey)
 
 
 def _class_counts(images: ImageSet) -> dict[str, int]:

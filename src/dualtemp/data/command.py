@@ -47,6 +47,7 @@ def print_check(source: str, as_json: bool, labels: bool) -> int:
         return 1 if facts.unreadable else 0
     console = Console(highlight=False, soft_wrap=True)
     colour = {1: "grey", 3: "colour"}.get(facts.channels, f"{facts.channels} channels")
+    colour = "grey, stored in three channels" if facts.grey_in_colour else colour
     console.print(f"[bold]{escape(source)}[/bold]: {colour}, kept as {facts.kept}; split: {facts.split}")
     for name, part in facts.parts.items():
         console.print(f"\n[bold]{name}[/bold]: {part.images:,} images, fingerprint {part.fingerprint}")

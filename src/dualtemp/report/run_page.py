@@ -135,7 +135,7 @@ def _data_told(run: RunRecord) -> list[tuple[str, str]]:
         for name, title in (("mean", "mean"), ("std", "deviation"))
         if isinstance(images.get(name), list)
     ]
-    if constants:  # of the kind of data, not measured on these images
+    if constants:
         told.append(("normalised with", " and ".join(constants)))
     if isinstance(images.get("classes"), list) and images["classes"]:
         names = [str(name) for name in images["classes"]]

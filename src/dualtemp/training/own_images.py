@@ -11,6 +11,7 @@ import torch
 from dualtemp import distributed
 from dualtemp.config import Settings, given_settings
 from dualtemp.data.files_in_memory import read_header
+from dualtemp.data.grey import grey_in_colour
 from dualtemp.data.images import FileImages, Splits, UnreadableImage
 from dualtemp.data.sources import named_path
 from dualtemp.machine import cores
@@ -29,13 +30,14 @@ class Found:
     """What is known of the images before the run.
 
     facts: what the settings follow from; sizes: (height, width) of the images that were looked at; unreadable: reason
-    by name, so far; chosen: the settings that follow, by name, without those that were given.
+    by name, so far; chosen: the settings that follow, by name, without those that were given; grey: stored in colour.
     """
 
     facts: Facts
     sizes: list[tuple[int, int]]
     unreadable: dict[str, str]
     chosen: dict[str, Any]
+    grey: bool = False
 
 
 def with_sensible_settings(given: Settings, splits: Splits, device: torch.device) -> tuple[Settings, Found | None]:
@@ -53,7 +55,7 @@ def with_sensible_settings(given: Settings, splits: Splits, device: torch.device
     measured = splits.train.labels is not None and splits.test is not None
     facts = Facts(len(images), len(splits.train.classes) if measured else 0, side, in_files)
     chosen = sensible(facts, device.type, given_settings(given))
-    return given.model_copy(update=chosen), Found(facts, sizes, unreadable, chosen)
+    return given.model_copy(update=chosen), Found(facts, sizes, unreadable, chosen, grey_in_colour(images))
 
 
 def looked_at(files: FileImages) -> tuple[list[tuple[int, int]], dict[str, str]]:
@@ -111,7 +113,8 @@ def _found(found: Found, chosen: Settings, splits: Splits) -> str:
     if found.unreadable:
         name, reason = next(iter(found.unreadable.items()))
         broken = f"{len(found.unreadable)} unreadable so far, the first {name} ({reason})"
-    return f"Found in {chosen.data}: {', '.join(parts)}{split}; {classes}; {_sizes(found)}; {broken}."
+    grey = "; grey, stored in three channels (hue and saturation of the views change nothing)" if found.grey else ""
+    return f"Found in {chosen.data}: {', '.join(parts)}{split}; {classes}; {_sizes(found)}{grey}; {broken}."
 
 
 def _sizes(found: Found) -> str:

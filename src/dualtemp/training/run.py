@@ -96,7 +96,7 @@ def go_on(path: Path, epochs: int | None = None, how: How = How(), watch: Watch 
         made_with = distributed.from_first(run.made_with)
         splits = opened(chosen, made_with)
         distributed.from_first(lambda: refuse_other_data(run, splits))
-        data = training_data(chosen, splits)
+        data = training_data(chosen, splits, made_with)
         check_batch(chosen, data)
         method = build_method(chosen, data.images.channels, data.classes)
         watch = watch or Display(quiet=how.quiet)

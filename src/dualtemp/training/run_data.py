@@ -11,7 +11,7 @@ from dualtemp.data.catalogue import PHOTOGRAPH, resolved_name
 from dualtemp.data.fingerprint import names_fingerprint
 from dualtemp.data.images import FileImages, ImageSet, Splits
 from dualtemp.data.label_noise import with_label_noise
-from dualtemp.data.normalisation import normalisation
+from dualtemp.data.normalisation import Normalisation, earlier_normalisation, normalisation
 from dualtemp.data.sources import named_path
 from dualtemp.data.validation import held_out_for_validation
 from dualtemp.data.views import Views
@@ -62,10 +62,23 @@ def opened(chosen: Settings, made_with: Mapping[str, Any] | None = None) -> Spli
     return splits
 
 
-def training_data(chosen: Settings, splits: Splits) -> TrainingData:
-    """What the loop sees of the data."""
+def normalised(chosen: Settings, splits: Splits, made_with: Mapping[str, Any] | None) -> Normalisation:
+    """Mean and std of a run's images: of a run that is there already, those that it began with."""
+    pixels = splits.train.pixels
+    try:
+        known = (made_with or {})["images"]
+        mean, std = (tuple(float(value) for value in known[name]) for name in ("mean", "std"))
+        assert len(mean) == len(std) == splits.train.channels
+        return mean, std
+    except (TypeError, KeyError, ValueError, AssertionError):
+        how = earlier_normalisation if made_with else normalisation
+        return distributed.from_first(lambda: how(chosen.data, pixels))
+
+
+def training_data(chosen: Settings, splits: Splits, made_with: Mapping[str, Any] | None = None) -> TrainingData:
+    """What the loop sees of the data; made_with: environment.json of a run that is there already."""
     assert chosen.image_size is not None
-    mean, std = normalisation(chosen.data, splits.train.pixels)
+    mean, std = normalised(chosen, splits, made_with)
     views = Views(chosen.recipe, chosen.image_size, chosen.seed, mean, std)
     images = splits.train if chosen.method == "supervised" else splits.pretraining
     labelled = splits.train.labels is not None and splits.test is not None and splits.test.labels is not None
