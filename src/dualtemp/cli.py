@@ -259,6 +259,8 @@ def _add_threads(parser: Any) -> None:
 def _metavar(annotation: Any) -> str:
     """The choices of a setting, or what kind of value it takes."""
     words = [word for part in (annotation, *get_args(annotation)) for word in get_args(part) if isinstance(word, str)]
+    if words == ["auto"]:
+        return "N|auto"
     if words and float not in get_args(annotation):
         return "|".join(dict.fromkeys(words))
     return {str: "NAME", int: "N"}.get(annotation, "N" if int in get_args(annotation) else "X")

@@ -8,7 +8,7 @@ import difflib
 import math
 import warnings
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -19,6 +19,7 @@ from dualtemp.temperatures import TAU_ALPHA, TAU_BETA
 Method = Literal["moco", "simmoco", "simco", "simclr", "byol", "simsiam", "supervised"]
 Sampling = Literal["newest", "random", "earliest"]
 Temperature = float | Literal["tied"]
+Neighbours = Annotated[int, Field(ge=1)] | Literal["auto"]
 
 # What each framework takes, with its defaults. "tied": tau_beta follows tau_alpha. `computation` is the newest version
 # of what a run of the framework computes: raise it with any change after which the same settings give other numbers,
@@ -58,6 +59,7 @@ ADDED_LATER: dict[str, Any] = {"computation": 1, "validate": "test"}
 MEASURED_ON = {"test": "test images", "held-out": "held-out training images"}  # by what `validate` says
 SUBSET = "a number of images, 1 or more, or a fraction above 0 and at most 1"
 TAU_BETA_VALUES = "a number above 0, inf, or 'tied'"
+KNN_VALUES = "a whole number of at least 1, or 'auto'"
 NAMED_LIMITS = {2**63: "2^63", 10**9: "a thousand million"}
 FAR_LIMITS = (10**9, 1e38)
 # May stay None in a complete config: no limit, nothing to start from, all images.
@@ -123,7 +125,7 @@ class Settings(BaseModel):
     weight_decay: float = Field(5e-4, ge=0, description="Weight decay.")
     clip_gradient: float | None = Field(None, gt=0, description="Largest norm of the gradient.")
     probe_lr: float = Field(0.3, gt=0, le=1e38, description="Highest learning rate of the online probe; not scaled.")
-    knn: int = Field(200, ge=1, description="Neighbours that vote.")
+    knn: Neighbours = Field(200, description="Neighbours that vote; auto: chosen on the training images.")
     knn_images: int = Field(10_000, ge=1, description="Training images among which they are sought, at most.")
     evaluate_every: int = Field(1, ge=1, description="Epochs between evaluations; the last is always evaluated.")
     seed: int = Field(0, ge=0, lt=2**63, description="Decides all that is random.")
@@ -248,7 +250,7 @@ def _sentence(name: str, error: Any, values: dict[str, Any]) -> str:
     given = values.get(name)
     if error["type"] == "missing":
         return f"{name} is needed: give --{name.replace('_', '-')}"
-    if error["type"] == "literal_error":
+    if error["type"] == "literal_error" and name != "knn":
         choices = [part.strip().strip("'") for part in error["ctx"]["expected"].replace(" or ", ", ").split(",")]
         return f"no {name} is called {given!r}{_nearest(str(given), choices)}"
     too_much = error["type"] in ("less_than", "less_than_equal")
@@ -260,8 +262,8 @@ def _expected(name: str, too_much: bool) -> str:
     field = Settings.model_fields[name]
     if name == "subset":
         return SUBSET
-    if name == "tau_beta":
-        return TAU_BETA_VALUES
+    if name in ("tau_beta", "knn"):
+        return TAU_BETA_VALUES if name == "tau_beta" else KNN_VALUES
     kinds = {field.annotation, *get_args(field.annotation)}
     if bool in kinds:
         return "true or false"

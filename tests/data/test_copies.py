@@ -11,7 +11,9 @@ import pytest
 import torch
 from PIL import Image
 
+from dualtemp.cli import main
 from dualtemp.config import settings
+from dualtemp.data.check import check_source
 from dualtemp.data.copies import copies
 from dualtemp.data.folder import folder_files
 from dualtemp.data.images import FileImages, ImageSet, Splits
@@ -158,3 +160,37 @@ def test_what_is_no_regular_file_is_passed_over(kind: str, tmp_path: Path) -> No
     assert len(splits.train) + len(splits.test or ()) == 20
     assert not splits.unreadable
     assert len(listed(root)) == 20
+
+
+@pytest.mark.parametrize("side", [8, 100], ids=["in memory", "in files"])
+def test_copies_across_the_split_and_with_two_labels_are_told(
+    side: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for part, first, count in (("train", 0, 20), ("test", 50, 10)):
+        for number in range(first, first + count):
+            path = tmp_path / "own" / part / "ab"[number % 2] / f"{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels(number, side + (number % 3 if side > 8 else 0))).save(path)
+    assert check_source(str(tmp_path / "own")).twins.told() == []
+    shutil.copy(tmp_path / "own/train/a/4.png", tmp_path / "own/test/a/4.png")
+    linked(tmp_path / "own/train/b/5.png", tmp_path / "own/train/a/5.png")
+    found = check_source(str(tmp_path / "own")).twins
+    if side > 8:
+        assert found.across == [("test/a/4.png", "train/a/4.png")]
+        assert found.labels == [("train/b/5.png", "train/a/5.png")]
+    assert (len(found.across), len(found.labels)) == (1, 1)
+    assert main(["data", str(tmp_path / "own")]) == 0
+    told = capsys.readouterr().out
+    assert (
+        "exact copies of test images among the training images, so that accuracies are too high: 1, the first" in told
+    )
+    assert "exact copies with different labels: 1, the first" in told
+
+
+def test_a_part_that_is_left_aside_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number, part in enumerate(["train"] * 10 + ["test"] * 4 + ["val"] * 4):
+        path = tmp_path / "own" / part / "ab"[number % 2] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels(number)).save(path)
+    assert main(["data", str(tmp_path / "own")]) == 0
+    assert "split: train/ and test/; val/ left aside" in capsys.readouterr().out

@@ -324,7 +324,7 @@ def make_sources(folder: Path) -> None:
         draw_photos(folder / "single" / label, 1, first=place)
     for part, label in (("train", "cat"), ("train", "dog"), ("test", "cat"), ("test", "owl")):
         draw_photos(folder / "unknown" / part / label, 2)
-    pixels = np.zeros((20, 8, 8, 2), dtype=np.uint8)
+    pixels = np.zeros((20, 8, 8, 2), np.uint8) + np.arange(20, dtype=np.uint8)[:, None, None, None]
     np.savez(folder / "two.npz", images=pixels, labels=np.arange(20) % 2)
     np.savez(folder / "bare.npz", images=pixels[..., :1])
 
@@ -375,3 +375,20 @@ def test_a_mistake_is_one_line_exit_code_2_and_nothing_changed(
     assert said in told.err
     assert {path: path.read_bytes() for path in before} == before
     assert set(before) == {*run.glob("*.*"), *unlabelled.glob("*.*")}
+
+
+def test_copies_of_test_images_among_those_to_learn_from_are_told(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own").mkdir()
+    digits: Any = open_source("digits").train
+    for part, chosen in (("train", slice(0, 60)), ("test", slice(58, 90))):
+        pixels = digits.pixels[chosen].permute(0, 2, 3, 1).numpy()
+        np.savez(tmp_path / "own" / f"{part}.npz", images=pixels, labels=digits.labels[chosen].numpy())
+    evaluate(run, tmp_path / "own", only="knn")
+    told = capsys.readouterr().err
+    assert (
+        "exact copies of test images among the training images, so that accuracies are too high: 2, the first" in told
+    )
+    evaluate(run, only="knn")
+    assert "copies" not in capsys.readouterr().err

@@ -8,6 +8,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 
@@ -31,6 +32,46 @@ def copies(parts: Iterable[ImageSet | FileImages]) -> np.ndarray:
     if len(tensors) == len(pixels):
         return _first_alike([digest for each in tensors for digest in _digests(each)])
     return _of_files([each.path(i) for each in pixels if isinstance(each, FileImages) for i in range(len(each))])
+
+
+@dataclass(frozen=True)
+class Twins:
+    """Pairs of names of one image. across: a test image and one to learn from; labels: two with different labels."""
+
+    across: list[tuple[str, str]] = field(default_factory=list)
+    labels: list[tuple[str, str]] = field(default_factory=list)
+
+    def told(self) -> list[str]:
+        """What is wrong with them, a line each."""
+        wrong = {
+            "exact copies of test images among the training images, so that accuracies are too high": self.across,
+            "exact copies with different labels": self.labels,
+        }
+        return [f"{what}: {len(pairs):,}, the first {' = '.join(pairs[0])}" for what, pairs in wrong.items() if pairs]
+
+
+def twins(train: ImageSet, test: ImageSet | None) -> Twins:
+    """Exact copies that spoil a measurement: across train and test, and with different labels."""
+    parts = {"train": train} if test is None else {"train": train, "test": test}
+    alike = copies(list(parts.values()))
+    names = [name for part, images in parts.items() for name in _names(part, images)]
+    given = [images.labels.tolist() if images.labels is not None else [-1] * len(images) for images in parts.values()]
+    labels = [label for part in given for label in part]
+    learned = set(alike[: len(train)].tolist())
+    across, differing = [], []
+    for i in np.flatnonzero(alike != np.arange(len(alike))).tolist():
+        first = int(alike[i])
+        if i >= len(train) and first in learned:
+            across.append((names[i], names[first]))
+        if labels[i] != labels[first] and min(labels[i], labels[first]) >= 0:
+            differing.append((names[i], names[first]))
+    return Twins(across, differing)
+
+
+def _names(part: str, images: ImageSet) -> Iterable[str]:
+    if isinstance(images.pixels, FileImages):
+        return images.pixels.names
+    return (f"{part}/{i}" for i in range(len(images)))
 
 
 def _digests(pixels: Tensor) -> list[bytes]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dualtemp.data.copies import twins
 from dualtemp.errors import UserError
 from dualtemp.inference.baselines import compared
 from dualtemp.inference.encoder import run_encoder
@@ -67,6 +68,8 @@ def evaluate(
     if found.untested:
         few = ", ".join(found.untested[:3]) + (f" and {len(found.untested) - 3} more" * (len(found.untested) > 3))
         tell(f"no test image of {few}: nothing of it is measured (of a class with one image, that one is learned from)")
+    for line in twins(found.train, found.test).told():
+        tell(line)
     kept, lost = _Kept(folder), _LeftOut(found.unreadable, tell)
     encoders = compared(encoder)
     try:

@@ -10,7 +10,7 @@ from torch import Tensor
 from dualtemp.data.images import ImageSet
 from dualtemp.errors import UserError
 from dualtemp.evaluation.few_shot import DRAWS, few_shot_accuracy
-from dualtemp.evaluation.knn import knn_accuracy
+from dualtemp.evaluation.knn import best_k, knn_accuracy
 from dualtemp.evaluation.probe import linear_probe
 from dualtemp.inference.encoder import RunEncoder
 from dualtemp.inference.evaluation_file import result
@@ -45,8 +45,10 @@ def frozen_measures(
     images, labels = len(features.test), len(features.train)
     if "knn" in wanted:
         began = time.monotonic()
-        top1, top5 = knn_accuracy(*features, k=encoder.chosen.knn)
-        yield result("kNN", name, found.name, top1, top5, images, labels, began)
+        k = encoder.chosen.knn
+        k = best_k(features.train, features.train_labels) if k == "auto" else k
+        top1, top5 = knn_accuracy(*features, k=k)
+        yield {**result("kNN", name, found.name, top1, top5, images, labels, began), "k": k}
     if "probe" in wanted:
         began = time.monotonic()
         probe = linear_probe(*features, seed=seed)

@@ -57,7 +57,7 @@ def _checked(splits: Splits, name: str, source: str, missing: str) -> LabelledDa
         raise UserError(missing)
     if test is None or test.labels is None:
         raise UserError(
-            f"{source}: every class has one image, so that none is left to test on; give two or more of each"
+            f"{source}: every class has one image, or copies of one, so that none is left to test on; give two or more"
         )
     learned, asked = (set(part.unique().tolist()) for part in (train.labels, test.labels))
     names = train.classes or tuple(str(label) for label in range(1 + max(learned | asked)))

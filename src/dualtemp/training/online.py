@@ -9,7 +9,7 @@ from dualtemp.data.loader import Loader, evaluation_batches
 from dualtemp.data.views import Views
 from dualtemp.evaluation.accuracy import top_accuracy
 from dualtemp.evaluation.features import image_features, image_features_and_labels
-from dualtemp.evaluation.knn import knn_accuracy
+from dualtemp.evaluation.knn import best_k, knn_accuracy
 from dualtemp.evaluation.probe import OnlineProbe
 from dualtemp.evaluation.spread import alignment, effective_rank, feature_spread, uniformity
 from dualtemp.methods.network import Network
@@ -57,11 +57,13 @@ def evaluate(
         top1, top5 = probe.accuracy(found, labels)
     some = few(data.bank, chosen.knn_images)
     bank = clean_features(network.backbone, some, data.views, device, workers, data.unreadable)
-    nearest = knn_accuracy(*bank, found, labels, k=chosen.knn).top1
+    k = best_k(*bank) if chosen.knn == "auto" else chosen.knn
+    nearest = knn_accuracy(*bank, found, labels, k=k).top1
     return {
         "probe_top1": 100 * top1,
         "probe_top5": 100 * top5,
         "knn_top1": 100 * nearest,
+        **({"knn_k": k} if chosen.knn == "auto" else {}),
         **sphere(found),
         **aligned,
     }

@@ -17,6 +17,7 @@ from dualtemp import __version__, distributed
 from dualtemp.bf16_on_cpu import refuse_deadly_bf16
 from dualtemp.config import Settings, complete, given_settings, settings
 from dualtemp.data.images import Splits
+from dualtemp.data.progress import told
 from dualtemp.device import open_device
 from dualtemp.errors import UserError
 from dualtemp.machine import cores
@@ -61,10 +62,13 @@ def start(chosen: Settings, out: Path, how: How = How(), watch: Watch | None = N
         if distributed.from_first(lambda: started_anew(run, chosen)):
             return go_on(out, None, how, watch)
         distributed.from_first(lambda: RunFolder.refuse_existing(out))
-        splits = opened(chosen)
-        chosen, found = with_sensible_settings(chosen, splits, device)
-        chosen = complete(chosen, image_size(splits))
-        data = training_data(chosen, splits)
+        quiet = how.quiet or distributed.rank() > 0
+        with told(f"opening {chosen.data}", quiet):
+            splits = opened(chosen)
+        with told(f"looking at {len(splits.train):,} images", quiet):
+            chosen, found = with_sensible_settings(chosen, splits, device)
+            chosen = complete(chosen, image_size(splits))
+            data = training_data(chosen, splits)
         check_batch(chosen, data)
         method = build_method(chosen, data.images.channels, data.classes)
         if found is not None and distributed.from_first(lambda: not how.quiet):
@@ -94,7 +98,8 @@ def go_on(path: Path, epochs: int | None = None, how: How = How(), watch: Watch 
         if Path(chosen.data).is_absolute() and not Path(chosen.data).exists():
             raise UserError(f"{chosen.data}, which {path} learns from, is not there: put it back, then resume")
         made_with = distributed.from_first(run.made_with)
-        splits = opened(chosen, made_with)
+        with told(f"opening {chosen.data}", how.quiet or distributed.rank() > 0):
+            splits = opened(chosen, made_with)
         distributed.from_first(lambda: refuse_other_data(run, splits))
         data = training_data(chosen, splits, made_with)
         check_batch(chosen, data)

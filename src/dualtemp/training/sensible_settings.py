@@ -54,7 +54,7 @@ def sensible(facts: Facts, device: str, given: Mapping[str, Any]) -> dict[str, A
         chosen["lr"] = quoted_lr(STEP_SIZE, both["batch"])
     chosen["evaluate_every"] = max(1, {**chosen, **given}["epochs"] // EVALUATIONS)
     if facts.classes:
-        chosen["knn"] = max(5, min(default("knn"), facts.images // facts.classes // 2))
+        chosen["knn"] = "auto"
     if both.get("method") == "moco" and both.get("keys", "dictionary") == "dictionary":
         chosen["dictionary_size"] = min(
             OF_METHOD["moco"]["dictionary_size"], max(both["batch"], power_of_two(facts.images))
