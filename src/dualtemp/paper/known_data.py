@@ -10,7 +10,7 @@ from dualtemp.data.cache import cached_set
 from dualtemp.data.catalogue import CATALOGUE, named_set
 from dualtemp.errors import UserError
 from dualtemp.paper.plan import Plan
-from dualtemp.paper.results import DataFacts, KnownData, Results, data_name, opened_facts
+from dualtemp.paper.results import ITSELF, DataFacts, KnownData, Results, data_name, opened_facts
 
 SHORT = 8  # digits of a fingerprint that are enough to name data in a results folder
 EMBEDDED = "digits"  # opened at no cost, and the one set that facts do not name
@@ -94,7 +94,9 @@ def _facts(word: str, known: Sequence[KnownData]) -> DataFacts | None:
 
 def _of_fingerprint(word: str, known: Sequence[KnownData]) -> DataFacts:
     found = {one.facts for one in known if one.facts.fingerprint.startswith(word)}
-    own = {facts for facts in found if not facts.normalised_as} or found  # a named set can be had by its name
+    # A named set can be had by its name; of one's own images come first those that were normalised as they are now.
+    kinds = ({facts for facts in found if facts.normalised_as == kind} for kind in (ITSELF, ""))
+    own = next((facts for facts in kinds if facts), found)
     if len(own) != 1:
         there = ", ".join(sorted({f"{one.facts.fingerprint[:SHORT]} {one.name}" for one in known})) or "none"
         few = "no data" if not own else "more than one set"

@@ -19,6 +19,7 @@ from dualtemp.errors import UserError
 from dualtemp.paper.plan import PlannedRun, canonical
 from dualtemp.whole_file import whole_file
 
+ITSELF = "itself"  # what somebody's own images in colour are normalised as
 NOT_IN_KEY = {"data", "seed", "init"}  # data: its content stands for it; the seed has a place of its own
 _COUNTS = object()  # equal to no value of a setting
 
@@ -155,7 +156,7 @@ def opened_facts(word: str) -> DataFacts:
     text = " ".join("-" if part is None else part.fingerprint for part in parts)
     digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
     own = named_path(word) is not None and splits.train.channels == 3
-    named = word if word in OF_SETS else "itself" if own else ""
+    named = word if word in OF_SETS else ITSELF if own else ""
     return DataFacts(digest, image_size(splits), len(splits.train), named)
 
 
