@@ -19,12 +19,14 @@ from dualtemp.errors import UserError
 from dualtemp.training.run_folder import RunFolder
 from dualtemp.training.training_data import TrainingData
 
-SPLIT = 2  # how a tenth is held out: 1 by names alone, 2 with all copies of an image on one side; in environment.json
+# How a run treats its images, in environment.json: since 2 all copies of an image are on one side of a split, and own
+# images in colour are normalised by their own figures.
+SPLIT = 2
 
 
 def split_of(made_with: Mapping[str, Any] | None) -> int:
     """How the images of a run were held out; where nothing is known of the run, as it is done now."""
-    return int(made_with.get("split", 1)) if made_with else SPLIT
+    return made_with.get("split", 1) if made_with else SPLIT
 
 
 def located(chosen: Settings) -> Settings:
@@ -71,7 +73,7 @@ def normalised(chosen: Settings, splits: Splits, made_with: Mapping[str, Any] | 
         assert len(mean) == len(std) == splits.train.channels
         return mean, std
     except (TypeError, KeyError, ValueError, AssertionError):
-        how = earlier_normalisation if made_with else normalisation
+        how = normalisation if split_of(made_with) == SPLIT else earlier_normalisation
         return distributed.from_first(lambda: how(chosen.data, pixels))
 
 
