@@ -20,7 +20,7 @@ from dualtemp.inference.encoder import RunEncoder
 from dualtemp.inference.feature_records import Told, feature_records, features_facts
 from dualtemp.inference.image_list import ImageList
 from dualtemp.inference.work_file import Record, WorkFile
-from dualtemp.training.folder_lock import Busy, held, locked
+from dualtemp.file_lock import Busy, held, locked
 
 LIMIT = 2 << 30  # bytes of all files together
 
