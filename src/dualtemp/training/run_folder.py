@@ -35,18 +35,19 @@ class RunFolder:
     def refuse_existing(path: Path) -> None:
         """A run folder is never overwritten; what a kill left of one that was never begun may be."""
         folder = RunFolder(path)
-        try:
-            os.lstat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            pass
-        except OSError as error:
-            raise UserError(f"{path} cannot be made ({error.strerror}): give another --out") from None
-        if folder.config.exists():
+        if os.path.exists(folder.config):
             raise UserError(f"{path} holds a run already: go on with `dualtemp resume {path}`, or give another --out")
         above = next(folder for folder in (*path.parents, Path("/")) if os.path.exists(folder))
         if not above.is_dir():
             raise UserError(f"{above} is a file, so that {path} cannot be made: give another --out")
-        if path.exists() and (not path.is_dir() or not folder._never_begun()):
+        for name in path.relative_to(above).parts if above in path.parents else ():
+            try:
+                os.lstat(above / name)  # names over the limit are told before anything is computed
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                raise UserError(f"{path} cannot be made ({error.strerror}): give another --out") from None
+        if os.path.lexists(path) and (not path.is_dir() or not folder._never_begun()):
             raise UserError(f"{path} exists and is not a run: give another --out")
 
     @contextlib.contextmanager
