@@ -39,8 +39,8 @@ def named_path(source: str | Path) -> Path | None:
     text = str(source)
     if isinstance(source, str) and not _looks_like_path(text) and named_set(text):
         return None
-    path = Path(source).expanduser()
-    if not path.exists():
+    path = Path(os.path.expanduser(source))  # where there is no such home, the path as it is
+    if not os.path.exists(path):
         if isinstance(source, str) and not _looks_like_path(text):
             raise unknown_set(text)
         raise UserError(f"{path}: no such folder or file; give a folder of images, an .npz file, or the name of a set")

@@ -117,8 +117,8 @@ class RunFolder:
 
     def set_trouble(self, why: str) -> None:
         """Write down, in one line, why the run failed; where that cannot be written either, nothing is."""
-        with contextlib.suppress(OSError):
-            _write(self.trouble, " ".join(why.split()) + "\n")
+        with contextlib.suppress(OSError), whole_file(self.trouble) as file:
+            file.write((" ".join(why.split()) + "\n").encode(errors="backslashreplace"))  # names of files
 
     def clear_trouble(self) -> None:
         """Forget why the run failed: it goes on."""
