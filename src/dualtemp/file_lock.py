@@ -98,7 +98,7 @@ def abandoned(path: Path) -> bool:
 def lock_if_possible(file: IO[bytes]) -> None:
     """Lock a new open file, so that `abandoned` can tell whether its process lives; do nothing without locks."""
     if fcntl is not None:
-        with contextlib.suppress(NoLocks):
+        with contextlib.suppress(OSError):
             _try_lock(file)
 
 

@@ -35,9 +35,11 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
                 part.replace(path)  # while it is locked: nobody may take it for abandoned
         if os.name != "posix":
             part.replace(path)
-        _settle(path.parent)
-    finally:
-        part.unlink(missing_ok=True)
+    except BaseException:
+        with contextlib.suppress(OSError):  # the first error is the one to tell
+            part.unlink(missing_ok=True)
+        raise
+    _settle(path.parent)
 
 
 def write_output(path: Path, content: str | bytes, flag: str = "--out") -> None:

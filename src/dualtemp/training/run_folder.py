@@ -169,6 +169,7 @@ class RunFolder:
     def _remove_unbegun(self) -> None:
         """Remove what is there of a run that cannot be begun; the lock last, for another process may wait for it."""
         with contextlib.suppress(OSError):
+            self.config.unlink(missing_ok=True)  # its name may not have reached the disk
             self._clear_parts()
             self.environment.unlink(missing_ok=True)
             self.checkpoints.rmdir()
