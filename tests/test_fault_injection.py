@@ -184,45 +184,16 @@ export good --format safetensors --out exported
 evaluate good --only knn
 paper --results results
 """.strip().splitlines()
-SPOILERS = [
-    *(
-        "",
-        " ",
-        "-",
-        "--",
-        "-1",
-        "0",
-        "nan",
-        "1e999",
-        "9" * 40,
-        "[]",
-        "a\nb",
-        "\0",
-        "\udcff",
-        "é",
-        "n" * 300,
-        "../" * 40,
-    ),
-    *("~nobody", "/dev/null", "/dev/full", "/proc/self/mem", "/", ".", "good", "photos", "photos/a/0.png", "--json"),
-    *(
-        "--data",
-        "--out",
-        "--config",
-        "--epochs",
-        "--device=cuda:7",
-        "--out=good/config.yaml",
-        "--seed=-1",
-        "--threads=0",
-    ),
-]
-SETTINGS = [
-    {},
-    {"COLUMNS": "1"},
-    {"COLUMNS": "x"},
-    {"TZ": "UTC+24"},
-    {"LC_ALL": "C"},
-    {"TERM": "no such"},
-    {"HOME": ""},
+SPOILERS = ["", " ", "a\nb", "\udcff", "é", "9" * 40, "n" * 300]
+SPOILERS += "- -- -1 0 nan 1e999 [] ~nobody /dev/null /dev/full /proc/self/mem . good photos photos/a/0.png".split()
+SPOILERS += "--json --data --out --config --epochs --device=cuda:7 --out=good/config.yaml --seed=-1 --threads=0".split()
+SURROUNDINGS = [
+    ("COLUMNS", "1"),
+    ("COLUMNS", "x"),
+    ("TZ", "UTC+24"),
+    ("LC_ALL", "C"),
+    ("TERM", "no such"),
+    ("HOME", ""),
 ]
 
 
@@ -263,12 +234,14 @@ def test_no_command_line_ends_in_a_traceback(
         for number, words in enumerate(lines):
             places.append(shutil.copytree(tmp_path / "place", tmp_path / str(number)))
             env = {"DUALTEMP_DATA": str(tmp_path / "cache"), "http_proxy": CLOSED, "https_proxy": CLOSED}
-            env |= {"npm_config_registry": CLOSED} | draw.choice(SETTINGS)
+            env |= {"npm_config_registry": CLOSED} | dict([draw.choice(SURROUNDINGS)])
             yield commands.start(*words, env=env, first=f"os.chdir({str(places[-1])!r}); sys.stdin = open(os.devnull)")
 
+    wrong = []
     for words, ended, place in zip(lines, in_pairs(begin()), places, strict=True):
-        assert "Traceback" not in ended.err, (words, ended.err)
-        assert ended.code in ((0, 1, 2) if words[0] == "data" else (0, 2)), (words, ended)  # 1: unreadable files
-        if ended.code == 2:
-            assert ended.err.splitlines()[-1].startswith("dualtemp: "), (words, ended.err)
-        assert not list(place.rglob("*.part")), words
+        codes = (0, 1, 2) if words[0] == "data" else (0, 2)  # 1: some files cannot be read
+        last = ended.err.splitlines()[-1:]
+        told = ended.code != 2 or (last and last[0].startswith("dualtemp: "))
+        if "Traceback" in ended.err or ended.code not in codes or not told or list(place.rglob("*.part")):
+            wrong.append((words, ended.code, ended.err[-600:]))
+    assert wrong == []
