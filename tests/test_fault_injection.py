@@ -39,13 +39,6 @@ sys.addaudithook(hook)
 CLOSED = "http://127.0.0.1:9"  # nothing is fetched
 
 
-@pytest.fixture(scope="module")
-def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    started = Commands(tmp_path_factory.mktemp("commands"))
-    yield started
-    started.close()
-
-
 class Undisturbed(NamedTuple):
     """A run that nothing has disturbed, and its file-system events; not to be written into."""
 
@@ -184,9 +177,11 @@ export good --format safetensors --out exported
 evaluate good --only knn
 paper --results results
 """.strip().splitlines()
-SPOILERS = ["", " ", "a\nb", "\udcff", "é", "9" * 40, "n" * 300]
-SPOILERS += "- -- -1 0 nan 1e999 [] ~nobody /dev/null /dev/full /proc/self/mem . good photos photos/a/0.png".split()
-SPOILERS += "--json --data --out --config --epochs --device=cuda:7 --out=good/config.yaml --seed=-1 --threads=0".split()
+WORDS = """
+- -- -1 0 nan 1e999 [] ~nobody /dev/null /dev/full /proc/self/mem . good photos photos/a/0.png
+--json --data --out --config --epochs --device=cuda:7 --out=good/config.yaml --seed=-1 --threads=0
+"""
+SPOILERS = ["", " ", "a\nb", "\udcff", "é", "9" * 40, "n" * 300, *WORDS.split()]
 SURROUNDINGS = [
     ("COLUMNS", "1"),
     ("COLUMNS", "x"),

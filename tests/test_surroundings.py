@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,13 +27,6 @@ def refuse(*_): raise KeyError("getpwuid(): uid not found")
 pwd.getpwuid = refuse
 for name in ("HOME", "USERPROFILE", "XDG_CACHE_HOME", "DUALTEMP_DATA"): os.environ.pop(name, None)
 """
-
-
-@pytest.fixture(scope="module")
-def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    started = Commands(tmp_path_factory.mktemp("commands"))
-    yield started
-    started.close()
 
 
 @pytest.fixture(scope="module")
