@@ -12,6 +12,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 PROGRAM = """
 import json, os, signal, sys
@@ -35,6 +36,7 @@ for line in sys.stdin:
             for stream, path in ((1, asked["out"]), (2, asked["err"])):
                 os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), stream)
             try:
+                exec(asked["first"])
                 code = main(asked["words"])
             except BaseException:
                 import traceback
@@ -105,17 +107,21 @@ class Commands:
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
 
-    def start(self, *words: object, env: dict[str, str] | None = None) -> Command:
+    def start(
+        self, *words: object, env: dict[str, str] | None = None, first: str = "", to: str | None = None
+    ) -> Command:
+        """first: Python that the process runs before the command; to: a file for standard output, not read again."""
         self.count += 1
         out, err = (self.folder / f"{self.count}.{name}" for name in ("out", "err"))
         out.touch(), err.touch()
-        asked = {"words": [str(word) for word in words], "env": env or {}, "out": str(out), "err": str(err)}
+        asked = {"words": [str(word) for word in words], "env": env or {}, "out": to or str(out), "err": str(err)}
+        asked["first"] = first
         command = Command(self, self.ask(asked)["pid"], out, err)
         self.running.append(command)
         return command
 
-    def run(self, *words: object, env: dict[str, str] | None = None, timeout: float = 60) -> Ended:
-        return self.start(*words, env=env).wait(timeout)
+    def run(self, *words: object, timeout: float = 60, **how: Any) -> Ended:
+        return self.start(*words, **how).wait(timeout)
 
     def close(self) -> None:
         for command in self.running:

@@ -12,6 +12,7 @@ from typing import Any, NoReturn, get_args
 from dualtemp import __version__
 from dualtemp.errors import UserError
 from dualtemp.machine import use_threads
+from dualtemp.standard_streams import standard_streams
 
 OWN_IMAGES = """Defaults are the paper's. For a folder or an .npz file of your own, image size, batch, epochs, backbone
 and lr that you do not give are chosen from the images and the device, and said before training starts."""
@@ -197,31 +198,42 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code: 0, 2 for a user's mistake, 130 when interrupted."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    for stream in (sys.stdout, sys.stderr):  # file names need not be valid text
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue]
-    try:
-        if words == ["--version"]:
-            print(__version__)
-            return 0
-        if not words or words[0] in ("-h", "--help", "help"):
-            print(_overview())
-            return 0
-        code = _command(words[0])(words[1:])
-        sys.stdout.flush()
-    except UserError as error:
-        if os.environ.get("RANK", "0") == "0":  # of several processes, one speaks
-            print(f"dualtemp: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it ends
-        return 0
-    except KeyboardInterrupt as error:
-        print(f"dualtemp: {str(error) or 'interrupted'}", file=sys.stderr)
-        return 130
-    except SystemExit as error:  # --help of a command
-        return int(error.code or 0)
+    with standard_streams() as streams:
+        try:
+            code = _run(words)
+            sys.stdout.flush()
+        except UserError as error:
+            code = _refuse(str(error))
+        except BrokenPipeError:  # the reader, such as `head`, has seen enough
+            streams.out.discard()
+            code = 0
+        except OSError as error:  # of a file: no such name possible, not readable, a disk that is full or broken
+            where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
+            code = _refuse(f"{where}{error.strerror or error}")
+        except KeyboardInterrupt as error:
+            print(f"dualtemp: {str(error) or 'interrupted'}", file=sys.stderr)
+            code = 130
+        except SystemExit as error:  # --help of a command
+            code = int(error.code or 0)
+        if code == 0 and streams.out.trouble is not None:
+            code = _refuse(f"standard output could not be written ({streams.out.trouble.strerror}): make room")
     return code
+
+
+def _run(words: list[str]) -> int:
+    if words == ["--version"]:
+        print(__version__)
+        return 0
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(_overview())
+        return 0
+    return _command(words[0])(words[1:])
+
+
+def _refuse(why: str) -> int:
+    if os.environ.get("RANK", "0") == "0":  # of several processes, one speaks
+        print(f"dualtemp: {' '.join(why.split())}", file=sys.stderr)
+    return 2
 
 
 def _command(word: str) -> Callable[[Sequence[str]], int]:

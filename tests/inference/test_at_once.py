@@ -12,7 +12,7 @@ import pytest
 from command_processes import Command, Commands
 from drawn_photos import draw_photos
 
-from dualtemp.training.folder_lock import held, locked
+from dualtemp.file_lock import held, locked
 
 BUSY = "is being written by another process"
 

@@ -14,10 +14,10 @@ from made_runs import FULL, epochs, made_run
 from dualtemp.cli import main
 from dualtemp.config import settings
 from dualtemp.errors import UserError
+from dualtemp.file_lock import locked
 from dualtemp.report.curves import MEASURES
 from dualtemp.report.run_page import settings_told, write_run_page
 from dualtemp.report.run_record import read_run
-from dualtemp.training.folder_lock import locked
 
 Open = Callable[..., tuple[Any, list[str]]]
 CHARTS = ["loss", "probe_top1", "lr", "entropy", "hardest_tenth", "W_mean", "W_spread"]

@@ -217,9 +217,10 @@ def trained_run(path: Path, device: torch.device | str = "cpu", data: str | Path
     chosen, saved = run.settings(), newest_whole(run)
     seen = seen_data(run, chosen, data)
     weights = saved["method"]
-    classes = len(weights["network.projector.weight"]) if chosen.method == "supervised" else 0
+    classes = len(weights.get("network.projector.weight", [0])) if chosen.method == "supervised" else 0
     # The weights come from the checkpoint: what the run was initialised from need not be there any more.
     method = build_method(chosen.model_copy(update={"init": None}), seen.images.channels, classes)
+    checkpoint.refuse_foreign(saved, method, path)
     method.load_state_dict(weights)
     for module in method.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):

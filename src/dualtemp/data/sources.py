@@ -1,5 +1,6 @@
 """Any images in: a named set, a folder of images, an .npz file, or a folder with train.npz."""
 
+import os
 from pathlib import Path
 
 from dualtemp.data.cache import cached_set
@@ -46,8 +47,8 @@ def named_path(source: str | Path) -> Path | None:
     text = str(source)
     if isinstance(source, str) and not looks_like_path(text) and named_set(text):
         return None
-    path = Path(source).expanduser()
-    if not path.exists():
+    path = Path(os.path.expanduser(source))  # where there is no such home, the path as it is
+    if not os.path.exists(path):
         if isinstance(source, str) and not looks_like_path(text):
             raise unknown_set(text)
         raise UserError(f"{path}: no such folder or file; give a folder of images, an .npz file, or the name of a set")

@@ -9,12 +9,12 @@ import numpy as np
 
 from dualtemp.data.loader import EVALUATION_BATCH
 from dualtemp.errors import UserError
+from dualtemp.file_lock import locked
 from dualtemp.inference.embedding_file import Columns, checked_format, write_features
 from dualtemp.inference.encoder import RunEncoder, run_encoder
 from dualtemp.inference.feature_records import Told, feature_records, features_facts, images_of
 from dualtemp.inference.image_list import PARTS, ImageList
 from dualtemp.inference.work_file import WorkFile
-from dualtemp.training.folder_lock import locked
 from dualtemp.whole_file import whole_file
 
 
@@ -82,7 +82,7 @@ def embed(
                         raise
                 work.unlink()
                 return made
-        except UserError:
+        except (OSError, UserError):
             for folder in missing:
                 with suppress(OSError):  # another process may have written there meanwhile
                     folder.rmdir()

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from dualtemp.data.cache import cache_folder
 from dualtemp.errors import UserError
+from dualtemp.file_lock import Busy, held, locked
 from dualtemp.inference.encoder import RunEncoder
 from dualtemp.inference.feature_records import Told, feature_records, features_facts
 from dualtemp.inference.image_list import ImageList
 from dualtemp.inference.work_file import Record, WorkFile
-from dualtemp.training.folder_lock import Busy, held, locked
 
 LIMIT = 2 << 30  # bytes of all files together
 
@@ -118,7 +118,7 @@ def _opened(
         os.utime(path)  # used now
     except Busy:
         return None
-    except (OSError, RuntimeError, UserError) as error:  # RuntimeError: there is no home folder
+    except (OSError, UserError) as error:  # no home folder, a full disk
         _tell_not_kept(note, error)
         return None
     return kept

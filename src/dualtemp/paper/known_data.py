@@ -1,6 +1,7 @@
 """Which results belong to which data: by the content that a key knows, never by the name of a folder. Needs no torch
 unless images of one's own are opened."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -78,7 +79,7 @@ def _facts(word: str, known: Sequence[KnownData]) -> DataFacts | None:
         return _of_fingerprint(word, known)
     name = set_name(word)
     if name is None:
-        if not Path(word).expanduser().exists():
+        if not os.path.exists(os.path.expanduser(word)):
             raise UserError(
                 f"--data {word}: no set, folder or file is called so, and no data of results has this fingerprint"
             )

@@ -5,7 +5,7 @@ import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -160,8 +160,16 @@ def read_run(path: Path) -> RunRecord:
     RunFolder.opened(path)
     run = ReadOnce(path)
     newest = run.metrics if run.metrics.exists() else run.config
-    moved = datetime.fromtimestamp(newest.stat().st_mtime).astimezone()
+    moved = _local_time(newest.stat().st_mtime)
     return RunRecord(path, run.settings(), run.made_with(), run.history(), status_of(run), moved)
+
+
+def _local_time(seconds: float) -> datetime:
+    """A moment in the local time zone; in UTC if TZ names none that there could be."""
+    try:
+        return datetime.fromtimestamp(seconds).astimezone()
+    except (ValueError, OverflowError):
+        return datetime.fromtimestamp(min(max(seconds, 0.0), 2.0**37), UTC)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

@@ -22,7 +22,7 @@ from dualtemp.device import open_device
 from dualtemp.errors import UserError
 from dualtemp.machine import cores
 from dualtemp.methods import build_method
-from dualtemp.training.checkpoint import checkpoints, read_latest, unpacked
+from dualtemp.training.checkpoint import checkpoints, read_latest, refuse_foreign, unpacked
 from dualtemp.training.display import Display
 from dualtemp.training.loop import fit
 from dualtemp.training.own_images import introduce, with_sensible_settings
@@ -110,6 +110,8 @@ def go_on(path: Path, epochs: int | None = None, how: How = How(), watch: Watch 
 
         payload, damaged = distributed.from_first(lambda: newest_checkpoint(run))
         saved = None if payload is None else unpacked(payload)
+        if saved is not None:
+            refuse_foreign(saved, method, path)
         if distributed.rank() == 0:
             for text in damaged:
                 watch.note(f"{text}; going on from the checkpoint before it")
