@@ -342,6 +342,8 @@ def test_the_command_takes_pictures_of_a_trained_run_and_writes_its_page(
     [
         (["nowhere"], "nowhere is not a run"),
         (["run", "--out", "run"], "is a folder: name a file"),
+        (["run", "--out", "x.pdf"], "ends with .html, .csv, .tex"),
+        (["run", "run", "--out", "x.csv"], "named twice"),
         (["run", "--no-pictures", "--out", "run/config.yaml/x.html"], "cannot be written"),
         (["run", "run", "--out", "x.html"], "named twice"),
     ],

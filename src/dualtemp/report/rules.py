@@ -69,7 +69,8 @@ def _at_chance(history: History, facts: Facts) -> Verdict | None:
     reason = (
         f"Probe and kNN are at {' and '.join(f'{value:.1f} %' for value in last)}, no better than naming "
         f"the commonest of {facts.classes} classes always ({100 * (facts.chance or 0):.3g} %); even an untrained "
-        f"encoder does better. Look at the labels and at the views (`dualtemp data {facts.data} --show`), and try a lower --lr."
+        f"encoder does better. Look at the labels and at the views (`dualtemp data {facts.data} --show`), and try a "
+        "lower --lr."
     )
     return Verdict("not learning: at chance", "bad", reason)
 

@@ -1,7 +1,7 @@
 """Whether a trained encoder beats what it was compared with, beyond what so many test images can show by chance.
 
-Both answered the same images, so what counts are the images that one alone got right (McNemar's test): encoders
-that are mostly right on the same images differ clearly by a few, which the errors of two independent accuracies would hide.
+Both answered the same images, so what counts are the images that one alone got right (McNemar's test): encoders that
+are mostly right on the same images differ clearly by a few, which errors of two independent accuracies would hide.
 """
 
 import math
