@@ -74,14 +74,13 @@ def evaluate(
     encoders = compared(encoder)
     try:
         if wanted - {"fine-tune"}:
-            for name, each in encoders.items():
-                for row in frozen_measures(name, each, found, wanted, seed, workers, lost.problems):
-                    lost.tell_new()
-                    # Not before files were read: only then it is known how many images there are.
-                    if data is None and not kept.measured:
-                        kept.add(online(folder, found, wanted, lost.problems))
-                    kept.add([row])
-                    tell(f"{name}: {row['name']} {row['top1']:.2f} %, {duration(row['seconds'])}")
+            for row in frozen_measures(encoders, found, wanted, seed, workers, lost.problems):
+                lost.tell_new()
+                # Not before files were read: only then it is known how many images there are.
+                if data is None and not kept.measured:
+                    kept.add(online(folder, found, wanted, lost.problems))
+                kept.add([row])
+                tell(f"{row['encoder']}: {row['name']} {row['top1']:.2f} %, {duration(row['seconds'])}")
         if "fine-tune" in wanted:
             tuned = {name: encoders[name] for name in ("trained", "untrained")}
             for row in tuned_measures(tuned, found, fine_tune_epochs, seed, workers, tell, lost.problems):
@@ -130,7 +129,7 @@ def online(
         top1, top5 = (last.get(f"{word}_{top}") for top in ("top1", "top5"))
         if top1 is not None:
             row = result(names[word], "online", found.name, top1 / 100, None, images, labels[word])
-            rows.append({**row, "top1": top1, "top5": top5})  # as it stands there, unrounded
+            rows.append({**row, "top1": top1, "top5": top5 if found.classes > 5 else None})  # as it stands, unrounded
     return rows
 
 

@@ -37,6 +37,7 @@ from dualtemp.training.run_data import (
     training_data,
 )
 from dualtemp.training.run_folder import RunFolder
+from dualtemp.training.schedule import schedule_change
 from dualtemp.training.signals import stop_signals
 from dualtemp.training.stops import Interrupted, disk_trouble_told, last_checkpoint, trouble_of
 from dualtemp.training.training_data import TrainingData
@@ -127,6 +128,10 @@ def go_on(path: Path, epochs: int | None = None, how: How = How(), watch: Watch 
             if distributed.rank() == 0:
                 watch.note(f"{path} is finished: {chosen.epochs} epochs; give a larger --epochs to go on")
             return distributed.from_first(lambda: run.history()[-1])
+        if saved is not None and distributed.rank() == 0:
+            had = saved.get("settings") or of_config.model_dump()
+            if told := schedule_change(saved["done"], steps, had, chosen.model_dump()):
+                watch.note(told)
         if epochs is not None:
             distributed.from_first(lambda: rewrite_settings(run, chosen))
         del payload

@@ -129,12 +129,18 @@ def check_batch(chosen: Settings, data: TrainingData) -> None:
 
 
 def described(part: ImageSet | None) -> dict[str, Any] | None:
-    """Size and fingerprint of a part of the data, as environment.json has them; of files, that of their names."""
+    """Size and fingerprint of a part of the data, as environment.json has them; of files, that of their names.
+
+    commonest: images of the largest class, which naming it always would get right.
+    """
     if part is None:
         return None
+    about: dict[str, Any] = {}
+    if part.labels is not None and (part.labels >= 0).any():
+        about["commonest"] = int(part.labels[part.labels >= 0].bincount().max())
     if isinstance(part.pixels, FileImages):
-        return {"images": len(part), "fingerprint": None, "names": names_fingerprint(part.pixels.names)}
-    return {"images": len(part), "fingerprint": part.fingerprint}
+        return {"images": len(part), "fingerprint": None, "names": names_fingerprint(part.pixels.names), **about}
+    return {"images": len(part), "fingerprint": part.fingerprint, **about}
 
 
 def refuse_other_data(run: RunFolder, splits: Splits) -> None:
