@@ -132,6 +132,7 @@ class Reader:
         first = pending[0]
         if self.workers == 0:
             return [read_part(part, self.files, self.views, self._buffer) for part in first.parts]
+        died = ""
         for attempt in range(1, _ATTEMPTS + 1):
             with contextlib.suppress(BrokenProcessPool):
                 self._submit(first)  # the pool may have broken before the batch could be submitted
