@@ -115,8 +115,8 @@ class Views:
         if images.shape[1] == 3 and len(plan.grey):
             colour.greyscale_(images, plan.grey)
         if len(plan.blurred):
-            blurred = gaussian_blur(images.index_select(0, plan.blurred), plan.sigma, plan.kernel)
-            images.index_copy_(0, plan.blurred, blurred)
+            where = plan.blurred
+            images.index_copy_(0, where, gaussian_blur(images.index_select(0, where), plan.sigma, plan.kernel))
         if len(plan.solarised):
             part = images.index_select(0, plan.solarised)
             colour.solarise_(part)
