@@ -23,22 +23,24 @@ from dualtemp.torchvision_operators import declare_missing_operators  # noqa: E4
 declare_missing_operators()
 
 import dualtemp  # noqa: E402
+from dualtemp.data.loader import Batch, Loader  # noqa: E402
 from dualtemp.training import loop  # noqa: E402
+from dualtemp.training.meter import EpochMeter  # noqa: E402
 
 steps = 0
 
 
-class WatchedLoader(loop.Loader):
+class WatchedLoader(Loader):
     """A step begins where its batch is asked for."""
 
-    def batches(self, epoch: int, start_step: int = 0) -> Iterator[loop.Batch]:
+    def batches(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
         batches = super().batches(epoch, start_step)
         for number in range(self.steps - start_step):
             log.inside = number > 0
             yield next(batches)
 
 
-class WatchedMeter(loop.EpochMeter):
+class WatchedMeter(EpochMeter):
     """And ends where its loss is handed in."""
 
     def add(self, *args: Any) -> None:

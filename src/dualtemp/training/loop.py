@@ -139,7 +139,7 @@ def fit(
 
     started = last_saved = time.monotonic()
     metrics: dict[str, Any] = {}
-    with loader, distributed.equal_batches(), kept_if_images_go():
+    with loader, kept_if_images_go():
         for epoch in range(done // loader.steps, chosen.epochs):
             for batch in loader.batches(epoch, start_step=done % loader.steps):
                 made = step(batch, done, lr_factor(done, steps, warmup))
