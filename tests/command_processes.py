@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+OFTEN = ("--checkpoint-minutes", "1e-9")  # a checkpoint after every step
+
 PROGRAM = """
 import json, os, signal, sys
 import torch, torch._dynamo, torch._dynamo.aot_compile
@@ -139,3 +141,14 @@ def together(commands: Commands, *words: object, count: int = 2) -> list[Command
         port = str(free.getsockname()[1])
     group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(count)}
     return [commands.start(*words, env={**group, "RANK": str(r), "LOCAL_RANK": str(r)}) for r in range(count)]
+
+
+def until(command: Command, happened: Any, timeout: float = 30) -> bool:
+    """Wait for something to happen while a command runs; False if it ends before."""
+    deadline = time.monotonic() + timeout
+    while not happened():
+        if command.poll() is not None:
+            return False
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    return True

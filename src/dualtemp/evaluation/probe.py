@@ -58,7 +58,7 @@ class OnlineProbe(nn.Module):
         loss = F.cross_entropy(logits, labels)
         error = logits.softmax(1)  # d loss / d logits = (softmax - one-hot) / N
         error[torch.arange(len(labels), device=labels.device), labels] -= 1
-        count = distributed.global_mean(error.new_tensor(float(len(labels))))  # N of the mean over all processes
+        count = distributed.global_mean(error.new_full((), len(labels)))  # N of the mean over all processes
         error /= count.clamp_min(1 / distributed.world_size())
         with torch.autocast(features.device.type, enabled=False):
             gradient = torch.cat([error.T @ features.detach().float(), error.sum(0)[:, None]], 1)  # (C, F + 1)
