@@ -130,8 +130,8 @@ def go_on(path: Path, epochs: int | None = None, how: How = How(), watch: Watch 
             return distributed.from_first(lambda: run.history()[-1])
         if saved is not None and distributed.rank() == 0:
             had = saved.get("settings") or of_config.model_dump()
-            if told := schedule_change(saved["done"], steps, had, chosen.model_dump()):
-                watch.note(told)
+            if change := schedule_change(saved["done"], steps, had, chosen.model_dump()):
+                watch.note(change)
         if epochs is not None:
             distributed.from_first(lambda: rewrite_settings(run, chosen))
         del payload
