@@ -2,9 +2,15 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: test demo check benchmark clean
-.venv/ready: pyproject.toml constraints.txt
+.PHONY: test test-slow test-all demo check benchmark clean
+# The package alone: all that the demo needs.
+.venv/demo-ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+# What checks and tests need beside it.
+.venv/ready: .venv/demo-ready
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	touch $@
 
@@ -20,7 +26,12 @@ check: .venv/ready
 test: check
 	$(BIN)/pytest -n 2
 
-demo: .venv/ready
+test-slow: .venv/ready
+	$(BIN)/pytest -n 2 -m slow
+
+test-all: test test-slow
+
+demo: .venv/demo-ready
 	$(BIN)/dualtemp demo
 
 benchmark: .venv/peers

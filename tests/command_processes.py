@@ -12,6 +12,9 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+OFTEN = ("--checkpoint-minutes", "1e-9")  # a checkpoint after every step
 
 PROGRAM = """
 import json, os, signal, sys
@@ -35,6 +38,7 @@ for line in sys.stdin:
             for stream, path in ((1, asked["out"]), (2, asked["err"])):
                 os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), stream)
             try:
+                exec(asked["first"])
                 code = main(asked["words"])
             except BaseException:
                 import traceback
@@ -105,17 +109,21 @@ class Commands:
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
 
-    def start(self, *words: object, env: dict[str, str] | None = None) -> Command:
+    def start(
+        self, *words: object, env: dict[str, str] | None = None, first: str = "", to: str | None = None
+    ) -> Command:
+        """first: Python that the process runs before the command; to: a file for standard output, not read again."""
         self.count += 1
         out, err = (self.folder / f"{self.count}.{name}" for name in ("out", "err"))
         out.touch(), err.touch()
-        asked = {"words": [str(word) for word in words], "env": env or {}, "out": str(out), "err": str(err)}
+        asked = {"words": [str(word) for word in words], "env": env or {}, "out": to or str(out), "err": str(err)}
+        asked["first"] = first
         command = Command(self, self.ask(asked)["pid"], out, err)
         self.running.append(command)
         return command
 
-    def run(self, *words: object, env: dict[str, str] | None = None, timeout: float = 60) -> Ended:
-        return self.start(*words, env=env).wait(timeout)
+    def run(self, *words: object, timeout: float = 60, **how: Any) -> Ended:
+        return self.start(*words, **how).wait(timeout)
 
     def close(self) -> None:
         for command in self.running:
@@ -133,3 +141,14 @@ def together(commands: Commands, *words: object, count: int = 2) -> list[Command
         port = str(free.getsockname()[1])
     group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(count)}
     return [commands.start(*words, env={**group, "RANK": str(r), "LOCAL_RANK": str(r)}) for r in range(count)]
+
+
+def until(command: Command, happened: Any, timeout: float = 30) -> bool:
+    """Wait for something to happen while a command runs; False if it ends before."""
+    deadline = time.monotonic() + timeout
+    while not happened():
+        if command.poll() is not None:
+            return False
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    return True

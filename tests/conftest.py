@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_processes import Commands
 from hypothesis import settings
 
 from dualtemp.bf16_on_cpu import allow_bf16
@@ -53,3 +54,11 @@ def open_page(browser: Any) -> Iterator[OpenPage]:
     yield show
     for view in opened:
         view.close()
+
+
+@pytest.fixture(scope="session")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    """Commands as processes that begin at once."""
+    started = Commands(tmp_path_factory.mktemp("commands"))
+    yield started
+    started.close()

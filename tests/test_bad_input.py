@@ -122,6 +122,27 @@ def test_spoiled_weights_and_checkpoints_are_refused(
     refused([command, str(run), *OF_RUN[command]], tmp_path, capsys)
 
 
+@pytest.mark.parametrize("command", ["resume", "report", "explore", "analyze"])
+@pytest.mark.parametrize("method", ["moco", "byol", "supervised"])
+def test_the_checkpoint_of_another_framework_is_refused(
+    command: str, method: str, here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other, words = here.parent / f"{here.name}-{method}", {"moco": ["--dictionary-size", "64"]}
+    if not other.exists():
+        assert main([*TRAIN, "--method", method, *words.get(method, []), "--out", str(other)]) == 0
+    for number, (settings_of, checkpoint_of) in enumerate(((here / "good", other), (other, here / "good"))):
+        run = shutil.copytree(settings_of, tmp_path / str(number))
+        shutil.rmtree(run / "checkpoints")
+        shutil.copytree(checkpoint_of / "checkpoints", run / "checkpoints")
+        if command == "report":  # the rest of the page needs no checkpoint
+            assert main([command, str(run)]) == 0
+            told = capsys.readouterr().err
+            assert told.count("\n") == 1, told
+        else:
+            told = refused([command, str(run), *OF_RUN[command]], tmp_path, capsys)
+        assert f"the newest checkpoint of {run} is of another run" in told
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_an_unknown_flag_is_refused_by_every_command(
     command: str, here: Path, capsys: pytest.CaptureFixture[str]

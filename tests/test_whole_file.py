@@ -49,3 +49,27 @@ def test_a_process_that_is_killed_in_the_middle_leaves_the_old_file(tmp_path: Pa
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert path.read_bytes() == b"old"
+    assert len(os.listdir(tmp_path)) == 2
+    with whole_file(path) as file:
+        file.write(b"new")
+    assert os.listdir(tmp_path) == ["x"], "what was left is cleared away by the next"
+
+
+def test_many_that_write_one_file_leave_one_whole_file_and_take_nothing_from_each_other(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from dualtemp.whole_file import whole_file\n"
+        "for _ in range(50):\n"
+        "    with whole_file(Path(sys.argv[1])) as file: file.write(sys.argv[2].encode() * 10_000)"
+    )
+    words = [[sys.executable, "-c", code, str(tmp_path / "x"), letter] for letter in "abcd"]
+    processes = [subprocess.Popen(each, stderr=subprocess.PIPE, text=True) for each in words]
+    assert [process.communicate(timeout=60)[1] for process in processes] == [""] * 4
+    assert os.listdir(tmp_path) == ["x"]
+    assert (tmp_path / "x").read_text() in [letter * 10_000 for letter in "abcd"]
+
+
+def test_a_name_of_any_length_can_be_written(tmp_path: Path) -> None:
+    for name in ("n" * 255, "\N{SMILING FACE WITH SUNGLASSES}" * 63):
+        with whole_file(tmp_path / name) as file:
+            file.write(b"new")
+    assert len(os.listdir(tmp_path)) == 2

@@ -13,7 +13,7 @@ from dualtemp.errors import UserError
 from dualtemp.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from dualtemp.training.watches import Watch
+    from dualtemp.training.watches import Snapshot, Watch
 
 __all__ = ["resume", "train"]
 
@@ -45,7 +45,7 @@ def train(
         checkpoint_minutes: at the latest so often, and every epoch.
         quiet: say nothing but what is wrong.
         log: where the figures go besides metrics.jsonl: "tensorboard", "wandb"; into OUT/logs.
-        page: keep OUT/report.html up to date, with pictures at the end.
+        page: keep OUT/report.html up to date, with pictures now and then and at the end.
         watch: is told of steps and epochs instead of the terminal (`dualtemp.training.watches.Watch`).
         values: settings by name, see `dualtemp.config.Settings`: data="cifar10", method="simco", tau_beta=1.0 ...
 
@@ -84,7 +84,7 @@ def resume(
         checkpoint_minutes: at the latest so often, and every epoch.
         quiet: say nothing but what is wrong.
         log: where the figures go besides metrics.jsonl; not remembered from before.
-        page: keep RUN/report.html up to date, with pictures at the end.
+        page: keep RUN/report.html up to date, with pictures now and then and at the end.
         watch: is told of steps and epochs instead of the terminal.
     """
     with suppress(UserError):  # it is told below
@@ -96,10 +96,15 @@ def resume(
 
 
 class RunPage:
-    """Keeps report.html of a run up to date; `path` is None until the run has begun, and so on all ranks but 0."""
+    """Keeps report.html of a run up to date; `path` is None until the run has begun, and so on all ranks but 0.
 
-    def __init__(self) -> None:
+    tell: is told why there are no pictures.
+    """
+
+    def __init__(self, tell: "Callable[[str], None]" = lambda text: None) -> None:
         self.path: Path | None = None
+        self.tell, self.speed = tell, 0.0
+        self.live: Any = None  # takes pictures while the run goes on, as long as they can be had
 
     def __str__(self) -> str:
         """Name it in a note."""
@@ -107,7 +112,9 @@ class RunPage:
 
     def begin(self, path: Path, chosen: Settings) -> None:
         """Write the page of a run that has just begun."""
-        self.path = path
+        from dualtemp.report.live_pictures import LivePictures
+
+        self.path, self.live = path, LivePictures()
         self.write()
 
     def step(self, epoch: int, step: int, steps: int, loss: float) -> None:
@@ -115,7 +122,21 @@ class RunPage:
 
     def epoch(self, metrics: dict[str, Any]) -> None:
         """Write the page anew."""
+        self.speed = float(metrics.get("images_per_second") or 0.0)
         self.write()
+
+    def snapshot(self, found: "Snapshot") -> None:
+        """Take pictures of what the run has learned so far, if there is time for them."""
+        from dualtemp.training.watches import attempted
+
+        if self.live is None:
+            return
+        taken: list[bool] = []
+        take = lambda: taken.append(self.live.take(found, self.speed))  # noqa: E731
+        if not attempted("pictures for the page", take, self.tell):
+            self.live = None
+        elif any(taken):
+            self.write()
 
     def note(self, text: str) -> None:
         """Notes are not on the page."""
@@ -130,13 +151,13 @@ class RunPage:
         assert self.path is not None
         write_run_page(self.path)
 
-    def take_pictures(self, device: str) -> None:
+    def take_pictures(self, device: str, progress: "Callable[[int, int], None]") -> None:
         """Take the pictures of a finished run, and put them on the page."""
         from dualtemp.analysis.pictures import take_pictures
 
         assert self.path is not None
         try:
-            take_pictures(self.path, device)
+            take_pictures(self.path, device, progress)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
                 f"{self.path} is finished, but its page has no pictures: `dualtemp report {self.path}` takes them"
@@ -151,7 +172,8 @@ def _watched(
     from dualtemp.training.display import Display
     from dualtemp.training.watches import Several, attempted
 
-    shown, first = RunPage(), watch or Display(quiet=how.quiet)
+    first = watch or Display(quiet=how.quiet)
+    shown = RunPage(first.note)
     several = Several(first, *([shown] if page else []), *_logs(log))
 
     try:
@@ -160,11 +182,28 @@ def _watched(
         there = shown.path is not None and shown in several.others
         there = there and attempted(shown, shown.write, first.note)  # how it has ended
     if there:
-        attempted("pictures for the page", lambda: shown.take_pictures(how.device), first.note)
+        _take_last_pictures(shown, how.device, first, watch is None)
         with suppress(OSError):  # nobody may read any more
             if watch is None and not how.quiet:
                 print(f"The run's page is {shown.path}/report.html", flush=True)
     return metrics
+
+
+def _take_last_pictures(shown: RunPage, device: str, first: "Watch", is_display: bool) -> None:
+    """Take the pictures of a finished run; a display, which is open to more than a watch is, shows how far they are."""
+    from dualtemp.training.watches import attempted, tell_if_heard
+
+    what = "pictures for the page"
+
+    def taking(done: int, total: int) -> None:
+        if is_display:
+            tell_if_heard(first, "working", what, done, total)
+
+    try:
+        attempted(what, lambda: shown.take_pictures(device, taking), first.note)
+    finally:
+        if is_display:
+            first.close()
 
 
 def _logs(names: Sequence[str]) -> "list[Watch]":

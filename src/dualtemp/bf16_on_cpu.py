@@ -127,12 +127,12 @@ def _name(environment: Mapping[str, str]) -> str:
 def _remembered() -> dict[str, Bf16]:
     try:
         return {name: Bf16(*found) for name, found in json.loads(_file().read_text()).items()}
-    except (OSError, ValueError, TypeError, AttributeError, RuntimeError):  # there is no such file, or no home
+    except (OSError, ValueError, TypeError, AttributeError):  # there is no such file, or no home
         return {}
 
 
 def _remember(found: dict[str, Bf16]) -> None:
-    with contextlib.suppress(OSError, RuntimeError):  # it is tried again next time
+    with contextlib.suppress(OSError, UserError):  # no home, a full disk: it is tried again next time
         _file().parent.mkdir(parents=True, exist_ok=True)
         with whole_file(_file()) as file:
             file.write(json.dumps({**_remembered(), **found}, indent=1).encode())

@@ -11,6 +11,8 @@ from typing import Any, NoReturn, get_args
 
 from dualtemp import __version__
 from dualtemp.errors import UserError
+from dualtemp.machine import use_threads
+from dualtemp.standard_streams import standard_streams
 
 OWN_IMAGES = """Defaults are the paper's. For a folder or an .npz file of your own, image size, batch, epochs, backbone
 and lr that you do not give are chosen from the images and the device, and said before training starts."""
@@ -57,7 +59,9 @@ def data(words: Sequence[str]) -> int:
     parser.add_argument("--recipe", help="the augmentation of the views (default: paper)")
     parser.add_argument("--no-labels", action="store_true", help="leave labels and class folders aside")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    _add_threads(parser)
     given = parser.parse(words)
+    use_threads(given["threads"])
     from dualtemp.data import command
 
     if not given["source"]:
@@ -114,7 +118,9 @@ def demo(words: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="FOLDER", help="default: runs/demo")
     parser.add_argument("--data", default="cifar10", help="a labelled set (default: cifar10; digits if there is none)")
     parser.add_argument("--epochs", type=int, default=None, metavar="N", help="passes over the images")
+    _add_threads(parser)
     given = parser.parse(words)
+    use_threads(given["threads"])
     from dualtemp.demo import demo as run
 
     run(given["out"], given["data"], given["epochs"])
@@ -130,13 +136,22 @@ def doctor(words: Sequence[str]) -> int:
 
 
 def _of(room: str, name: str, about: str) -> Callable[[Sequence[str]], int]:
-    """A command that lives in `dualtemp.ROOM` as add_NAME_arguments(parser) and run_NAME(given) -> exit code."""
+    """A command that lives in `dualtemp.ROOM` as add_NAME_arguments(parser) and run_NAME(given) -> exit code.
+
+    --threads is added here, but for commands that compute nothing, or in other processes.
+    """
+    computes = name not in ("runs", "paper", "reproduce")
 
     def run(words: Sequence[str]) -> int:
         commands, word = import_module(f"dualtemp.{room}"), name.replace("-", "_")
         parser = Parser(name, about)
         getattr(commands, f"add_{word}_arguments")(parser)
-        return getattr(commands, f"run_{word}")(parser.parse(words))
+        if computes:
+            _add_threads(parser)
+        given = parser.parse(words)
+        if computes:
+            use_threads(given.pop("threads"))
+        return getattr(commands, f"run_{word}")(given)
 
     run.__doc__ = about
     return run
@@ -183,31 +198,42 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code: 0, 2 for a user's mistake, 130 when interrupted."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    for stream in (sys.stdout, sys.stderr):  # file names need not be valid text
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue]
-    try:
-        if words == ["--version"]:
-            print(__version__)
-            return 0
-        if not words or words[0] in ("-h", "--help", "help"):
-            print(_overview())
-            return 0
-        code = _command(words[0])(_without_plugins(words[1:]))
-        sys.stdout.flush()
-    except UserError as error:
-        if os.environ.get("RANK", "0") == "0":  # of several processes, one speaks
-            print(f"dualtemp: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it ends
-        return 0
-    except KeyboardInterrupt as error:
-        print(f"dualtemp: {str(error) or 'interrupted'}", file=sys.stderr)
-        return 130
-    except SystemExit as error:  # --help of a command
-        return int(error.code or 0)
+    with standard_streams() as streams:
+        try:
+            code = _run(words)
+            sys.stdout.flush()
+        except UserError as error:
+            code = _refuse(str(error))
+        except BrokenPipeError:  # the reader, such as `head`, has seen enough
+            streams.out.discard()
+            code = 0
+        except OSError as error:  # of a file: no such name possible, not readable, a disk that is full or broken
+            where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
+            code = _refuse(f"{where}{error.strerror or error}")
+        except KeyboardInterrupt as error:
+            print(f"dualtemp: {str(error) or 'interrupted'}", file=sys.stderr)
+            code = 130
+        except SystemExit as error:  # --help of a command
+            code = int(error.code or 0)
+        if code == 0 and streams.out.trouble is not None:
+            code = _refuse(f"standard output could not be written ({streams.out.trouble.strerror}): make room")
     return code
+
+
+def _run(words: list[str]) -> int:
+    if words == ["--version"]:
+        print(__version__)
+        return 0
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(_overview())
+        return 0
+    return _command(words[0])(_without_plugins(words[1:]))
+
+
+def _refuse(why: str) -> int:
+    if os.environ.get("RANK", "0") == "0":  # of several processes, one speaks
+        print(f"dualtemp: {' '.join(why.split())}", file=sys.stderr)
+    return 2
 
 
 def _command(word: str) -> Callable[[Sequence[str]], int]:
@@ -242,7 +268,7 @@ def _overview() -> str:
         [
             f"usage: dualtemp COMMAND ...\n\n{ABOUT}\n",
             *rows,
-            "\n`dualtemp COMMAND --help` tells a command's settings; any takes --plugin FILE.py, frameworks of your own.",
+            "\n`dualtemp COMMAND --help` tells a command's settings; any takes --plugin FILE.py, your own frameworks.",
         ]
     )
 
@@ -251,13 +277,17 @@ def _add_how(parser: Parser) -> None:
     how = parser.add_argument_group("how it is computed")
     how.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, mps (default: the best there is)")
     how.add_argument("--workers", type=int, metavar="N", help="processes that read photographs")
-    how.add_argument("--threads", type=int, metavar="N", help="of the CPU, for one process")
+    _add_threads(how)
     how.add_argument("--checkpoint-minutes", type=float, default=5.0, metavar="X", help="default: 5, and every epoch")
     how.add_argument("--quiet", action="store_true", help="say nothing but what is wrong")
     how.add_argument(
         "--log", action="append", default=[], metavar="tensorboard|wandb", help="log figures there too; repeatable"
     )
     how.add_argument("--no-page", dest="page", action="store_false", help="leave report.html and its pictures out")
+
+
+def _add_threads(parser: Any) -> None:
+    parser.add_argument("--threads", type=int, metavar="N", help="of the CPU, for one process")
 
 
 def _metavar(name: str, annotation: Any) -> str:
@@ -267,6 +297,8 @@ def _metavar(name: str, annotation: Any) -> str:
 
         return "|".join(frameworks())
     words = [word for part in (annotation, *get_args(annotation)) for word in get_args(part) if isinstance(word, str)]
+    if words == ["auto"]:
+        return "N|auto"
     if words and float not in get_args(annotation):
         return "|".join(dict.fromkeys(words))
     return {str: "NAME", int: "N"}.get(annotation, "N" if int in get_args(annotation) else "X")

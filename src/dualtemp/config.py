@@ -6,8 +6,9 @@ config.yaml of a run has them all.
 
 import difflib
 import math
+import warnings
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -17,14 +18,21 @@ from dualtemp.frameworks.protocol import Framework, FrameworkSettings
 from dualtemp.frameworks.registry import framework_named, frameworks
 from dualtemp.frameworks.temperature_settings import TAU_BETA_VALUES
 
+Neighbours = Annotated[int, Field(ge=1)] | Literal["auto"]
+
 # Settings that came after the first results, and the value that every run had before. At that value they are left out
 # of a result's key, and the config.yaml of a run that does not name them means it.
-ADDED_LATER: dict[str, Any] = {"computation": 1}
+ADDED_LATER: dict[str, Any] = {"computation": 1, "validate": "test"}
+MEASURED_ON = {"test": "test images", "held-out": "held-out training images"}  # by what `validate` says
 SUBSET = "a number of images, 1 or more, or a fraction above 0 and at most 1"
+KNN_VALUES = "a whole number of at least 1, or 'auto'"
 NAMED_LIMITS = {2**63: "2^63", 10**9: "a thousand million"}
 FAR_LIMITS = (10**9, 1e38)
 # May stay None in a complete config: no limit, nothing to start from, all images.
 OPTIONAL = {"vector_size", "scalar_size", "clip_gradient", "chunk", "init", "subset"}
+
+# Pydantic has a method of that name, which it calls deprecated and nothing here uses.
+warnings.filterwarnings("ignore", 'Field name "validate" in "Settings" shadows')
 
 
 class Settings(BaseModel):
@@ -39,6 +47,9 @@ class Settings(BaseModel):
     data: str = Field(description="A set (cifar10, ...), a folder of images, or an .npz file.")
     labels: bool = Field(True, description="Use labels and class folders, to measure with; --no-labels ignores them.")
     subset: int | float | None = Field(None, description="Train on so many images, or on this fraction of them.")
+    validate: Literal["test", "held-out"] = Field(  # pyright: ignore[reportIncompatibleMethodOverride]
+        "test", description="Measure on the test images, or on a tenth of the training images, which is then left out."
+    )
     method: str = Field("simco", description="The framework.")
     computation: int | None = Field(
         None,
@@ -66,7 +77,7 @@ class Settings(BaseModel):
     weight_decay: float = Field(5e-4, ge=0, description="Weight decay.")
     clip_gradient: float | None = Field(None, gt=0, description="Largest norm of the gradient.")
     probe_lr: float = Field(0.3, gt=0, le=1e38, description="Highest learning rate of the online probe; not scaled.")
-    knn: int = Field(200, ge=1, description="Neighbours that vote.")
+    knn: Neighbours = Field(200, description="Neighbours that vote; auto: chosen on the training images.")
     knn_images: int = Field(10_000, ge=1, description="Training images among which they are sought, at most.")
     evaluate_every: int = Field(1, ge=1, description="Epochs between evaluations; the last is always evaluated.")
     seed: int = Field(0, ge=0, lt=2**63, description="Decides all that is random.")
@@ -222,7 +233,7 @@ def _sentence(name: str, field: Any, error: Any, values: dict[str, Any]) -> str:
     given = values.get(name)
     if error["type"] == "missing":
         return f"{name} is needed: give --{name.replace('_', '-')}"
-    if error["type"] == "literal_error":
+    if error["type"] == "literal_error" and name != "knn":
         choices = [part.strip().strip("'") for part in error["ctx"]["expected"].replace(" or ", ", ").split(",")]
         return f"no {name} is called {given!r}{_nearest(str(given), choices)}"
     too_much = error["type"] in ("less_than", "less_than_equal")
@@ -233,8 +244,8 @@ def _expected(name: str, field: Any, too_much: bool) -> str:
     """What a setting takes, in words: "a whole number of at least 1"; limits that few reach, only if one did."""
     if name == "subset":
         return SUBSET
-    if name == "tau_beta":
-        return TAU_BETA_VALUES
+    if name in ("tau_beta", "knn"):
+        return TAU_BETA_VALUES if name == "tau_beta" else KNN_VALUES
     kinds = {field.annotation, *get_args(field.annotation)}
     if bool in kinds:
         return "true or false"

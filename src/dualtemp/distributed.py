@@ -4,6 +4,7 @@ import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -21,6 +22,8 @@ PATIENCE = timedelta(hours=2)
 
 T = TypeVar("T")
 
+_batches_are_equal: ContextVar[bool] = ContextVar("_batches_are_equal", default=False)
+
 
 def world_size() -> int:
     """Number of processes of this run; 1 where there is no process group."""
@@ -37,13 +40,23 @@ def gather(x: Tensor, *, equal: bool = False) -> Tensor:
 
     Backward adds up what all processes ask of this process's rows, so that the gradient of a loss over local anchors
     and gathered keys is right under DistributedDataParallel's averaging. Processes must agree in N, which is checked
-    unless `equal` says that it is known.
+    unless `equal`, or `equal_batches` around the call, says that it is known: on a GPU the check waits for the device.
     """
     if world_size() == 1:
         return x
-    if not equal:
+    if not (equal or _batches_are_equal.get()):
         _require_equal_shapes(x)
     return _Gather.apply(x) if x.requires_grad and torch.is_grad_enabled() else _all_gather(x)  # pyright: ignore
+
+
+@contextmanager
+def equal_batches() -> Iterator[None]:
+    """Inside, `gather` trusts that all processes bring the same shapes, as they do where `Loader` makes the batches."""
+    before = _batches_are_equal.set(True)
+    try:
+        yield
+    finally:
+        _batches_are_equal.reset(before)
 
 
 def global_mean(x: Tensor) -> Tensor:

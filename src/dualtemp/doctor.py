@@ -10,6 +10,7 @@ from dualtemp import __version__
 from dualtemp.bf16_on_cpu import CAP, bf16_on_cpu
 from dualtemp.data.cache import cache_folder, cached_set
 from dualtemp.data.catalogue import CATALOGUE
+from dualtemp.errors import UserError
 from dualtemp.losses import dual_temperature
 from dualtemp.machine import cores
 from dualtemp.models.backbones import build_backbone
@@ -23,12 +24,19 @@ def doctor() -> int:
     print(f"packages      {', '.join(f'{name} {_version(name)}' for name in PACKAGES)}")
     print(f"CPU           {cores()} cores, torch uses {torch.get_num_threads()} threads")
     print(f"bf16 on cpu   {_bf16()}")
-    cached = [name for name in CATALOGUE if cached_set(name)]
-    print(f"data cache    {cache_folder()}: {', '.join(cached) or 'nothing yet'} (digits are always there)")
+    print(f"data cache    {_cached()} (digits are always there)")
     devices = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
     if torch.backends.mps.is_available():
         devices.append("mps")
     return max(_step(name) for name in devices)
+
+
+def _cached() -> str:
+    try:
+        names = [name for name in CATALOGUE if cached_set(name)]
+        return f"{cache_folder()}: {', '.join(names) or 'nothing yet'}"
+    except (OSError, UserError) as error:
+        return str(error)
 
 
 def _step(name: str) -> int:

@@ -2,7 +2,20 @@
 
 import os
 
+from dualtemp.errors import UserError
+
 
 def cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def use_threads(count: int | None) -> None:
+    """Let this process compute with so many threads; None leaves it to torch. Loads torch only if a number is given."""
+    if count is None:
+        return
+    if count < 1:
+        raise UserError(f"--threads must be at least 1, got {count}")
+    import torch
+
+    torch.set_num_threads(count)

@@ -2,29 +2,44 @@
 
 import contextlib
 import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from dualtemp.errors import UserError
+from dualtemp.file_lock import abandoned, is_at, lock_if_possible
+
+_END, _LONGEST = ".part", 50  # characters of the name; with those around it a name of any length stays possible
 
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """Open a temporary file beside `path` for writing; once it is complete and on the disk it takes the path's place.
 
-    If anything goes wrong within, the temporary file is removed, and what lay at `path` is as it was.
+    If anything goes wrong within, the temporary file is removed, and what lay at `path` is as it was. What a process
+    that was killed has left of such a file is removed by the next one that writes to the same path.
     """
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    start = f".{path.name[:_LONGEST]}."
+    with contextlib.suppress(PermissionError):  # a folder that may be written to, but not listed
+        for name in os.listdir(path.parent):
+            if name.startswith(start) and name.endswith(_END) and abandoned(left := path.with_name(name)):
+                left.unlink(missing_ok=True)
+    part = path.with_name(f"{start}{os.getpid()}-{secrets.token_hex(3)}{_END}")
     try:
-        with open(part, "wb") as file:
+        with _locked_file(part) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        part.replace(path)
-        _settle(path.parent)
-    finally:
-        part.unlink(missing_ok=True)
+            if os.name == "posix":
+                part.replace(path)  # while it is locked: nobody may take it for abandoned
+        if os.name != "posix":
+            part.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):  # the first error is the one to tell
+            part.unlink(missing_ok=True)
+        raise
+    _settle(path.parent)
 
 
 def write_output(path: Path, content: str | bytes, flag: str = "--out") -> None:
@@ -35,6 +50,15 @@ def write_output(path: Path, content: str | bytes, flag: str = "--out") -> None:
             file.write(content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise UserError(f"{path} cannot be written ({error.strerror or error}): give another {flag}") from None
+
+
+def _locked_file(part: Path) -> BinaryIO:
+    while True:
+        file = open(part, "wb")  # noqa: SIM115  closed by the caller
+        lock_if_possible(file)
+        if is_at(file, part):  # else somebody took it for abandoned before it was locked
+            return file
+        file.close()
 
 
 def _settle(folder: Path) -> None:

@@ -1,3 +1,9 @@
+import contextlib
+import json
+import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +62,8 @@ def test_small_files_in_one_tensor_still_tell_their_modes_and_the_unreadable(tmp
 
 @pytest.mark.parametrize("channels", [1, 2, 3])
 def test_an_npz_file_is_counted(tmp_path: Path, channels: int) -> None:
-    np.savez(tmp_path / "x.npz", images=np.zeros((40, 5, 6, channels), np.uint8), labels=np.arange(40) % 2)
+    images = np.zeros((40, 5, 6, channels), np.uint8) + np.arange(40, dtype=np.uint8)[:, None, None, None]
+    np.savez(tmp_path / "x.npz", images=images, labels=np.arange(40) % 2)
     facts = check_source(str(tmp_path / "x.npz"))
     assert facts.channels == channels
     assert facts.parts["train"].classes == {"0": 18, "1": 18}
@@ -70,3 +77,24 @@ def test_the_fingerprints_are_those_of_the_opened_source() -> None:
     assert splits.test is not None
     assert facts.parts["train"].fingerprint == splits.train.fingerprint
     assert facts.parts["test"].fingerprint == splits.test.fingerprint
+
+
+def test_a_terminal_sees_what_goes_on_and_a_pipe_nothing(tmp_path: Path) -> None:
+    for number in range(30):
+        Image.new("RGB", (120 + number, 100), (number, 0, 0)).save(tmp_path / f"{number}.png")
+    program = "import sys; from dualtemp.cli import main; sys.exit(main(sys.argv[1:]))"
+    words = [sys.executable, "-c", program, "data", str(tmp_path), "--json"]
+    ours, theirs = pty.openpty()
+    seen = b""
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=theirs, env={**os.environ, "TERM": "xterm"}) as process:
+        os.close(theirs)
+        with contextlib.suppress(OSError):  # the end of a terminal is an error on Linux
+            while piece := os.read(ours, 4096):
+                seen += piece
+        os.close(ours)
+        assert process.stdout is not None
+        assert json.loads(process.stdout.read())["parts"]["train"]["images"] == 27
+    assert process.returncode == 0
+    assert b"opening" in seen
+    assert b"looking at train" in seen
+    assert b"27/27" in seen

@@ -76,7 +76,7 @@ def test_every_image_is_jittered_with_its_own_factors_in_its_own_order():
         for number in orders[i].tolist():
             if number != colour.NOTHING:
                 expected[i] = REFERENCES[number](expected[i], float(factors[i, number]))
-    ours = colour.jitter(pixels.clone(), factors, orders)
+    ours = colour.jitter(pixels.clone(), *colour.jitter_plan(factors, orders))
     torch.testing.assert_close(ours, expected, rtol=0, atol=4e-6)  # four operations, one of them hue
     assert torch.equal(ours[::7], pixels[::7])
 
@@ -97,7 +97,9 @@ def test_images_that_are_not_rgb_are_jittered_in_brightness_and_contrast_only(ch
             if channels == 1 and number < 2:
                 one = REFERENCES[number](pixels[i : i + 1].double(), factor)
                 torch.testing.assert_close(one.shape, pixels[i : i + 1].shape)
-    torch.testing.assert_close(colour.jitter(pixels, factors, orders).double(), expected, rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+        colour.jitter(pixels, *colour.jitter_plan(factors, orders)).double(), expected, rtol=0, atol=1e-6
+    )
 
 
 def test_greyscale_equals_torchvisions_where_it_is_chosen_and_touches_nothing_else():

@@ -5,6 +5,9 @@ import pytest
 import torch
 from PIL import Image
 
+from dualtemp.cli import main
+from dualtemp.config import settings
+from dualtemp.data import contact_sheet as contact_sheet_module
 from dualtemp.data.contact_sheet import CELL, GAP, HEAD, TEXT, contact_sheet, write_contact_sheet
 from dualtemp.data.digits import open_digits
 from dualtemp.data.folder import open_folder
@@ -12,6 +15,7 @@ from dualtemp.data.images import FileImages, ImageSet
 from dualtemp.data.subset import subset_index
 from dualtemp.data.views import Views
 from dualtemp.errors import UserError
+from dualtemp.training.own_images import with_sensible_settings
 
 
 def cell(sheet: Image.Image, row: int, place: int, side: int) -> np.ndarray:
@@ -85,3 +89,20 @@ def test_unreadable_files_are_passed_over_unless_there_is_nothing_else(tmp_path:
         path.write_bytes(b"gone bad")
     with pytest.raises(UserError, match="none of"):
         contact_sheet(images, recipe="paper")
+
+
+def test_the_sheet_of_own_images_has_the_views_that_training_would_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(12):
+        Image.new("RGB", (300 + number, 260), (number * 20, 0, 0)).save(tmp_path / f"{number:02}.png")
+    splits, sizes = open_folder(tmp_path), []
+    chosen, _ = with_sensible_settings(settings({"data": str(tmp_path)}), splits, torch.device("cpu"))
+    drawn = contact_sheet_module.contact_sheet
+    monkeypatch.setattr(
+        contact_sheet_module, "contact_sheet", lambda *a, **kw: (sizes.append(kw["size"]), drawn(*a, **kw))[1]
+    )
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    assert main(["data", str(tmp_path), "--show", "--out", str(tmp_path.parent / "sheet.png")]) == 0
+    assert sizes == [chosen.image_size] == [128]

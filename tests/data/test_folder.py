@@ -1,4 +1,5 @@
 import os
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,8 @@ def put(root: Path, *names: str, size: tuple[int, int] = SMALL, mode: str = "RGB
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         shade = sum(name.encode()) % 256
-        Image.new(mode, size, shade if mode in ("L", "1", "P") else (shade, 255 - shade, 7)).save(path)
+        colour = (shade, 255 - shade, zlib.crc32(name.encode()) % 256)
+        Image.new(mode, size, shade if mode in ("L", "1", "P") else colour).save(path)
     return root
 
 
@@ -74,7 +76,7 @@ def test_val_stands_for_test(tmp_path: Path, name: str) -> None:
 
 def test_a_labelled_val_comes_before_an_unlabelled_test(tmp_path: Path) -> None:
     root = put(tmp_path, *many("train/a", "train/b", "val/a", "val/b", "test", count=2), size=LARGE)
-    assert open_folder(root).split == "train/ and val/"
+    assert open_folder(root).split == "train/ and val/; test/ left aside"
 
 
 def test_unlabelled_images_join_training_without_a_label(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from dualtemp.data.decode import MOST_PIXELS, UnreadableImage, read_image
 from dualtemp.data.folder import find_images, foreign_images, open_folder
 from dualtemp.data.images import FileImages, ImageSet, ImagesGone
 from dualtemp.data.loader import Loader, evaluation_batches
-from dualtemp.data.photographs import enough_pixels
-from dualtemp.data.views import Views
+from dualtemp.data.photographs import clean_crop, enough_pixels, resize
+from dualtemp.data.views import Views, evaluation_geometry
 from dualtemp.errors import UserError
 
 # pytest shows what the package silences.
@@ -228,3 +228,16 @@ def test_a_folder_that_was_taken_away_is_told_as_such(tmp_path: Path) -> None:
     problems: dict[str, str] = {}
     assert list(evaluation_batches(images, views(), 4, workers=0, problems=problems)) == []
     assert len(problems) == 8
+
+
+@pytest.mark.parametrize("size", [(100_000, 1), (1, 100_000)])
+def test_a_very_long_image_is_seen_without_being_enlarged_whole(size: tuple[int, int]) -> None:
+    line = torch.arange(100_000, dtype=torch.int64).remainder(7).mul(30).to(torch.uint8)
+    image = line.view(1, size[1], size[0]).expand(3, -1, -1)
+    seen = clean_crop(image, 128)  # took 6 GB, and 19 at 224 px
+    assert seen.shape == (3, 128, 128)
+    middle = image.flatten(1)[:, 49_900:50_100].reshape(3, *((1, 200) if size[1] == 1 else (200, 1)))
+    assert (seen.short() - clean_crop(middle, 128).short()).abs().max() <= 1
+    usual = torch.randint(0, 256, (3, 40, 4_000), dtype=torch.uint8)
+    height, width, top, left = evaluation_geometry(40, 4_000, 32)
+    assert torch.equal(clean_crop(usual, 32), resize(usual, height, width)[:, top : top + 32, left : left + 32])

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from dualtemp.data import reading
 from dualtemp.data.draws import replacements
 from dualtemp.data.images import FileImages, ImageSet
 from dualtemp.data.loader import Loader, default_workers, evaluation_batches
@@ -200,7 +202,7 @@ def test_two_epochs_at_once_are_refused(photographs):
 def workers_of(loader: Loader) -> list[int]:
     assert loader._reader is not None
     assert loader._reader._pool is not None
-    return list(loader._reader._pool._processes)
+    return loader._reader._pool.pids
 
 
 def test_a_killed_worker_is_replaced_and_nothing_is_lost(photographs):
@@ -230,19 +232,23 @@ class KillsItsProcess(FileImages):
 def test_an_image_that_kills_every_worker_ends_with_one_line(photographs):
     deadly = KillsItsProcess(photographs.pixels.root, photographs.pixels.names)
     images = ImageSet("deadly", deadly, photographs.labels, photographs.classes)
-    with Loader(images, views(), 40, workers=2) as loader, pytest.raises(UserError, match="killed twice") as caught:
+    with Loader(images, views(), 40, workers=2) as loader, pytest.raises(UserError, match="killed 3 times") as caught:
         list(loader.batches(0))
     assert "\n" not in str(caught.value)
     assert "fewer than 2 workers" in str(caught.value)
 
 
-def test_workers_end_when_the_main_process_is_killed(photographs):
+@pytest.mark.parametrize("stopped", [False, True], ids=["all run", "one is stopped"])
+def test_workers_end_when_the_main_process_is_killed(photographs, stopped):
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             loader = Loader(photographs, views(), 4, workers=2)
-            next(loader.batches(0))
+            batches = loader.batches(0)
+            next(batches)
+            if stopped:  # the last one, which holds all pipes that its elders could watch
+                os.kill(workers_of(loader)[-1], signal.SIGSTOP)
             os.write(theirs, " ".join(map(str, workers_of(loader))).encode())
         finally:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -251,9 +257,53 @@ def test_workers_end_when_the_main_process_is_killed(photographs):
     os.waitpid(child, 0)
     assert len(workers) == 2
     deadline = time.monotonic() + 10
-    while any(alive(pid) for pid in workers):
+    while any(alive(pid) for pid in workers[: 1 if stopped else 2]):
         assert time.monotonic() < deadline, "workers outlive the main process"
         time.sleep(0.05)
+    if stopped:
+        os.kill(workers[-1], signal.SIGKILL)
+
+
+def test_a_stopped_worker_is_told_of_and_goes_on_when_it_is_let(photographs, monkeypatch, capsys):
+    monkeypatch.setattr(reading, "_PATIENCE", 0.2)
+    expected = joined(Loader(photographs, views(), 4, workers=0).batches(0))
+    with Loader(photographs, views(), 4, workers=1) as loader:
+        batches = loader.batches(0)
+        seen = [next(batches)]
+        (worker,) = workers_of(loader)
+        os.kill(worker, signal.SIGSTOP)
+        threading.Timer(0.7, os.kill, (worker, signal.SIGCONT)).start()
+        seen += batches
+    assert torch.equal(joined(seen)[1], expected[1])
+    told = capsys.readouterr().err
+    assert f"dualtemp: worker process {worker}, which reads images, is stopped" in told
+    assert f"`kill -CONT {worker}` lets it go on" in told
+    assert 1 <= told.count("\n") <= 3
+
+
+def test_a_disk_that_does_not_answer_is_told_of(photographs, monkeypatch, capsys):
+    monkeypatch.setattr(reading, "_PATIENCE", 0.1)
+    files = SlowAtFirst(photographs.pixels.root, photographs.pixels.names)
+    (files.root / "slow").touch()
+    with Loader(ImageSet("slow", files), views(), 4, workers=1) as loader:
+        next(loader.batches(0))
+    assert f"dualtemp: no image below {files.root} could be read for" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("leave", ["in the middle", "by close"])
+def test_a_stopped_worker_does_not_keep_anyone_from_leaving(photographs, leave):
+    loader = Loader(photographs, views(), 4, workers=2)
+    batches = loader.batches(0)
+    next(batches)
+    pids = workers_of(loader)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    started = time.monotonic()
+    if leave == "in the middle":
+        del batches
+    loader.close()
+    assert time.monotonic() - started < 5
+    assert not any(alive(pid) for pid in pids)
 
 
 def alive(pid: int) -> bool:

@@ -21,14 +21,20 @@ import pytest
 import torch
 from PIL import Image
 
+import dualtemp
+from dualtemp.config import settings
 from dualtemp.data import cifar10_npm
 from dualtemp.data.cache import cache_folder, cached_set, fill
 from dualtemp.data.catalogue import CATALOGUE, named_set
 from dualtemp.data.imagenet100 import CLASSES as IMAGENET100
 from dualtemp.data.images import FileImages, Splits
+from dualtemp.data.normalisation import OF_SETS
 from dualtemp.data.sources import open_source
 from dualtemp.errors import UserError
+from dualtemp.paper.scale import DataChoice
 from dualtemp.torchvision_operators import declare_missing_operators
+from dualtemp.training.run_data import located
+from dualtemp.training.run_folder import RunFolder
 
 declare_missing_operators()
 from torchvision import datasets  # noqa: E402
@@ -420,7 +426,7 @@ def test_a_set_comes_before_a_folder_of_its_name_and_a_path_before_a_set(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "digits").mkdir()
     for number in range(3):
-        Image.new("RGB", (9, 9)).save(tmp_path / "digits" / f"{number}.png")
+        Image.new("RGB", (9, 9), (number, 0, 0)).save(tmp_path / "digits" / f"{number}.png")
     assert len(open_source("digits").train) == 1438
     assert len(open_source("./digits").train) == 2
     assert len(open_source(Path("digits")).train) == 2
@@ -475,3 +481,31 @@ def test_every_public_name_of_the_package_is_there() -> None:
     assert all(getattr(data, name) is not None for name in data.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         data.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize(("word", "name"), [("CIFAR-100", "cifar100"), ("Fashion MNIST", "fashion-mnist")])
+def test_another_spelling_is_the_set_itself_in_runs_grids_and_results(word: str, name: str):
+    assert located(settings({"data": word})).data == name
+    assert DataChoice.parsed([word, f"{word}={word}"]) == DataChoice(name, {name: name})
+
+
+def test_a_folder_with_the_name_of_a_set_stays_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "CIFAR-100").mkdir()
+    assert located(settings({"data": "./CIFAR-100"})).data == str(tmp_path.resolve() / "CIFAR-100")
+    assert DataChoice.parsed(["./CIFAR-100"]).all == "./CIFAR-100"
+
+
+def test_a_run_on_another_spelling_is_the_run_on_the_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DUALTEMP_DATA", str(tmp_path))
+    (tmp_path / "cifar100").mkdir()
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 32, 32, 3), dtype=np.uint8)
+    for part in ("train", "test"):
+        np.savez(tmp_path / "cifar100" / f"{part}.npz", images=pixels, labels=np.arange(40) % 2)
+    brief = {"epochs": 1, "batch": 20, "backbone": "resnet_mini", "image_size": 8, "quiet": True, "page": False}
+    found = [dualtemp.train(data=word, out=tmp_path / "runs" / word, **brief) for word in ("CIFAR-100", "cifar100")]
+    runs = [RunFolder(tmp_path / "runs" / word) for word in ("CIFAR-100", "cifar100")]
+    assert runs[0].settings() == runs[1].settings()
+    assert runs[0].made_with()["images"] == runs[1].made_with()["images"]
+    assert tuple(runs[0].made_with()["images"]["mean"]) == OF_SETS["cifar100"][0]
+    assert found[0]["loss"] == found[1]["loss"]

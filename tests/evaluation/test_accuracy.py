@@ -1,8 +1,10 @@
+import math
+
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dualtemp.evaluation.accuracy import label_ranks, top_accuracy
+from dualtemp.evaluation.accuracy import label_ranks, predicted, top_accuracy
 
 
 @given(classes=st.integers(1, 8), n=st.integers(1, 20), levels=st.integers(1, 4), seed=st.integers(0, 1000))
@@ -29,3 +31,13 @@ def test_scores_that_are_not_numbers_are_not_right() -> None:
 
 def test_with_fewer_than_five_classes_the_top_five_are_all_of_them() -> None:
     assert top_accuracy(torch.tensor([[1.0, 0.0, 0.0]]), torch.tensor([2])) == (0.0, 1.0)
+
+
+@given(st.lists(st.lists(st.sampled_from([0.0, 1.0, -1.0, math.nan, -math.inf]), min_size=3, max_size=3), min_size=1))
+def test_the_predicted_class_is_right_just_where_the_top_1_is(rows: list[list[float]]) -> None:
+    scores = torch.tensor(rows)
+    found = predicted(scores)
+    for label in range(3):
+        labels = torch.full((len(rows),), label)
+        right = torch.tensor([top_accuracy(row[None], labels[:1]).top1 == 1 for row in scores])
+        assert torch.equal(found == label, right)

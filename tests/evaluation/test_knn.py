@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.neighbors import KNeighborsClassifier
 
-from dualtemp.evaluation import knn, knn_accuracy, knn_votes
+from dualtemp.evaluation import best_k, knn, knn_accuracy, knn_votes
 
 
 def clusters(n: int, features: int, classes: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -140,3 +140,33 @@ def test_wrong_arguments_are_named(changes: dict, said: str) -> None:
     }
     with pytest.raises(ValueError, match=said):
         knn_accuracy(**(arguments | changes))
+
+
+@pytest.mark.parametrize("most", [2_000, 37])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_chosen_k_is_best_when_each_image_is_asked_of_the_others(seed: int, most: int, monkeypatch) -> None:
+    monkeypatch.setattr(knn, "TRAIN_ROWS", 64)
+    monkeypatch.setitem(knn.TEST_ROWS, "cpu", 16)
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(0, 4, (130,), generator=generator)
+    features = torch.randn(130, 5, generator=generator) + 1.2 * torch.eye(5)[labels]
+    features[40:60] = features[100:120]  # copies, some with another label
+    asked = torch.linspace(0, 129, min(most, 130), dtype=torch.float64).long().tolist()
+    right = {}
+    for k in (1, 5, 10, 20, 50, 100):
+        right[k] = 0
+        for i in asked:
+            others = torch.tensor([j for j in range(130) if j != i])
+            votes = knn_votes(features[others], labels[others], features[i : i + 1], 4, k=k)
+            right[k] += int(votes.argmax()) == int(labels[i])
+    best = max(right.values())
+    assert best_k(features, labels, most=most) == min(k for k, count in right.items() if count == best)
+
+
+def test_few_neighbours_are_chosen_where_classes_are_small_and_many_where_they_are_noisy() -> None:
+    generator = torch.Generator().manual_seed(0)
+    small = torch.arange(60).repeat_interleave(3)
+    assert best_k(torch.eye(60)[small] + 0.05 * torch.randn(180, 60, generator=generator), small) <= 5
+    two = torch.arange(400) % 2
+    assert best_k(torch.randn(400, 8, generator=generator) + 0.5 * torch.eye(8)[two], two) >= 20
+    assert best_k(torch.ones(1, 3), torch.zeros(1, dtype=torch.int64)) == 1

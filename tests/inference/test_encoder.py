@@ -13,7 +13,7 @@ from PIL import Image
 
 from dualtemp.data import open_source
 from dualtemp.data.images import FileImages, ImageSet
-from dualtemp.data.normalisation import CIFAR10
+from dualtemp.data.normalisation import measured
 from dualtemp.errors import UserError
 from dualtemp.inference.encoder import RunEncoder, run_encoder
 from dualtemp.models import ResNetMini
@@ -62,7 +62,7 @@ def test_photographs_are_resized_cut_out_and_normalised_as_torchvision_does(phot
             v2.Resize(24, InterpolationMode.BICUBIC, antialias=True),
             v2.CenterCrop(24),
             v2.ToDtype(torch.float32, scale=True),
-            v2.Normalize(*CIFAR10),
+            v2.Normalize(*measured(open_source(photos).train.pixels)),
         ]
     )
     pixels = torch.stack([view(Image.open(photos / name).convert("RGB")) for name in names])
@@ -78,7 +78,7 @@ def test_neither_checkpoints_nor_data_are_needed(run_copy: Path, photos_run: Pat
     shutil.rmtree(run_copy / "checkpoints")
     config = run_copy / "config.yaml"
     config.write_text(config.read_text().replace(str(photos), "/nowhere/at/all"))
-    mean, std = (list(values) for values in CIFAR10)
+    mean, std = (list(values) for values in measured(open_source(photos).train.pixels))
     changed_environment(run_copy, channels=3, size=24, mean=mean, std=std, classes=["cat", "dog"])
     encoder = run_encoder(run_copy, "cpu")
     assert torch.equal(all_features(encoder, images), expected)

@@ -1,9 +1,10 @@
 """`dualtemp evaluate` on real runs, against scikit-learn on features of plain torch."""
 
+import colorsys
 import json
 import shutil
 from collections.abc import Iterator
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,14 @@ import torch
 from drawn_photos import draw_photos
 from PIL import Image
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import confusion_matrix
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 
 from dualtemp.cli import main
 from dualtemp.data import open_source
 from dualtemp.evaluation.few_shot import PENALTY
-from dualtemp.inference.baselines import RawPixels, compared
+from dualtemp.inference.baselines import ColorHistogram, RawPixels, compared
 from dualtemp.inference.encoder import run_encoder
 from dualtemp.inference.evaluate import evaluate
 from dualtemp.inference.evaluation_file import add_to_evaluation, read_evaluation, result
@@ -90,7 +92,7 @@ def test_few_labels_agree_with_scikit_learn(measured: tuple[Path, dict[str, Any]
     places = open_source("digits").train.subset(128, 0)
     right = []
     for draw in range(5):
-        # 1 % and 5 % of 128 labels are fewer than the ten classes: one of each is taken.
+        # 1 % and 5 % of 128 labels are fewer than the ten classes: one of each is taken, and shown once.
         taken = type(places)("numbers", numbers, places.labels, channels=1).subset(10, draw).pixels
         assert isinstance(taken, torch.Tensor)
         index = taken.flatten().numpy()
@@ -98,11 +100,13 @@ def test_few_labels_agree_with_scikit_learn(measured: tuple[Path, dict[str, Any]
         peer = LogisticRegression(C=1 / (10 * PENALTY * train.shape[1]), tol=1e-8, max_iter=5000)
         peer.fit(scaler.transform(train[index]), labels[index])
         right.append(100 * peer.score(scaler.transform(test), truth))
-    row = value(found, "1 % of labels", encoder)
+    row = value(found, "1 label a class", encoder)
     assert row["top1"] == pytest.approx(np.mean(right), abs=0.3)
     assert row["deviation"] == pytest.approx(np.std(right, ddof=1), abs=0.3)
     assert (row["labels"], row["draws"], row["images"]) == (10, 5, 359)
     assert value(found, "10 % of labels", encoder)["labels"] == 13
+    names = {row["name"] for row in found["measured"]}
+    assert names == {"kNN", "linear probe", "1 label a class", "10 % of labels"}
 
 
 @pytest.mark.parametrize("encoder", ["raw pixels", "trained"])
@@ -121,6 +125,34 @@ def test_the_probe_is_about_as_good_as_scikit_learns_best(measured: tuple[Path, 
     assert min(scores) - 0.5 < value(found, "linear probe", encoder)["top1"] < max(scores) + 0.5
 
 
+def test_answers_are_counted_image_by_image_and_class_by_class(measured: tuple[Path, dict[str, Any]]) -> None:
+    run, found = measured
+    votes: Any = lambda distance: np.exp(-distance / 0.1)  # noqa: E731
+    answers, truth = {}, np.zeros(0)
+    for encoder in ("trained", "raw pixels"):
+        train, labels, test, truth = digit_features(run, encoder)
+        answers[encoder] = KNeighborsClassifier(128, metric="cosine", weights=votes).fit(train, labels).predict(test)
+    right = {encoder: answered == truth for encoder, answered in answers.items()}
+    ((ahead, behind),) = value(found, "kNN", "raw pixels")["pairs"]
+    assert abs(ahead - (right["trained"] & ~right["raw pixels"]).sum()) <= 1  # one image of 359 may round otherwise
+    assert abs(behind - (right["raw pixels"] & ~right["trained"]).sum()) <= 1
+    row = value(found, "kNN", "trained")
+    counted = confusion_matrix(truth, answers["trained"])
+    table = np.zeros((10, 10), int)
+    for one in row["by_class"]:
+        table[int(one["class"]), int(one["class"])] = one["right"]
+    for one in row["confused"]:
+        table[int(one["class"]), int(one["as"])] = one["images"]
+    assert np.abs(table - counted).sum() <= 2
+    assert [one["images"] for one in row["by_class"]] == np.bincount(truth).tolist()
+    images = [one["images"] for one in row["confused"]]
+    assert images == sorted(images, reverse=True)
+    draws = value(found, "10 % of labels", "untrained")["pairs"]
+    gain = value(found, "10 % of labels", "trained")["top1"] - value(found, "10 % of labels", "untrained")["top1"]
+    assert 100 * np.mean([b - c for b, c in draws]) / 359 == pytest.approx(gain)
+    assert "pairs" not in row
+
+
 def test_the_online_figures_are_those_of_the_last_epoch(measured: tuple[Path, dict[str, Any]]) -> None:
     run, found = measured
     last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
@@ -134,7 +166,7 @@ def test_frozen_measures_leave_the_encoder_as_it_is(run: Path) -> None:
     encoder = run_encoder(run, "cpu")
     before = {name: tensor.clone() for name, tensor in encoder.backbone.state_dict().items()}
     found = labelled_data(run, encoder.chosen, None)
-    rows = list(frozen_measures("trained", encoder, found, {"knn", "probe"}, 0, 0, {}))
+    rows = list(frozen_measures({"trained": encoder}, found, {"knn", "probe"}, 0, 0, {}))
     assert [row["name"] for row in rows] == ["kNN", "linear probe"]
     assert all(torch.equal(before[name], tensor) for name, tensor in encoder.backbone.state_dict().items())
     assert not encoder.backbone.training
@@ -150,11 +182,46 @@ def test_raw_pixels_are_means_over_squares_at_most_16_by_16() -> None:
         assert 1 <= RawPixels()(torch.zeros(1, 1, size, size)).shape[1] <= 256
 
 
+def histogram_by_hand(pixels: np.ndarray) -> np.ndarray:
+    """Of one image (C, H, W) from 0 to 1, by numpy and Python's colorsys: whole, then quarters, row by row."""
+    below, right = ((slice(0, side // 2), slice(side // 2, None)) for side in pixels.shape[1:])
+    areas = [(slice(None), slice(None)), *product(below, right)]
+    found: list[np.ndarray] = []
+    if len(pixels) == 3:
+        hues = np.apply_along_axis(lambda rgb: np.array(colorsys.rgb_to_hsv(*rgb)), 0, pixels)
+        colours = [np.histogram2d(*(hues[i][area].ravel() for i in (0, 1)), (8, 4), [(0, 1)] * 2)[0] for area in areas]
+        found += [each.ravel() / each.sum() for each in colours]
+        pixels = hues[2:]
+    values = [np.histogram(channel[area], 32, (0, 1))[0] for channel in pixels for area in areas]
+    return np.sqrt(np.concatenate([*found, *(each / each.sum() for each in values)]))
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3])
+def test_colour_histograms_are_those_of_colorsys_and_grey_ones_of_the_intensity(channels: int) -> None:
+    pixels = np.random.default_rng(channels).random((4, channels, 6, 8))
+    pixels[0, :, :3] = 0.5  # grey has hue 0 and saturation 0
+    pixels[1] = np.float64(np.arange(channels) == 0)[:, None, None]  # pure red, or black and white
+    mean, std = (0.5, 0.25, 0.125)[:channels], (0.25, 0.5, 0.125)[:channels]
+    seen = (pixels - np.reshape(mean, (-1, 1, 1))) / np.reshape(std, (-1, 1, 1))
+    histogram = ColorHistogram(mean, std).double()
+    found = histogram(torch.from_numpy(seen)).numpy()
+    np.testing.assert_allclose(found, [histogram_by_hand(each) for each in pixels], atol=1e-6)
+
+
 def test_the_encoders_that_are_compared_differ_in_the_backbone_alone(run: Path) -> None:
     encoders = compared(run_encoder(run, "cpu"))
     trained, untrained = (encoders[name].backbone.state_dict() for name in ("trained", "untrained"))
     assert all(not torch.equal(trained[name], untrained[name]) for name in trained)
     assert len({id(each.views) for each in encoders.values()}) == 1
+
+
+def test_it_tells_of_how_many_images_there_are_features(digits_run: Path, tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    run = shutil.copytree(digits_run, tmp_path / "run")
+    found = evaluate(run, only="knn", device="cpu", quiet=True, told=lambda *counts: told.append(counts))
+    learned, asked = found["labels"], found["images"]
+    encoders = {row["encoder"] for row in found["measured"]} - {"online"}
+    assert told.count((learned, learned)) == told.count((asked, asked)) == len(encoders) > 1
 
 
 def test_results_are_kept_and_shown_on_the_page(measured: tuple[Path, dict[str, Any]]) -> None:
@@ -177,9 +244,11 @@ def test_the_command_prints_a_table_fine_tunes_and_keeps_what_was_there(
     lines = {line.split("  ")[0]: line.split() for line in said.out.splitlines()}
     rows = {(row["name"], row["encoder"]): row for row in read_evaluation(run)["measured"]}
     assert lines["kNN"][2:] == [
-        f"{rows['kNN', encoder]['top1']:.2f}" for encoder in ("raw pixels", "untrained", "trained", "online")
+        f"{rows['kNN', encoder]['top1']:.2f}"
+        for encoder in ("raw pixels", "colour histogram", "untrained", "trained", "online")
     ]
-    assert lines["fine-tuning"][-4:] == [
+    assert lines["fine-tuning"][-5:] == [
+        "-",
         "-",
         *(f"{rows['fine-tuning', encoder]['top1']:.2f}" for encoder in ("untrained", "trained")),
         "-",
@@ -203,7 +272,8 @@ def test_other_data_stand_beside_the_runs_own_and_json_is_all_that_is_printed(
     assert main(["evaluate", str(run), "--data", str(tmp_path / "halves.npz"), "--only", "probe", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["data"], found["images"], found["labels"], found["classes"]) == ("halves", 4, 36, 2)
-    assert {row["encoder"] for row in found["measured"]} == {"raw pixels", "untrained", "trained"}
+    assert {row["encoder"] for row in found["measured"]} == {"raw pixels", "colour histogram", "untrained", "trained"}
+    assert {row["top5"] for row in found["measured"]} == {None}  # of two classes it means nothing
     assert value(found, "linear probe", "raw pixels")["top1"] == 100
     after = read_evaluation(run)["measured"]
     assert after == before + found["measured"]
@@ -239,10 +309,10 @@ def test_labels_stay_with_their_images_where_a_file_cannot_be_read(digits_run: P
         draw_photos(tmp_path / "mine" / "test" / label, 1, first=10 * place + 5)
     (tmp_path / "mine" / "train" / "cat" / "001.png").write_bytes(b"no image")
     problems: dict[str, str] = {}
-    features, labels = readable_features(
-        run_encoder(digits_run, "cpu"), open_source(tmp_path / "mine").train, 0, problems
-    )
-    assert features.shape == (7, 128)
+    encoders = compared(run_encoder(digits_run, "cpu"))
+    features, labels = readable_features(encoders, open_source(tmp_path / "mine").train, 0, problems)
+    assert features["trained"].shape == (7, 128)
+    assert {len(each) for each in features.values()} == {7}
     assert labels.tolist() == [0, 0, 0, 1, 1, 1, 1]
     assert set(problems) == {"train/cat/001.png"}
 
@@ -315,7 +385,7 @@ def make_sources(folder: Path) -> None:
         draw_photos(folder / "single" / label, 1, first=place)
     for part, label in (("train", "cat"), ("train", "dog"), ("test", "cat"), ("test", "owl")):
         draw_photos(folder / "unknown" / part / label, 2)
-    pixels = np.zeros((20, 8, 8, 2), dtype=np.uint8)
+    pixels = np.zeros((20, 8, 8, 2), np.uint8) + np.arange(20, dtype=np.uint8)[:, None, None, None]
     np.savez(folder / "two.npz", images=pixels, labels=np.arange(20) % 2)
     np.savez(folder / "bare.npz", images=pixels[..., :1])
 
@@ -366,3 +436,20 @@ def test_a_mistake_is_one_line_exit_code_2_and_nothing_changed(
     assert said in told.err
     assert {path: path.read_bytes() for path in before} == before
     assert set(before) == {*run.glob("*.*"), *unlabelled.glob("*.*")}
+
+
+def test_copies_of_test_images_among_those_to_learn_from_are_told(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own").mkdir()
+    digits: Any = open_source("digits").train
+    for part, chosen in (("train", slice(0, 60)), ("test", slice(58, 90))):
+        pixels = digits.pixels[chosen].permute(0, 2, 3, 1).numpy()
+        np.savez(tmp_path / "own" / f"{part}.npz", images=pixels, labels=digits.labels[chosen].numpy())
+    evaluate(run, tmp_path / "own", only="knn")
+    told = capsys.readouterr().err
+    assert (
+        "exact copies of test images among the training images, so that accuracies are too high: 2, the first" in told
+    )
+    evaluate(run, only="knn")
+    assert "copies" not in capsys.readouterr().err

@@ -12,13 +12,13 @@ from drawn_photos import draw_photos, drawn_photo
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
+from scipy.cluster.hierarchy import fcluster, linkage
 
 from dualtemp.cli import main
 from dualtemp.inference import near_duplicates as module
+from dualtemp.inference.complete_linkage import complete_groups
 from dualtemp.inference.embed import embed
-from dualtemp.inference.near_duplicates import groups, near_duplicates, similar_pairs
+from dualtemp.inference.near_duplicates import near_duplicates, similar_pairs
 
 HOW: dict[str, Any] = {"workers": 0, "device": "cpu"}
 
@@ -62,17 +62,38 @@ def test_of_too_many_pairs_the_most_similar_are_kept(seed: int, most: int) -> No
     assert cut == (len(all_s) > most)
 
 
-@given(st.lists(st.tuples(st.integers(0, 15), st.integers(0, 15)).filter(lambda pair: pair[0] < pair[1]), max_size=20))
-def test_groups_are_connected_components(pairs: list[tuple[int, int]]) -> None:
-    found = groups(np.array(pairs, dtype=np.int64).reshape(-1, 2))
-    ones = np.ones(len(pairs))
-    first, second = ([pair[side] for pair in pairs] for side in (0, 1))
-    _, labels = connected_components(coo_array((ones, (first, second)), shape=(16, 16)), directed=False)
-    expected: dict[int, list[int]] = {}
-    for i in sorted({i for pair in pairs for i in pair}):
-        expected.setdefault(labels[i], []).append(i)
-    assert sorted(found) == sorted(expected.values())
-    assert [len(group) for group in found] == sorted(map(len, found), reverse=True)
+@given(st.integers(2, 25), st.integers(0, 1000), st.sampled_from([0.3, 0.6, 0.9]))
+def test_groups_are_those_of_scipys_complete_linkage(count: int, seed: int, threshold: float) -> None:
+    points = np.random.default_rng(seed).normal(size=(count, 3)).astype(np.float32)
+    index, _, _ = similar_pairs(torch.from_numpy(points), threshold)
+    found = complete_groups(index)
+    labels = fcluster(linkage(points.astype(np.float64), "complete", "cosine"), 1 - threshold, "distance")
+    expected = sorted(np.flatnonzero(labels == label).tolist() for label in np.unique(labels))
+    assert [group for group in expected if len(group) > 1] == sorted(
+        group for group in found if len(group) > 2 or group in expected
+    )
+    # Whoever scipy leaves alone though it is in a pair is shown with the one that it is most similar to.
+    alone = {group[0] for group in expected if len(group) == 1} & set(index.ravel().tolist())
+    nearest = {i: next(pair for pair in index.tolist() if i in pair) for i in alone}
+    assert sorted(nearest.values()) == sorted(group for group in found if group not in expected)
+    assert {i for group in found for i in group} == set(index.ravel().tolist())
+    places = {tuple(pair): place for place, pair in enumerate(index.tolist())}
+    first = [min(places[pair] for pair in combinations(group, 2)) for group in found]
+    assert first == sorted(first)
+
+
+def test_a_chain_of_pairs_is_not_one_group() -> None:
+    angles = torch.arange(47) * 0.1  # neighbors have a cosine of .995, the next but one of .98
+    index, _, _ = similar_pairs(torch.stack([angles.cos(), angles.sin()], 1), 0.99)
+    assert len(index) == 46
+    found = complete_groups(index)
+    assert {len(group) for group in found} == {2}
+    assert {i for group in found for i in group} == set(range(47))
+
+
+def test_many_copies_of_one_image_are_one_group() -> None:
+    index, _, _ = similar_pairs(torch.ones(300, 4), 0.99)
+    assert complete_groups(index) == [list(range(300))]
 
 
 @pytest.fixture(scope="module")
@@ -163,9 +184,53 @@ def test_groups_come_in_the_order_of_their_most_similar_pair_on_the_page_too(
     assert len(found.groups) > 1
     words = ["near-duplicates", str(photos_run), "--data", str(tmp_path / "some"), "--workers", "0"]
     assert main([*words, "--out", str(tmp_path / "page.html")]) == 0
-    assert "; 1 is of the same content" in capsys.readouterr().out
+    assert "; same content: 1" in capsys.readouterr().out
     page = (tmp_path / "page.html").read_text()
     assert page.index("copy-of-004.png") < page.index("again-0.jpg")
+
+
+@pytest.mark.parametrize("ending", ["", ".parquet", ".npz", ".csv"])
+def test_pairs_of_two_labels_and_of_train_and_test_are_told_as_such(
+    photos_run: Path, tmp_path: Path, capsys: Any, monkeypatch: Any, ending: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    folder = tmp_path / "some"
+    for part, label, first in (("train", "cat", 0), ("train", "dog", 10), ("test", "cat", 20), ("test", "dog", 30)):
+        draw_photos(folder / part / label, 3, first)
+    shutil.copy(folder / "train/cat/000.png", folder / "train/dog/wrong.png")
+    shutil.copy(folder / "train/cat/001.png", folder / "test/cat/leaked.png")
+    shutil.copy(folder / "train/dog/010.png", folder / "test/cat/both.png")
+    shutil.copy(folder / "train/dog/011.png", folder / "train/dog/plain.png")
+    words = ["near-duplicates", str(photos_run), "--threshold", "0.999999", "--data", str(folder), "--workers", "0"]
+    if ending:
+        made = embed(photos_run, data=folder, out=tmp_path / f"e{ending}", **HOW)
+        words += ["--embeddings", str(made.path)]
+    assert main([*words, "--out", str(tmp_path / "page.html")]) == 0
+    told = capsys.readouterr().out
+    assert "4 pairs among 16 images with a cosine of at least 0.999999, in 4 groups; same content: 4" in told
+    assert "; two labels: 2" in told
+    assert "; train and test: 2" in told
+    expected = {
+        ("train/cat/000.png", "train/dog/wrong.png"): "same content, two labels",
+        ("test/cat/leaked.png", "train/cat/001.png"): "same content, train and test",
+        ("test/cat/both.png", "train/dog/010.png"): "same content, two labels, train and test",
+        ("train/dog/011.png", "train/dog/plain.png"): "same content",
+    }
+    lines = {tuple(sorted(line.split()[1:3])): " ".join(line.split()[3:]) for line in told.splitlines()}
+    assert {pair: lines[pair] for pair in expected} == expected
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("; two labels") == page.count("; train and test") == 2
+    assert main([*words, "--json"]) == 0
+    pairs = {tuple(sorted(pair["names"])): pair for pair in json.loads(capsys.readouterr().out)["pairs"]}
+    for names, pair in pairs.items():
+        assert [pair["parts"], pair["labels"]] == [[name.split("/")[i] for name in pair["names"]] for i in (0, 1)]
+        assert names in expected
+    assert main([*words, "--out", str(tmp_path / "pairs.csv")]) == 0
+    with open(tmp_path / "pairs.csv", newline="") as file:
+        for line in csv.DictReader(file):
+            for side in ("first", "second"):
+                assert line[side].split("/")[:2] == [line[f"{side}_part"], line[f"{side}_label"]]
+            assert line["group"]
 
 
 def test_nothing_alike_is_an_answer_too(photos_run: Path, tmp_path: Path, capsys: Any) -> None:

@@ -9,6 +9,7 @@ import torch
 from drawn_photos import draw_photos, drawn_photo
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 from sklearn.neighbors import NearestNeighbors
 
 from dualtemp.cli import main
@@ -28,7 +29,7 @@ def test_the_nearest_are_those_of_a_brute_force_in_float64(data: st.DataObject) 
     bank = rng.normal(size=(7, 3)).astype(np.float32)[rng.integers(0, 7, count)]
     queries = rng.normal(size=(2, 3)).astype(np.float32)
     pieces = [
-        Rows([str(i) for i in range(start, min(start + piece, count))], [None] * piece, bank[start : start + piece])
+        Rows([str(i) for i in range(count)][start : start + piece], [None] * piece, [], bank[start : start + piece])
         for start in range(0, count, piece)
     ]
     found, among = nearest(torch.from_numpy(queries), pieces, k)
@@ -88,6 +89,46 @@ def test_a_photograph_is_not_its_own_neighbour_where_its_folder_is_not_known(pho
     drawn_photo(77, 40, 30).save(other)
     found = search(photos_run, [other], embeddings=tmp_path / "e.csv", k=20, **HOW)
     assert len(found.near[0]) == 9
+
+
+def detailed_photo(number: int, width: int, height: int) -> Image.Image:
+    """Fine detail: how a photograph is made smaller decides what is left of it."""
+    rng = np.random.default_rng(number)
+    return Image.fromarray(rng.integers(0, 256, (height, width, 3), dtype=np.uint8))
+
+
+@pytest.mark.parametrize("run", ["photos_run", "digits_run"])  # colour, grey
+@pytest.mark.parametrize("ending", [".png", ".jpg"])
+def test_a_photograph_finds_a_copy_of_itself_at_1_whatever_its_size_shape_and_orientation(
+    run: str, ending: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    sizes = [(40, 30), (640, 480), (1201, 907), (1500, 150), (97, 1400), (333, 333)]
+    bank, asked = tmp_path / "bank", tmp_path / "asked"
+    bank.mkdir()
+    asked.mkdir()
+    for number, (width, height) in enumerate(sizes):
+        orientation = Image.Exif()
+        orientation[0x0112] = (1, 6, 3, 8)[number % 4]
+        detailed_photo(number, width, height).save(bank / f"{number}{ending}", exif=orientation)
+        shutil.copy(bank / f"{number}{ending}", asked / f"asked-{number}{ending}")
+    paths = sorted(asked.iterdir())
+    found = search(request.getfixturevalue(run), paths, data=bank, k=1, **HOW)
+    assert [near[0].name for near in found.near] == [path.name.removeprefix("asked-") for path in paths]
+    np.testing.assert_allclose([near[0].s for near in found.near], 1, atol=2e-6)
+
+
+@pytest.mark.parametrize("run", ["photos_run", "digits_run"])
+def test_a_photograph_finds_its_pixels_in_an_npz_file_at_1(
+    run: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    shown = [detailed_photo(number, 101, 77) for number in range(5)]
+    np.savez(tmp_path / "set.npz", images=np.stack([np.asarray(each) for each in shown]))
+    shown[3].save(tmp_path / "asked.png")
+    embed(request.getfixturevalue(run), data=tmp_path / "set.npz", out=tmp_path / "e.npz", **HOW)
+    for where in ({"data": tmp_path / "set.npz"}, {"embeddings": tmp_path / "e.npz"}):
+        found = search(request.getfixturevalue(run), [tmp_path / "asked.png"], k=1, **where, **HOW)
+        assert [near.name for near in found.near[0]] == ["3"]
+        assert found.near[0][0].s == pytest.approx(1, abs=2e-6)
 
 
 def test_broken_files_are_passed_over_and_told(photos_run: Path, tmp_path: Path, capsys: Any) -> None:

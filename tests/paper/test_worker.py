@@ -6,9 +6,9 @@ import pytest
 from paper.smoke import DIVERGING, tiny_job
 
 from dualtemp.errors import UserError
+from dualtemp.file_lock import locked
 from dualtemp.paper.results import Job, Results
 from dualtemp.paper.worker import BUSY, perform
-from dualtemp.training.folder_lock import locked
 from dualtemp.training.run import How, start
 
 

@@ -1,5 +1,6 @@
 """Runs side by side, in a real browser."""
 
+import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from made_runs import FULL, TEST, epochs, made_run
 from dualtemp.cli import main
 from dualtemp.errors import UserError
 from dualtemp.report.compare_page import MOST, NONE, told_apart, write_compare_page
+from dualtemp.report.run_page import write_run_page
 
 Open = Callable[..., tuple[Any, list[str]]]
 
@@ -125,3 +127,49 @@ def test_the_page_goes_to_the_current_folder_unless_told(
 def test_more_runs_than_lines_can_be_told_apart_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"at most {MOST}"):
         write_compare_page([tmp_path / str(number) for number in range(MOST + 1)], tmp_path / "x.html")
+
+
+def test_what_evaluate_measured_stands_beside_its_strongest_rival(open_page: Open, tmp_path: Path) -> None:
+    runs = [made_run(tmp_path / name, FULL) for name in ("first", "second", "gone on")]
+    probe = {"name": "linear probe", "data": "validation", "images": 1000, "labels": 50, "top5": None}
+    for run, step, top1 in zip(runs, (40, 40, 30), (60.0, 50.0, 99.0), strict=True):
+        rows = [
+            {**probe, "encoder": "trained", "top1": top1},
+            {**probe, "encoder": "raw pixels", "top1": 49.0, "pairs": [[int(top1) * 10 - 450, 40]]},
+            {**probe, "encoder": "colour histogram", "top1": 45.0},
+        ]
+        (run / "evaluation.json").write_text(json.dumps({"step": step, "made": "", "measured": rows}))
+    write_run_page(runs[0])
+    view, told = open_page(write_compare_page(runs, tmp_path / "compare.html"))
+    assert told == []
+    cells = [" ".join(cell.split()) for cell in view.locator("#evaluated tbody td").all_inner_texts()]
+    assert cells == ["linear probe", "★ 60.00 % raw pixels 49.00 % ✓ +11.0", "50.00 % raw pixels 49.00 % ≈ +1.0", NONE]
+    (link,) = view.locator("#verdicts a").all()  # the others have no page
+    assert link.evaluate("a => new URL(a.href).pathname").endswith("/first/report.html")
+    targets = [link.get_attribute("href") for link in view.locator("nav.contents a").all()]
+    assert all(view.locator(target).count() == 1 for target in targets)
+
+
+def test_tables_for_other_programs_have_the_pages_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [
+        made_run(tmp_path / "a_b & 50 %", FULL, tau_beta=0.5),
+        made_run(tmp_path / "other, one", [{**line, "probe_top1": 12.25} for line in FULL]),
+    ]
+    row = {"name": "kNN", "data": "validation", "encoder": "trained", "top1": 41.25, "images": 9, "labels": 9}
+    (runs[1] / "evaluation.json").write_text(json.dumps({"step": 40, "made": "", "measured": [row]}))
+    assert main(["report", *map(str, runs), "--out", str(tmp_path / "new" / "runs.csv")]) == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "new" / "runs.csv")
+    with open(tmp_path / "new" / "runs.csv", newline="") as file:
+        first, second = csv.DictReader(file)
+    assert (first["run"], second["run"]) == ("a_b & 50 %", "other, one")
+    assert (first["tau_beta"], second["tau_beta"]) == ("0.5", "1")
+    assert (float(first["probe_top1"]), float(second["probe_top1"])) == (43.21, 12.25)
+    assert (first["evaluated kNN"], second["evaluated kNN"]) == ("", "41.25")
+    assert main(["report", *map(str, runs), "--out", str(tmp_path / "runs.tex")]) == 0
+    text = (tmp_path / "runs.tex").read_text()
+    assert r" & a\_b \& 50 \% & other, one \\" in text
+    assert r"probe, top-1 & \textbf{43.21 \%} & 12.25 \% \\" in text
+    columns = [line.replace(r"\&", "").count("&") for line in text.splitlines() if line.endswith("\\\\")]
+    assert set(columns) == {2}
+    assert main(["report", str(runs[0]), "--out", str(tmp_path / "one.csv")]) == 0
+    assert len((tmp_path / "one.csv").read_text().splitlines()) == 2

@@ -26,8 +26,9 @@ def accuracy(job: Job) -> float:
     """The paper's shape in a formula: two temperatures beat one, SimCo beats SimMoCo beats MoCo."""
     s = job.settings
     value = {"moco": 44.0, "simmoco": 46.0, "simco": 50.0}.get(s.method, 40.0)
-    beta = s.tau_alpha if s.tau_beta in (None, "tied") else float(s.tau_beta)
-    value -= 4.0 * (s.method in ("simco", "simmoco") and beta <= 0.1) + 15.0 * ((s.tau_alpha or 0) >= 1)  # pyright: ignore
+    alpha, beta = s.get("tau_alpha") or 0.0, s.get("tau_beta")
+    beta = alpha if beta in (None, "tied") else float(beta)
+    value -= 4.0 * (s.method in ("simco", "simmoco") and beta <= 0.1) + 15.0 * (alpha >= 1)
     rng = np.random.default_rng(int(job.name[:8], 16) + job.settings.seed)
     return value + float(rng.normal(0, 0.2))
 

@@ -53,7 +53,7 @@ def test_the_summary_tells_verdict_effect_interval_and_time(request_of_reverse: 
 def test_what_was_not_run_is_undecided_and_said(request_of_reverse: Request, tmp_path: Path) -> None:
     jobs = jobs_of(request_of_reverse.planned(), SEEDS, FACTS).values()
     for job in jobs:
-        if job.settings.method == "simco" and job.settings.tau_alpha == 1.0:
+        if job.settings.method == "simco" and job.settings.options.tau_alpha == 1.0:
             (request_of_reverse.results / f"{job.name}.json").unlink()
     write_paper_summary(request_of_reverse, tmp_path / "summary.md")
     text = (tmp_path / "summary.md").read_text()

@@ -13,11 +13,12 @@ from made_runs import FULL, epochs, made_run
 
 from dualtemp.cli import main
 from dualtemp.config import settings
+from dualtemp.data import open_source
 from dualtemp.errors import UserError
+from dualtemp.file_lock import locked
 from dualtemp.report.curves import MEASURES
 from dualtemp.report.run_page import settings_told, write_run_page
 from dualtemp.report.run_record import read_run
-from dualtemp.training.folder_lock import locked
 
 Open = Callable[..., tuple[Any, list[str]]]
 CHARTS = ["loss", "probe_top1", "lr", "entropy", "hardest_tenth", "W_mean", "W_spread"]
@@ -58,6 +59,7 @@ def test_the_pointer_and_the_arrow_keys_read_values_off(open_page: Open, run: Pa
     card = view.locator("#chart-probe_top1")
     chart, readout = card.locator("svg"), card.locator(".readout")
     assert readout.inner_text().strip() == ""
+    chart.scroll_into_view_if_needed()
     box = chart.bounding_box()
     view.mouse.move(box["x"] + box["width"] * 0.97, box["y"] + 40)
     assert readout.inner_text() == "epoch 4: Linear probe 43.21 %, kNN 41.50 %"
@@ -107,30 +109,109 @@ def test_levels_to_compare_with_are_those_of_the_run(run: Path, tmp_path: Path) 
     assert level("entropy", run) == pytest.approx(math.log(64))
     assert level("hardest_tenth", run) == pytest.approx(7 / 64)  # the hardest 7 of 64 anchors, if all weigh the same
     assert level("probe_top1", run) == pytest.approx(10)
+    uneven = made_run(tmp_path / "uneven", FULL)
+    environment = json.loads((uneven / "environment.json").read_text())
+    environment["test"]["commonest"] = 6200  # of 10,000
+    (uneven / "environment.json").write_text(json.dumps(environment))
+    assert level("probe_top1", uneven) == pytest.approx(62)
     assert level("knn_top1", made_run(tmp_path / "run", FULL, data="/some/photos")) is None
 
 
 def test_what_was_evaluated_is_a_table_that_says_if_it_is_old(open_page: Open, run: Path) -> None:
     view, _ = open_page(run / "report.html")
-    rows = [row.locator("td").all_inner_texts() for row in view.locator("#evaluated tbody tr").all()]
-    assert rows[0] == ["kNN", "trained", "validation", "41.50 %", "\N{EN DASH}", "10,000", "50,000"]
-    assert rows[1][1:5] == ["raw <pixels>", "validation", "33.25 %", "80.00 %"]
+    assert view.locator("#evaluated thead th").all_inner_texts() == ["measure", "labels", "trained", "raw <pixels>"]
+    cells = view.locator("#evaluated tbody td").all_inner_texts()
+    assert cells[:3] == ["kNN", "50,000", "41.50 %"]
+    assert cells[3].split() == ["33.25", "%", "✓", "+8.2"]  # 0.7 points is a standard error
+    assert "10,000 validation images" in view.locator("#evaluated .note").inner_text()
     assert "before the run's last step" in view.locator("#evaluated h2").inner_text()  # step 30 of 40
+    assert view.locator("#classes").count() == 0  # of an older file
 
 
-def test_an_evaluation_no_better_than_untrained_heads_the_page_while_it_is_of_the_last_step(tmp_path: Path) -> None:
-    run = made_run(tmp_path / "run", FULL)
-    knn = {"name": "kNN", "data": "validation", "images": 80, "labels": 320, "top5": None}
+def evaluated_run(path: Path, step: int, rows: list[dict[str, Any]]) -> Path:
+    run = made_run(path, FULL)
+    (run / "evaluation.json").write_text(json.dumps({"step": step, "made": "2026", "measured": rows}))
+    return run
+
+
+KNN = {"name": "kNN", "data": "validation", "images": 300, "labels": 320, "top5": None}
+
+
+def test_an_evaluation_no_better_than_raw_pixels_heads_the_page_while_it_is_of_the_last_step(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [
-        {**knn, "encoder": "trained", "top1": 21.25},
-        {**knn, "encoder": "untrained", "top1": 20.0},
-        {**knn, "encoder": "raw pixels", "top1": 1.0},
-        {**knn, "encoder": "untrained", "top1": 1.0, "data": "elsewhere"},
-        {**knn, "encoder": "trained", "top1": "much"},
+        {**KNN, "encoder": "trained", "top1": 80.0},
+        {**KNN, "encoder": "untrained", "top1": 60.0},
+        {**KNN, "encoder": "raw pixels", "top1": 90.0},
+        {**KNN, "encoder": "raw pixels", "top1": 1.0, "data": "elsewhere"},
+        {**KNN, "encoder": "trained", "top1": "much"},
     ]
     for step, told in ((40, True), (30, False)):
-        (run / "evaluation.json").write_text(json.dumps({"step": step, "made": "2026", "measured": rows}))
-        assert ("has learned little: no better than untrained" in write_run_page(run).read_text()) == told
+        run = evaluated_run(tmp_path / str(step), step, rows)
+        assert ("has learned little: no better than raw pixels" in write_run_page(run).read_text()) == told
+
+
+def test_answers_are_shown_class_by_class_with_what_is_taken_for_what(open_page: Open, tmp_path: Path) -> None:
+    by_class = [{"class": "a <b>", "images": 200, "right": 150}, {"class": "c", "images": 100, "right": 90}]
+    confused = [{"class": "a <b>", "as": "c", "images": 50}, {"class": "c", "as": "a <b>", "images": 10}]
+    trained = {**KNN, "encoder": "trained", "top1": 80.0, "by_class": by_class, "confused": confused}
+    view, told = open_page(write_run_page(evaluated_run(tmp_path / "run", 40, [trained])))
+    assert told == []
+    bars = [" ".join(bar.split()) for bar in view.locator(".class-bars li").all_inner_texts()]
+    assert bars == ["a <b> 75.0 % 150 of 200", "c 90.0 % 90 of 100"]
+    assert "66.7 %" in view.locator("#evaluated .note").last.inner_text()  # always naming a <b>
+    cells = view.locator(".matrix tbody td").all_inner_texts()
+    assert cells == ["150", "50", "10", "90"]
+    widths = view.locator(".class-bars .meter").evaluate_all(
+        "all => all.map(m => m.firstChild.offsetWidth / m.offsetWidth)"
+    )
+    assert widths == pytest.approx([0.75, 0.9], abs=0.01)
+
+
+def test_many_classes_are_the_hardest_and_the_most_confused(open_page: Open, tmp_path: Path) -> None:
+    by_class = [{"class": f"class {i}", "images": 10, "right": i % 11} for i in range(100)]
+    confused = [{"class": f"class {i}", "as": "class 0", "images": 10 - i % 11} for i in range(100) if i % 11 < 10]
+    trained = {**KNN, "encoder": "trained", "top1": 50.0, "by_class": by_class, "confused": confused}
+    view, _ = open_page(write_run_page(evaluated_run(tmp_path / "run", 40, [trained])), 380)
+    assert view.locator(".class-bars li").count() == 20
+    assert view.locator(".matrix").count() == 0
+    assert view.locator("[aria-label='most confused'] tbody tr").count() == 20
+    assert view.evaluate("document.documentElement.scrollWidth") <= 380
+
+
+def test_the_contents_lead_to_every_part_and_files_of_the_run_are_linked(open_page: Open, run: Path) -> None:
+    view, _ = open_page(run / "report.html")
+    targets = [link.get_attribute("href") for link in view.locator("nav.contents a").all()]
+    assert targets[0] == "#pictures"
+    assert all(view.locator(target).count() == 1 for target in targets)
+    parts = view.locator("section[id], p#pictures").evaluate_all("all => all.map(part => '#' + part.id)")
+    assert parts == targets
+    for name in ("config.yaml", "metrics.jsonl", "evaluation.json"):
+        link = view.locator("#files a", has_text=name)
+        assert Path(link.evaluate("a => decodeURIComponent(new URL(a.href).pathname)")) == run / name
+
+
+def test_links_of_a_page_elsewhere_lead_to_the_run(open_page: Open, run: Path, tmp_path: Path) -> None:
+    view, _ = open_page(write_run_page(run, tmp_path / "x y" / "page.html"))
+    link = view.locator("#files a", has_text="report.html")
+    assert Path(link.evaluate("a => decodeURIComponent(new URL(a.href).pathname)")) == run / "report.html"
+
+
+def test_charts_on_which_nothing_moves_are_a_line_of_values(open_page: Open, tmp_path: Path) -> None:
+    still = [{**line, "entropy": 4.1588, "hardest_tenth": 0.11 + 1e-6 * i} for i, line in enumerate(FULL)]
+    view, _ = open_page(write_run_page(made_run(tmp_path / "run", still)))
+    drawn = [card.get_attribute("id") for card in view.locator("figure").all()]
+    assert drawn == [f"chart-{key}" for key in CHARTS if key not in ("entropy", "hardest_tenth")]
+    words = view.locator("#hardness .still").inner_text()
+    assert "Entropy of r_+ 4.1588" in words
+    assert "Share of the hardest tenth 0.11" in words
+
+
+def test_a_top_5_is_shown_of_more_than_five_classes_alone(tmp_path: Path) -> None:
+    run = made_run(tmp_path / "run", FULL)
+    assert "probe, top-5" in write_run_page(run).read_text()
+    environment = json.loads((run / "environment.json").read_text())
+    (run / "environment.json").write_text(json.dumps({**environment, "images": {"classes": ["x", "y"]}}))
+    assert "probe, top-5" not in write_run_page(run).read_text()
 
 
 def test_words_say_what_the_figures_are(open_page: Open, tmp_path: Path) -> None:
@@ -248,7 +329,11 @@ def test_the_command_takes_pictures_of_a_trained_run_and_writes_its_page(
     assert told == []
     assert "too early to tell" in view.locator("#verdict").inner_text()
     assert view.locator("section#pictures").is_visible()
-    assert view.locator("figure.chart-card").count() == len(CHARTS)
+    assert view.locator("figure.chart-card").count() == 0  # one epoch is no curve
+    assert "Loss" in view.locator("#learning .still").inner_text()
+    environment = json.loads((run / "environment.json").read_text())
+    counts = open_source("digits").test.labels.bincount()  # pyright: ignore[reportOptionalMemberAccess]
+    assert environment["test"]["commonest"] == int(counts.max())
     assert "10: 0, 1, 2" in view.locator("#data").inner_text()
 
 
@@ -257,6 +342,8 @@ def test_the_command_takes_pictures_of_a_trained_run_and_writes_its_page(
     [
         (["nowhere"], "nowhere is not a run"),
         (["run", "--out", "run"], "is a folder: name a file"),
+        (["run", "--out", "x.pdf"], "ends with .html, .csv, .tex"),
+        (["run", "run", "--out", "x.csv"], "named twice"),
         (["run", "--no-pictures", "--out", "run/config.yaml/x.html"], "cannot be written"),
         (["run", "run", "--out", "x.html"], "named twice"),
     ],

@@ -9,8 +9,8 @@ import pytest
 from made_runs import FULL, made_run
 
 from dualtemp.cli import main
+from dualtemp.file_lock import locked
 from dualtemp.report.runs_list import find_runs
-from dualtemp.training.folder_lock import locked
 
 
 @pytest.fixture

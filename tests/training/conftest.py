@@ -9,8 +9,8 @@ from command_processes import Command, Commands
 class Pageless(Commands):
     """Runs without a page, whose pictures take longer than a run of these tests; `with_page` makes one."""
 
-    def start(self, *words: object, env: dict[str, str] | None = None) -> Command:
-        return super().start(*words, *(["--no-page"] if words[0] in ("train", "resume") else []), env=env)
+    def start(self, *words: object, **how: Any) -> Command:
+        return super().start(*words, *(["--no-page"] if words[0] in ("train", "resume") else []), **how)
 
     def with_page(self, *words: object) -> Command:
         return super().start(*words)

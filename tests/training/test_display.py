@@ -58,6 +58,7 @@ def test_a_terminal_gets_a_live_line_that_is_gone_at_the_end(tmp_path: Path) -> 
     text = shown.decode()
     assert re.search(r"epoch \d+\.\d\d/12", text), "a live position"
     assert re.search(r"loss \d+\.\d{3}  \S+ s left", text), "time left"
+    assert re.search(r"measuring, \d+ of [\d,]+", text), "what is going on between epochs"
     plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
     for number in range(1, 13):
         assert len(re.findall(rf"epoch +{number}/12  loss", plain)) == 1
@@ -120,3 +121,16 @@ def test_a_run_goes_on_though_nobody_reads_its_output(tmp_path: Path) -> None:
 )
 def test_durations_are_short(seconds: float, told: str) -> None:
     assert duration(seconds) == told
+
+
+def test_work_between_steps_is_told_to_a_file_after_a_minute_of_silence(capsys: pytest.CaptureFixture[str]) -> None:
+    display = Display(live=False)
+    display.working("measuring", 64, 2000)
+    assert capsys.readouterr().out == ""
+    display.said -= 61
+    display.working("measuring", 128, 2000)
+    display.working("measuring", 192, 2000)
+    assert capsys.readouterr().out == "measuring, 128 of 2,000\n"
+    quiet = Display(quiet=True, live=True)
+    quiet.working("measuring", 1, 2)
+    assert quiet.progress is None

@@ -12,24 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_processes import Command, Commands
+from command_processes import OFTEN, Commands, until
 from PIL import Image
 from run_contents import different, everything
 
 SIMCO = ("--data", "digits", "--backbone", "resnet_mini", "--batch", "64", "--subset", "512", "--epochs", "4")
 MOCO = (*SIMCO, "--method", "moco", "--dictionary-size", "200")
-OFTEN = ("--checkpoint-minutes", "1e-9")  # after every step
-
-
-def until(command: Command, happened: Any, timeout: float = 30) -> bool:
-    """Wait for something to happen while a command runs; False if it ends before."""
-    deadline = time.monotonic() + timeout
-    while not happened():
-        if command.poll() is not None:
-            return False
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-    return True
 
 
 @pytest.mark.parametrize("words", [SIMCO, MOCO], ids=["simco", "moco"])

@@ -78,3 +78,20 @@ def test_an_epoch_is_as_many_whole_batches_as_there_are(tmp_path: Path) -> None:
     metrics = dualtemp.train(data="digits", subset=200, **{**RUN, "epochs": 2}, out=tmp_path / "run")
     assert metrics["step"] == 2 * (200 // 64)
     assert [line["step"] for line in everything(tmp_path / "run")["metrics"]] == [3, 6]
+
+
+def test_neighbours_of_own_images_are_chosen_among_labelled_ones_and_written_down(tmp_path: Path) -> None:
+    digits = open_source("digits")
+    few, rest = digits.train.take(np.arange(60)), digits.train.take(np.arange(60, 400))
+    assert digits.test is not None
+    (tmp_path / "own").mkdir()
+    for name, part in (("train", few), ("test", digits.test), ("unlabelled", rest)):
+        labels = {} if name == "unlabelled" else {"labels": part.labels.numpy()}  # pyright: ignore
+        pixels: Any = part.pixels
+        np.savez(tmp_path / "own" / f"{name}.npz", images=pixels.permute(0, 2, 3, 1).numpy(), **labels)
+    metrics = dualtemp.train(data=str(tmp_path / "own"), **RUN, out=tmp_path / "run")
+    assert RunFolder(tmp_path / "run").settings().knn == "auto"
+    assert metrics["knn_k"] in (1, 5, 10, 20, 50)  # of 60 labelled images, however many others there are
+    rows = dualtemp.evaluate(tmp_path / "run", only="knn", quiet=True)["measured"]
+    trained = next(row for row in rows if row["encoder"] == "trained")
+    assert (trained["k"], trained["top1"]) == (metrics["knn_k"], pytest.approx(metrics["knn_top1"]))

@@ -1,6 +1,7 @@
 """What is measured after an epoch: against brute forces, and without a trace in the network."""
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -99,3 +100,16 @@ def test_a_set_of_a_few_images_can_be_measured(data: TrainingData, network: Any)
     three = ImageSet("three", data.images.pixels[:3], channels=1)
     found = evaluate(network, None, TrainingData(three, None, None, data.views, 0), CHOSEN, CPU)
     assert all(np.isfinite(value) for value in found.values())
+
+
+@pytest.mark.parametrize("labels", [True, False])
+def test_progress_counts_every_image_that_is_seen(labels: bool, data: TrainingData, network: Any) -> None:
+    told: list[tuple[int, int]] = []
+    shown = data if labels else replace(data, bank=None)
+    probe = OnlineProbe(network.backbone.num_features, data.classes) if labels else None
+    evaluate(network, probe, shown, CHOSEN, CPU, progress=lambda done, total: told.append((done, total)))
+    assert data.test is not None
+    total = 128 + (len(data.test) + 60 if labels else 150)  # two batches of pairs of views, then clean images
+    assert {each for _, each in told} == {total}
+    assert told[-1][0] == total
+    assert [done for done, _ in told] == sorted({done for done, _ in told})

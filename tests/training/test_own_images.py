@@ -87,7 +87,7 @@ def test_for_any_images_the_settings_are_valid_fit_the_set_and_leave_alone_what_
         (Facts(90, 0, 3000, True), "cpu", {"image_size": 128, "batch": 16, "epochs": 400}),
         (Facts(5_000_000, 0, 500, True), "cpu", {"image_size": 128, "batch": 64, "epochs": 10}),
         (Facts(1_000_000, 0, 500, True), "mps", {"image_size": 224, "batch": 256, "epochs": 20}),
-        (Facts(25_000, 100, 32, False), "cpu", {"image_size": 32, "batch": 64, "epochs": 40, "knn": 125}),
+        (Facts(25_000, 100, 32, False), "cpu", {"image_size": 32, "batch": 64, "epochs": 40, "knn": "auto"}),
         (Facts(400, 2, 50, True), "cuda", {"image_size": 48}),
         (Facts(3, 0, 8, False), "cpu", {"image_size": 8, "batch": 2}),
     ],

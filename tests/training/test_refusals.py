@@ -1,6 +1,5 @@
 """What a user gets wrong before training starts is one line, exit code 2, and nothing is created."""
 
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -8,8 +7,6 @@ from typing import Any
 import pytest
 from command_processes import Commands
 
-from dualtemp.errors import UserError
-from dualtemp.training import folder_lock
 from dualtemp.training.run_folder import RunFolder
 
 RUN = ("--data", "digits", "--backbone", "resnet_mini", "--batch", "64", "--subset", "128", "--epochs", "1")
@@ -93,19 +90,3 @@ def test_two_processes_that_begin_one_run_at_once_make_one_run(commands: Command
     ended = [command.wait() for command in [commands.start("train", *RUN, "--out", path) for _ in range(2)]]
     assert sorted(one.code for one in ended) == [0, 2], [one.err for one in ended]
     assert len(RunFolder(path).history()) == 1
-
-
-def test_the_lock_is_free_again_after_use_and_where_there_are_no_locks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lock = tmp_path / ".lock"
-    with folder_lock.locked(lock):
-        with pytest.raises(UserError, match="another process"), folder_lock.locked(lock, patience=0.2):
-            pass
-        monkeypatch.setattr(folder_lock, "fcntl", None)
-        with folder_lock.locked(lock, patience=0):  # nothing is held where nothing can be
-            pass
-        monkeypatch.undo()
-    with folder_lock.locked(lock, patience=0):
-        pass
-    assert os.listdir(tmp_path) == [".lock"]

@@ -60,6 +60,12 @@ def test_a_finished_run_can_be_extended_and_its_first_epochs_stay(run: Path, com
     assert ended.code == 0, ended.err
     after = RunFolder(run).history()
     assert after[:3] == before
+    said = re.search(
+        r"cosine now ends at epoch 5 instead of 3: its last step had (\S+), the next has (\S+)\n", ended.err
+    )
+    assert said, "the learning rate rises again, and that is said"
+    assert float(said[1]) == pytest.approx(before[-1]["lr"], rel=1e-2, abs=1e-12)
+    assert float(said[2]) > 10 * float(said[1])
     assert [line["epoch"] for line in after] == [1, 2, 3, 4, 5]
     assert after[-1]["step"] == 20
     assert RunFolder(run).settings().epochs == 5
@@ -100,10 +106,13 @@ def test_a_config_that_was_edited_is_told_and_taken(run: Path, commands: Command
     )
     ended = commands.run("resume", run, "--epochs", 4)
     assert ended.code == 0, ended.err
+    changed, cosine = ended.err.splitlines()
     assert re.fullmatch(
-        r"dualtemp: \S+config\.yaml was changed .*\(lr 0\.03 -> 0\.07, probe_lr 0\.3 -> 0\.5\); .*\n", ended.err
+        r"dualtemp: \S+config\.yaml was changed .*\(lr 0\.03 -> 0\.07, probe_lr 0\.3 -> 0\.5\); .*", changed
     )
-    assert commands.run("resume", run, "--epochs", 5).err == "", "it is told once: the new checkpoint knows it"
+    assert "its last step had 0.000152" in cosine  # with the learning rate of before
+    later = commands.run("resume", run, "--epochs", 5).err
+    assert "was changed" not in later, "it is told once: the new checkpoint knows it"
 
 
 @pytest.mark.parametrize("figures", [("loss", "entropy"), NAMES])

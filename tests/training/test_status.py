@@ -13,7 +13,7 @@ import pytest
 from command_processes import Commands
 
 from dualtemp.config import complete, settings
-from dualtemp.training.folder_lock import held, locked
+from dualtemp.file_lock import held, locked
 from dualtemp.training.run_folder import RunFolder
 from dualtemp.training.status import status_of
 

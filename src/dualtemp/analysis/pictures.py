@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ ANCHORS = 256
 EXTREME = 6  # hardest and easiest anchors
 NEGATIVES = 6  # hardest, of each
 FEWEST = 8  # images for a neighbour embedding
+PARTS = 3  # of the pictures, as progress counts them: images, anchors, map
 
 
 class Sheet:
@@ -41,34 +43,47 @@ class Sheet:
         return list(range(self.count - len(shown), self.count))
 
 
-def take_pictures(path: Path, device: str = "auto") -> None:
+Progress = Callable[[int, int], None]  # parts that are taken, of how many
+
+
+def take_pictures(path: Path, device: str = "auto", progress: Progress = lambda done, total: None) -> None:
     """Look into a run and write RUN/pictures.json, whole.
 
     Args:
         path: the run's folder.
         device: default "auto", the best there is.
+        progress: is told how many of the parts have been taken.
     """
-    found = pictures(trained_run(path, chosen_device(How(device=device))))
+    progress(0, PARTS)
+    write_pictures(path, pictures(trained_run(path, chosen_device(How(device=device))), progress=progress))
+
+
+def write_pictures(path: Path, found: dict[str, Any]) -> None:
+    """Write what `pictures` gives into a run's folder."""
     # tau_beta may be infinite: Python's json writes and reads that.
     write_output(path / "pictures.json", json.dumps(found) + "\n", "run folder")
 
 
-def pictures(run: TrainedRun) -> dict[str, Any]:
-    """What pictures.json holds, see docs/analysis.md."""
+def pictures(run: TrainedRun, images: int = IMAGES, progress: Progress = lambda done, total: None) -> dict[str, Any]:
+    """What pictures.json holds, see docs/analysis.md; images: at most so many on the map."""
     sheet = Sheet()
-    sample = clean_sample(run, IMAGES)
+    sample = clean_sample(run, images)
     numbers = sheet.add(sample.tiles)
     alpha, beta = run.temperatures if run.has_anchors else (None, None)
+    progress(1, PARTS)
+    anchors = _anchors(run, sheet)
+    progress(2, PARTS)
     found = {
         "step": run.step,
         "tau_alpha": alpha,
         "tau_beta": beta,
         "part": sample.part,
-        "anchors": _anchors(run, sheet),
+        "anchors": anchors,
         "neighbours": _neighbours(sample, numbers),
         "map": _map(run, sample, numbers),
     }
     shown = torch.cat(sheet.parts)
+    progress(PARTS, PARTS)
     return {**found, "tile": shown.shape[-1], "columns": COLUMNS, "sheet": sheet_url(shown)}
 
 

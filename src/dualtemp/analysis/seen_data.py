@@ -16,7 +16,8 @@ from dualtemp.training.training_data import TrainingData
 def seen_data(run: RunFolder, chosen: Settings, data: str | Path | None = None) -> TrainingData:
     """The run's own data (None), or a set, folder or .npz file with the run's image size, recipe and normalisation."""
     if data is None:
-        return training_data(chosen, opened(chosen))
+        made_with = run.made_with()
+        return training_data(chosen, opened(chosen, made_with), made_with)
     splits, (views, channels, _) = open_source(data), run_images(run, chosen)
     if splits.train.channels != channels:
         raise UserError(

@@ -21,6 +21,7 @@ from dualtemp.temperatures import TAU_ALPHA
 from dualtemp.training import checkpoint
 from dualtemp.training.run_folder import RunFolder
 from dualtemp.training.training_data import TrainingData
+from dualtemp.training.watches import Snapshot
 
 MOST_KEYS = 65536  # of MoCo's published dictionary
 
@@ -206,15 +207,29 @@ def trained_run(path: Path, device: torch.device | str = "cpu", data: str | Path
     run, device = RunFolder.opened(path), torch.device(device)
     chosen, saved = run.settings(), newest_whole(run)
     seen = seen_data(run, chosen, data)
+    return _with_weights(path, chosen, saved, seen, device, own_data=data is None)
+
+
+def running_run(now: Snapshot) -> TrainedRun:
+    """A run that goes on, as it stands now, on a copy of its weights; nothing is read from the disk but images."""
+    saved = {"method": now.weights(), "done": now.step}
+    return _with_weights(now.path, now.chosen, saved, now.data, now.device, own_data=True)
+
+
+def _with_weights(
+    path: Path, chosen: Settings, saved: dict[str, Any], seen: TrainingData, device: torch.device, own_data: bool
+) -> TrainedRun:
+    """saved: `method`, the framework's state, and `done`, the step that it is of."""
     weights = saved["method"]
-    classes = len(weights["network.projector.weight"]) if chosen.framework.learns_from_labels else 0
+    classes = len(weights.get("network.projector.weight", [0])) if chosen.framework.learns_from_labels else 0
     # The weights come from the checkpoint: what the run was initialised from need not be there any more.
     method = build_framework(chosen.model_copy(update={"init": None}), seen.images.channels, classes)
+    checkpoint.refuse_foreign(saved, method, path)
     method.load_state_dict(weights)
     for module in method.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
             module.momentum = 0.0  # looking changes nothing
-    return TrainedRun(path, chosen, method.to(device).train(), seen, device, saved["done"], own_data=data is None)
+    return TrainedRun(path, chosen, method.to(device).train(), seen, device, saved["done"], own_data)
 
 
 def newest_whole(run: RunFolder) -> dict[str, Any]:

@@ -1,32 +1,37 @@
 """Where downloaded sets live, and how a set gets there: whole, or not at all."""
 
-import contextlib
+import math
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from dualtemp.errors import UserError
-
-try:
-    import fcntl
-except ImportError:
-    fcntl = None
+from dualtemp.file_lock import locked
 
 
 def cache_folder() -> Path:
     """Return the folder of the cache: DUALTEMP_DATA, else `dualtemp` in the user's cache folder."""
     if told := os.environ.get("DUALTEMP_DATA"):
-        return Path(told).expanduser()
+        return _at_home(told)
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
     elif sys.platform == "darwin":
         base = os.environ.get("XDG_CACHE_HOME") or "~/Library/Caches"
     else:
         base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "dualtemp"
+    return _at_home(base) / "dualtemp"
+
+
+def _at_home(path: str) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise UserError(
+            f"there is no home directory, so that data cannot be kept in {path}: set DUALTEMP_DATA to a folder"
+        ) from None
 
 
 def cached_set(name: str) -> Path | None:
@@ -39,12 +44,12 @@ def fill(name: str, make: Callable[[Path], None]) -> Path:
     """Return the cached set's folder; if it is not there, let `make` fill a folder beside it, then rename that.
 
     A process that is killed leaves at most a hidden temporary folder, never a set that looks whole. Of several
-    processes that want the same set, one makes it and the others wait (on systems with file locks).
+    processes that want the same set, one makes it and the others wait.
     """
     cache = cache_folder()
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        with _locked(cache / f".{name}.lock"):
+        with locked(cache / f".{name}.lock", patience=math.inf):
             return cached_set(name) or _made(name, cache, make)
     except OSError as error:
         raise UserError(
@@ -54,7 +59,7 @@ def fill(name: str, make: Callable[[Path], None]) -> Path:
 
 
 def _made(name: str, cache: Path, make: Callable[[Path], None]) -> Path:
-    for left in cache.glob(f".{name}-*") if fcntl else ():  # by a process that was killed: the lock is ours now
+    for left in cache.glob(f".{name}-*"):  # by a process that was killed: the lock is ours now
         shutil.rmtree(left, ignore_errors=True)
     work = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=cache))
     try:
@@ -80,13 +85,3 @@ def _take_over(made: Path, target: Path) -> None:
 def _sync(file: Path) -> None:
     with open(file, "rb+") as handle:
         os.fsync(handle.fileno())
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    if fcntl is None:  # Windows: two processes may both download; the rename still keeps the set whole
-        yield
-        return
-    with open(path, "w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield

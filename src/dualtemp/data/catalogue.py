@@ -1,6 +1,7 @@
 """The named sets: what they hold and where they come from. Nothing is opened here, and torch is not needed."""
 
 import difflib
+import os
 from dataclasses import dataclass
 
 from dualtemp.errors import UserError
@@ -44,6 +45,21 @@ CATALOGUE: dict[str, NamedSet] = {
 def named_set(text: str) -> NamedSet | None:
     """Find a set by name, whatever its case and hyphens ("CIFAR-10" is "cifar10"); None if there is none."""
     return {_plain(name): entry for name, entry in CATALOGUE.items()}.get(_plain(text))
+
+
+def resolved_name(source: str) -> str:
+    """The set's own name if a source is a set in whatever spelling ("CIFAR-100"), else the source as it is.
+
+    Resolved before anything reads it: normalisation, keys of results and pages all go by the name.
+    """
+    entry = None if looks_like_path(source) else named_set(source)
+    return source if entry is None else entry.name
+
+
+def looks_like_path(source: str) -> bool:
+    """Whether a word can only be a path, so that a folder may have the name of a set."""
+    separators = {os.sep, os.altsep or os.sep}
+    return source in (".", "..") or source.startswith("~") or source.endswith(".npz") or bool(separators & set(source))
 
 
 def unknown_set(text: str) -> UserError:

@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from dualtemp.data.copies import Twins, twins
 from dualtemp.data.decode import UnreadableImage
 from dualtemp.data.files_in_memory import read_header
 from dualtemp.data.folder import folder_files
+from dualtemp.data.grey import grey_in_colour
 from dualtemp.data.images import FileImages, ImageSet
 from dualtemp.data.npz import is_npz_folder
+from dualtemp.data.progress import counted_up, told
 from dualtemp.data.sources import named_path, open_source
 
 
@@ -36,11 +39,14 @@ class SourceFacts:
     channels: int
     parts: dict[str, PartFacts]
     unreadable: dict[str, str] = field(default_factory=dict)
+    grey_in_colour: bool = False
+    twins: Twins = field(default_factory=Twins)
 
 
 def check_source(source: str, labels: bool = True, download: bool = True) -> SourceFacts:
     """Open a source and look at every image; files are decoded one by one."""
-    splits = open_source(source, labels=labels, download=download)
+    with told(f"opening {source}"):
+        splits = open_source(source, labels=labels, download=download)
     sets = {"train": splits.train, "test": splits.test, "unlabelled": splits.unlabelled}
     unreadable = {each.name: each.reason for each in splits.unreadable}
     path = named_path(source)
@@ -53,11 +59,14 @@ def check_source(source: str, labels: bool = True, download: bool = True) -> Sou
         if on_disk is None:
             sizes, modes = _tensor_facts(images)
         else:
-            sizes, modes, broken = _file_facts(on_disk)
+            sizes, modes, broken = _file_facts(on_disk, f"looking at {name}")
             unreadable |= broken
         parts[name] = PartFacts(len(images), _class_counts(images), sizes, modes, images.fingerprint)
+    with told("looking for copies"):
+        found = twins(splits.train, splits.test)
     kept = "one tensor" if splits.train.in_memory else "files"
-    return SourceFacts(source, splits.split, kept, splits.train.channels, parts, unreadable)
+    grey = grey_in_colour(splits.train)
+    return SourceFacts(source, splits.split, kept, splits.train.channels, parts, unreadable, grey, found)
 
 
 def _class_counts(images: ImageSet) -> dict[str, int]:
@@ -74,7 +83,7 @@ def _tensor_facts(images: ImageSet) -> tuple[dict[str, int], dict[str, int]]:
     return {f"{width} x {height}": count}, {mode: count}
 
 
-def _file_facts(files: FileImages) -> tuple[dict[str, int], dict[str, int], dict[str, str]]:
+def _file_facts(files: FileImages, what: str) -> tuple[dict[str, int], dict[str, int], dict[str, str]]:
     sizes, modes, broken = Counter[str](), Counter[str](), {}
 
     def look(i: int) -> tuple[str, str] | UnreadableImage:
@@ -87,7 +96,7 @@ def _file_facts(files: FileImages) -> tuple[dict[str, int], dict[str, int], dict
 
     # Threads are enough: Pillow decodes without holding the interpreter's lock.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for found in pool.map(look, range(len(files))):
+        for found in counted_up(pool.map(look, range(len(files))), len(files), what):
             if isinstance(found, UnreadableImage):
                 broken[found.name] = found.reason
             else:

@@ -85,27 +85,39 @@ COLOUR_ONLY = (saturation_, hue_)
 NOTHING = len(JITTER_OPERATIONS)
 
 
-def jitter(images: Tensor, factors: Tensor, order: Tensor) -> Tensor:
-    """Apply jitter operations to each image in its own order; the result may share the images' memory.
+def jitter_plan(factors: Tensor, order: Tensor) -> tuple[Tensor, Tensor, tuple[tuple[int, ...], ...]]:
+    """How `jitter` has to sort a batch, so that each image meets its operations in its own order.
 
-    factors: float (N, 4), on the device of the images; order: int64 (N, steps) on the CPU, numbers of
-    JITTER_OPERATIONS in the order in which they act, NOTHING for no operation. Before each step the batch is sorted
-    by the operation that comes next, so that each works in place on one slice, and nothing is computed for images
-    that do not need it.
+    factors: float (N, 4), one for each of JITTER_OPERATIONS; order: int64 (N, steps), their numbers in the order in
+    which they act, NOTHING for no operation; both on the CPU. Before each step the batch is sorted by the operation
+    that comes next, so that each works in place on one slice, and nothing is computed for images that do not need it.
+
+    Returns int64 (steps + 1, N), the sorting before each step and the one back; float (steps, N), the factors in that
+    order; and for each step where the slice of each operation ends.
     """
-    device = images.device
-    place = torch.arange(len(images))  # which image stands where
+    place = torch.arange(len(order))  # which image stands where
+    shuffles, sorted_factors, ends = [], [], []
     for step in range(order.shape[1]):
         following, shuffle = order[place, step].sort(stable=True)
         place = place[shuffle]
-        images = images.index_select(0, shuffle.to(device, non_blocking=True))
-        here = factors.index_select(0, place.to(device, non_blocking=True))
-        ends = torch.bincount(following, minlength=NOTHING + 1).cumsum(0).tolist()
+        shuffles.append(shuffle)
+        sorted_factors.append(factors[place, following.clamp(max=NOTHING - 1)])
+        ends.append(tuple(torch.bincount(following, minlength=NOTHING + 1).cumsum(0).tolist()))
+    return torch.stack([*shuffles, place.argsort()]), torch.stack(sorted_factors), tuple(ends)
+
+
+def jitter(images: Tensor, shuffles: Tensor, factors: Tensor, ends: tuple[tuple[int, ...], ...]) -> Tensor:
+    """Apply jitter operations to each image in its own order; the result may share the images' memory.
+
+    The rest is what `jitter_plan` gives, its tensors on the device of the images.
+    """
+    for step, limits in enumerate(ends):
+        images = images.index_select(0, shuffles[step])
         for number, operation in enumerate(JITTER_OPERATIONS):
-            part = slice(ends[number - 1] if number else 0, ends[number])
+            part = slice(limits[number - 1] if number else 0, limits[number])
             if part.start < part.stop and not (operation in COLOUR_ONLY and images.shape[1] != 3):
-                operation(images[part], here[part, number])
-    return images.index_select(0, place.argsort().to(device, non_blocking=True))
+                operation(images[part], factors[step, part])
+    return images.index_select(0, shuffles[-1])
 
 
 def _per_image(factor: Tensor) -> Tensor:

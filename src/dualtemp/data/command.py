@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -10,7 +11,11 @@ from rich.table import Table
 
 from dualtemp.data.cache import cache_folder, cached_set
 from dualtemp.data.catalogue import CATALOGUE, NamedSet
+from dualtemp.data.progress import told
 from dualtemp.errors import UserError
+
+if TYPE_CHECKING:
+    from dualtemp.data.images import ImageSet
 
 MANY = 12  # lines of a list before it is cut
 
@@ -47,12 +52,15 @@ def print_check(source: str, as_json: bool, labels: bool) -> int:
         return 1 if facts.unreadable else 0
     console = Console(highlight=False, soft_wrap=True)
     colour = {1: "grey", 3: "colour"}.get(facts.channels, f"{facts.channels} channels")
+    colour = "grey, stored in three channels" if facts.grey_in_colour else colour
     console.print(f"[bold]{escape(source)}[/bold]: {colour}, kept as {facts.kept}; split: {facts.split}")
     for name, part in facts.parts.items():
         console.print(f"\n[bold]{name}[/bold]: {part.images:,} images, fingerprint {part.fingerprint}")
         console.print(f"  classes  {_classes(part.classes)}")
         console.print(f"  sizes    {_counts(part.sizes)}")
         console.print(f"  modes    {_counts(part.modes)}")
+    for line in facts.twins.told():
+        console.print(f"\n[bold]copies[/bold]: {escape(line)}")
     if facts.unreadable:
         console.print(f"\n[bold]unreadable[/bold]: {len(facts.unreadable)} files")
         for name, reason in facts.unreadable.items():
@@ -67,13 +75,26 @@ def show(source: str, out: Path | None, recipe: str, labels: bool) -> None:
     from dualtemp.data.sources import named_path, open_source
 
     recipe_named(recipe)  # a mistyped recipe is answered before anything is opened
-    images = open_source(source, labels=labels).train
     path = named_path(source)
     if out is None and path is not None and Path.cwd().resolve().is_relative_to(path.resolve()):
         raise UserError("the sheet would become an image of the set: give --out FILE.png, outside of the folder")
+    with told(f"opening {source}"):
+        images = open_source(source, labels=labels).train
     out = out or Path(f"{images.name}-views.png")
-    write_contact_sheet(images, out, recipe=recipe)
+    write_contact_sheet(images, out, recipe=recipe, size=_view_size(images, path))
     print(out)
+
+
+def _view_size(images: "ImageSet", path: Path | None) -> int | None:
+    """The side of a view that `train` would choose for somebody's own images on this machine; None: the usual one."""
+    if path is None:
+        return None
+    from dualtemp.data.images import Splits
+    from dualtemp.training.own_images import facts_of
+    from dualtemp.training.run import How, chosen_device
+    from dualtemp.training.sensible_settings import view_size
+
+    return view_size(facts_of(images, Splits(images))[0], chosen_device(How()).type == "cpu")
 
 
 def _is_here(entry: NamedSet) -> bool:

@@ -9,6 +9,8 @@ Decided once, for every image file:
 - Formats that another program would have to interpret (PostScript) are not read: a file never runs code.
 """
 
+import os
+import stat
 import warnings
 from functools import cache
 from pathlib import Path
@@ -80,6 +82,8 @@ def read_image(path: Path, name: str, channels: int, enough: int | None = None) 
 
 def open_image(path: Path) -> Image.Image:
     """Open a file that is an image, by its content, and read its header; refuses too many pixels."""
+    if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for, a device read without end
+        raise OSError("not a regular file")
     try:
         image = Image.open(path, formats=_formats())
     except Image.DecompressionBombError as error:

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from dualtemp.data.copies import copies
 from dualtemp.data.decode import CONVERT, FOREIGN, UnreadableImage, image_extensions
 from dualtemp.data.files_in_memory import load_files, survey
 from dualtemp.data.held_out import held_out
@@ -36,12 +37,22 @@ class Part:
         return Part([self.names[i] for i in index], [self.folders[i] for i in index])
 
 
-def open_folder(root: Path, name: str = "", labels: bool = True, only_classes: frozenset[str] | None = None) -> Splits:
+NO_FILES = Part([], [])
+
+
+def open_folder(
+    root: Path,
+    name: str = "",
+    labels: bool = True,
+    only_classes: frozenset[str] | None = None,
+    together: bool = True,
+) -> Splits:
     """Open a folder of images.
 
-    labels=False leaves the class folders aside; only_classes keeps the images of these class folders.
+    labels=False leaves the class folders aside; only_classes keeps the images of these class folders; together=False
+    holds out by names alone, as earlier runs did, so that a copy of a held-out image may be learned from.
     """
-    parts, split = _parts(root, labels, only_classes)
+    parts, split = _parts(root, labels, only_classes, together)
     classes = tuple(sorted(set(parts["train"].folders) - {""})) if labels else ()
     if labels and "test" in parts:
         _check_classes(root, parts["train"], parts["test"])
@@ -74,7 +85,7 @@ def _labels(part: Part, classes: tuple[str, ...]) -> torch.Tensor:
 
 def folder_files(root: Path, labels: bool = True) -> dict[str, FileImages]:
     """The files of a folder by part ("train", "test", "unlabelled"), whether they can be read or not."""
-    return {part: FileImages(root, tuple(found.names)) for part, found in _parts(root, labels, None)[0].items()}
+    return {part: FileImages(root, tuple(found.names)) for part, found in _parts(root, labels, None, True)[0].items()}
 
 
 def find_images(folder: Path, only: frozenset[str] | None = None) -> list[str]:
@@ -108,8 +119,7 @@ def _find(folder: Path, endings: frozenset[str], only: frozenset[str] | None) ->
                 continue
             if _is_folder(entry):
                 walk(Path(entry.path), f"{prefix}{entry.name}/", (*above, real))
-            # A dangling link counts: it is named as unreadable. A pipe or socket does not: it would block.
-            elif os.path.splitext(entry.name)[1].lower() in endings and (entry.is_symlink() or entry.is_file()):
+            elif os.path.splitext(entry.name)[1].lower() in endings and _may_be_image(entry):
                 names.append(prefix + entry.name)
 
     try:
@@ -126,13 +136,23 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
+def _may_be_image(entry: os.DirEntry[str]) -> bool:
+    """A regular file or a link to one; a dangling link too, which is named as unreadable. No pipe, socket or device."""
+    try:
+        return entry.is_file() or (entry.is_symlink() and not os.path.exists(entry.path))
+    except OSError:  # a link to itself
+        return True
+
+
 def name_keys(names: list[str]) -> np.ndarray:
     """A uint64 for each name: the first eight bytes of its blake2b hash, big-endian."""
     digests = b"".join(blake2b(name.encode(errors="surrogateescape"), digest_size=8).digest() for name in names)
     return np.frombuffer(digests, dtype=">u8").astype(np.uint64)
 
 
-def _parts(root: Path, labels: bool, only_classes: frozenset[str] | None) -> tuple[dict[str, Part], str]:
+def _parts(
+    root: Path, labels: bool, only_classes: frozenset[str] | None, together: bool
+) -> tuple[dict[str, Part], str]:
     """The parts of a folder by name, and in words how they were told apart."""
     try:
         below = {entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith(".")}
@@ -141,17 +161,19 @@ def _parts(root: Path, labels: bool, only_classes: frozenset[str] | None) -> tup
     tests = [name for name in TEST_NAMES if name in below]
     # A lone train/ beside other folders is a class of its own (car, train, tram), unless a test part is there too.
     if "train" not in below or not (tests or below == {"train"}):
-        return _hold_out(_part(root, "", labels, only_classes))
+        return _hold_out(root, _part(root, "", labels, only_classes), together)
     train = _part(root, "train", labels, only_classes)
     found = {name: _part(root, name, labels, only_classes) for name in tests}
     # ImageNet's test/ has no labels, its val/ has: take the first that is labelled as train/ is.
     fitting = [name for name in tests if found[name].names and bool(found[name].folders[0]) == bool(train.folders[0])]
     test = next(iter(fitting or [name for name in tests if found[name].names]), None)
-    parts, split = ({"train": train, "test": found[test]}, f"train/ and {test}/") if test else _hold_out(train)
     extra = next((name for name in UNLABELLED_NAMES if name in below), None)
-    if extra and (more := _part(root, extra, False, None)).names:
-        parts["unlabelled"] = more
-    return parts, split
+    more = _part(root, extra, False, None) if extra else NO_FILES
+    if test is None:
+        return _hold_out(root, train, together, more)
+    unused = [f"{name}/" for name in tests if name != test and found[name].names]
+    split = f"train/ and {test}/" + (f"; {' and '.join(unused)} left aside" if unused else "")
+    return _present({"train": train, "test": found[test], "unlabelled": more}), split
 
 
 def _part(root: Path, split: str, labels: bool, only_classes: frozenset[str] | None) -> Part:
@@ -170,14 +192,26 @@ def _part(root: Path, split: str, labels: bool, only_classes: frozenset[str] | N
     return Part([f"{split}/{name}" if split else name for name in names], folders)
 
 
-def _hold_out(whole: Part) -> tuple[dict[str, Part], str]:
+def _hold_out(root: Path, whole: Part, together: bool, more: Part = NO_FILES) -> tuple[dict[str, Part], str]:
+    """Hold a tenth out; of `more`, unlabelled images, those go that are held out under another name."""
     _, groups = np.unique(np.array(whole.folders, dtype=object).astype(str), return_inverse=True)
+    count = len(whole.names)
+    alike = np.arange(count + len(more.names))
+    if together:
+        alike = copies([FileImages(root, (*whole.names, *more.names))])
     # Hashed without train/, so that the same images are held out wherever the class folders lie.
-    test = held_out(groups, name_keys([name.removeprefix("train/") for name in whole.names]))
+    test = held_out(groups, name_keys([name.removeprefix("train/") for name in whole.names]), alike[:count])
     if not test.any():
-        return {"train": whole}, "no image held out: too few"
+        return _present({"train": whole, "unlabelled": more}), "no image held out: too few"
     split = "a tenth held out, balanced, by a hash of the file name"
-    return {"train": whole.where(~test), "test": whole.where(test)}, split
+    if (twice := count - len(set(alike[:count].tolist()))) > 0:
+        split += f"; {twice:,} {'name' if twice == 1 else 'names'} of images that have another stay with it"
+    left = more.where(~np.isin(alike[count:], alike[:count][test]))
+    return _present({"train": whole.where(~test), "test": whole.where(test), "unlabelled": left}), split
+
+
+def _present(parts: dict[str, Part]) -> dict[str, Part]:
+    return {name: part for name, part in parts.items() if part.names or name == "train"}
 
 
 def _check_classes(root: Path, train: Part, test: Part) -> None:

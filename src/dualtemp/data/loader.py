@@ -13,6 +13,7 @@ from torch import Tensor
 from dualtemp.data.draws import permutation
 from dualtemp.data.images import FileImages, ImageSet, ImagesGone
 from dualtemp.data.reading import Photographs, Reader, Request
+from dualtemp.data.view_plan import ViewPlan, plans_on_device
 from dualtemp.data.views import Views
 from dualtemp.errors import UserError
 from dualtemp.machine import cores
@@ -109,11 +110,27 @@ class Loader:
 
     def _from_memory(self, indices: Iterator[Tensor], epoch: int) -> Iterator[Batch]:
         assert isinstance(self.images.pixels, Tensor)
+        if self.device.type != "cpu":
+            yield from self._from_device_memory(self.images.pixels, indices, epoch)
+            return
         for index in indices:
-            there = index.to(self.device, non_blocking=True)
-            pixels = self.images.pixels.index_select(0, there)
+            pixels = self.images.pixels.index_select(0, index)
             views = tuple(self.views(pixels, index, epoch, view) for view in range(self.count))
             yield Batch(index, _labels(self.images, index), views)
+
+    def _from_device_memory(self, pixels: Tensor, indices: Iterator[Tensor], epoch: int) -> Iterator[Batch]:
+        """The same on an accelerator: it never waits for a draw, nor the draws for it."""
+        sides = (pixels.shape[2], pixels.shape[3])
+        drawn = ((index, self._plans(index, epoch, sides)) for index in indices)
+        following = next(drawn, None)
+        while following is not None:
+            index, plans = following
+            plans, (there,) = plans_on_device(plans, [index], self.device)
+            chosen = pixels.index_select(0, there)
+            views = tuple(self.views.carried_out(plan, chosen) for plan in plans)
+            batch = Batch(index, _labels(self.images, there), views)
+            following = next(drawn, None)  # while the device works at these
+            yield batch
 
     def _from_files(self, indices: Iterator[Tensor], epoch: int) -> Iterator[Batch]:
         assert self._reader is not None
@@ -121,9 +138,17 @@ class Loader:
         for photographs in self._reader.read(requests):
             self.problems.update(photographs.problems)
             index, shown = torch.tensor(photographs.request.index), _all_shown(photographs, self.images)
-            pixels = photographs.pixels.to(self.device)
-            views = tuple(self.views.after_crop(pixels[view], index, epoch, view) for view in range(self.count))
-            yield Batch(shown, _labels(self.images, shown), views)
+            pixels = photographs.pixels[: self.count]
+            if self.device.type == "cpu":
+                views = tuple(self.views.after_crop(crops, index, epoch, view) for view, crops in enumerate(pixels))
+                yield Batch(shown, _labels(self.images, shown), views)
+            else:
+                plans, (pixels, there) = plans_on_device(self._plans(index, epoch, None), [pixels, shown], self.device)
+                views = tuple(map(self.views.carried_out, plans, pixels))
+                yield Batch(shown, _labels(self.images, there), views)
+
+    def _plans(self, index: Tensor, epoch: int, sides: tuple[int, int] | None) -> list[ViewPlan]:
+        return [self.views.plan(index, epoch, view, sides) for view in range(self.count)]
 
 
 def evaluation_batches(

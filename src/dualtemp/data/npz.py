@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.lib import format as npy
 
+from dualtemp.data.copies import copies
 from dualtemp.data.held_out import held_out
 from dualtemp.data.images import ImageSet, Splits
 from dualtemp.data.subset import HELD_OUT, random_keys
@@ -41,11 +42,11 @@ def is_npz_folder(folder: Path) -> bool:
     return (folder / "train.npz").is_file()
 
 
-def open_npz(path: Path, name: str = "", labels: bool = True) -> Splits:
+def open_npz(path: Path, name: str = "", labels: bool = True, together: bool = True) -> Splits:
     """Open an .npz file, or a folder with train.npz and, if there are, test.npz and unlabelled.npz.
 
     Without a test.npz a tenth is held out, balanced over the classes, by a hash of the position in the file.
-    labels=False leaves labels and classes aside.
+    labels=False leaves labels and classes aside; together=False lets equal images part, as earlier runs did.
     """
     whole = path.is_file()
     name = name or (path.stem if whole else path.name)
@@ -62,7 +63,7 @@ def open_npz(path: Path, name: str = "", labels: bool = True) -> Splits:
     unlabelled = None if more is None else _image_set(name, more, (), False)
     train_set = _image_set(name, train, classes, labels)
     if test is None:
-        return _hold_out(train_set, unlabelled)
+        return _hold_out(train_set, unlabelled, together)
     return Splits(train_set, _image_set(name, test, classes, labels), unlabelled, split="train.npz and test.npz")
 
 
@@ -172,11 +173,20 @@ def _image_set(name: str, part: NpzArrays, classes: tuple[str, ...], labelled: b
     return ImageSet(name, pixels, labels, classes, channels=pixels.shape[1])
 
 
-def _hold_out(whole: ImageSet, unlabelled: ImageSet | None) -> Splits:
+def held_out_of_one(whole: ImageSet, alike: np.ndarray | None) -> np.ndarray:
+    """Which images of one file are held out: bool (N,); alike: as `copies` gives it."""
     groups = np.zeros(len(whole), np.int64) if whole.labels is None else whole.labels.numpy()
-    test = held_out(groups, random_keys(0, HELD_OUT, len(whole)))
+    return held_out(groups, random_keys(0, HELD_OUT, len(whole)), alike)
+
+
+def _hold_out(whole: ImageSet, unlabelled: ImageSet | None, together: bool) -> Splits:
+    parts = [whole] if unlabelled is None else [whole, unlabelled]
+    alike = copies(parts) if together else None
+    test = held_out_of_one(whole, None if alike is None else alike[: len(whole)])
     if not test.any():
         return Splits(whole, None, unlabelled, split="no image held out: too few")
-    train = whole.take(np.flatnonzero(~test))
+    if unlabelled is not None and alike is not None:
+        left = np.flatnonzero(~np.isin(alike[len(whole) :], alike[: len(whole)][test]))
+        unlabelled = unlabelled.take(left) if len(left) else None
     split = "a tenth held out, balanced, by a hash of the position"
-    return Splits(train, whole.take(np.flatnonzero(test)), unlabelled, split=split)
+    return Splits(whole.take(np.flatnonzero(~test)), whole.take(np.flatnonzero(test)), unlabelled, split=split)

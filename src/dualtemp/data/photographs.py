@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _DECODED_AT_ONCE = 8  # images held decoded while their crops are drawn together
 _REPLACEMENTS = 16  # drawn; then the next ones in order, so that a folder of mostly broken files still serves
 _MOST_TRIES = 1000
+_LONGEST = 500  # times its shorter side, an image that is resized whole
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,19 @@ def resize(image: Tensor, height: int, width: int) -> Tensor:
 
 def clean_crop(image: Tensor, size: int) -> Tensor:
     """The evaluation view before normalisation: uint8 (C, H, W) -> uint8 (C, size, size)."""
+    image = _middle(image)
     height, width, top, left = evaluation_geometry(image.shape[1], image.shape[2], size)
     return resize(image, height, width)[:, top : top + size, left : left + size]
+
+
+def _middle(image: Tensor) -> Tensor:
+    """The middle of a very long image, which is all that its central crop sees; the whole of it would be enlarged."""
+    height, width = image.shape[1:]
+    for dim, longer, shorter in ((1, height, width), (2, width, height)):
+        spare = (longer - _LONGEST * shorter) // 2
+        if spare > 0:
+            image = image.narrow(dim, spare, longer - 2 * spare)
+    return image
 
 
 def _crop_twice(

@@ -82,8 +82,7 @@ class CropTable:
                 self.unrolled = self.windows.flatten(0, 1).contiguous()
 
     def weights(self, start: Tensor, length: Tensor, mirrored: Tensor | None = None) -> Tensor:
-        """Weights (N, size, side) on the device; start, length int64 (N,) and mirrored bool (N,) on the CPU."""
-        start, length = start.to(self.device, non_blocking=True), length.to(self.device, non_blocking=True)
+        """Weights (N, size, side); start, length int64 (N,); mirrored int64, which images are; all on the device."""
         if self.windows is None:
             found = bicubic_weights(start, length, self.side, self.size)
         elif self.unrolled is None:
@@ -91,6 +90,5 @@ class CropTable:
         else:
             found = self.unrolled.index_select(0, length * self.side - 1 - start)
         if mirrored is not None:
-            which = mirrored.nonzero().squeeze(1).to(self.device, non_blocking=True)
-            found.index_copy_(0, which, found.index_select(0, which).flip(1))
+            found.index_copy_(0, mirrored, found.index_select(0, mirrored).flip(1))
         return found

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from dualtemp.data.cache import cached_set
-from dualtemp.data.catalogue import named_set, unknown_set
+from dualtemp.data.catalogue import looks_like_path, named_set, unknown_set
 from dualtemp.data.digits import open_digits
 from dualtemp.data.download import cached_or_fetched
 from dualtemp.data.folder import open_folder
@@ -14,16 +14,24 @@ from dualtemp.data.npz import is_npz_folder, open_npz
 from dualtemp.errors import UserError
 
 
-def open_source(source: str | Path, *, labels: bool = True, download: bool = True, root: Path | None = None) -> Splits:
+def open_source(
+    source: str | Path,
+    *,
+    labels: bool = True,
+    download: bool = True,
+    root: Path | None = None,
+    together: bool = True,
+) -> Splits:
     """Open images by set name ("cifar10", "digits", ...) or by path.
 
     A set's name comes before a folder of that name: write ./cifar10 for the folder.
     labels=False leaves labels and class folders aside; download=False takes only what is in the cache;
-    root is the ImageNet folder of imagenet100 (default: `imagenet100` or `imagenet` in the cache folder).
+    root is the ImageNet folder of imagenet100 (default: `imagenet100` or `imagenet` in the cache folder);
+    together=False holds out by names alone, as earlier runs did: copies of one image may then part.
     """
     path = named_path(source)
     if path is not None:
-        return open_path(path, labels=labels)
+        return open_path(path, labels, together)
     entry = named_set(str(source))
     assert entry is not None  # named_path has seen to it
     if entry.name == "digits":
@@ -37,25 +45,20 @@ def open_source(source: str | Path, *, labels: bool = True, download: bool = Tru
 def named_path(source: str | Path) -> Path | None:
     """Return the path that a source is, None if it is the name of a set; raises UserError if it is neither."""
     text = str(source)
-    if isinstance(source, str) and not _looks_like_path(text) and named_set(text):
+    if isinstance(source, str) and not looks_like_path(text) and named_set(text):
         return None
-    path = Path(source).expanduser()
-    if not path.exists():
-        if isinstance(source, str) and not _looks_like_path(text):
+    path = Path(os.path.expanduser(source))  # where there is no such home, the path as it is
+    if not os.path.exists(path):
+        if isinstance(source, str) and not looks_like_path(text):
             raise unknown_set(text)
         raise UserError(f"{path}: no such folder or file; give a folder of images, an .npz file, or the name of a set")
     return path.resolve() if path.name in ("", "..") else path
 
 
-def open_path(path: Path, labels: bool = True) -> Splits:
+def open_path(path: Path, labels: bool = True, together: bool = True) -> Splits:
     """Open a folder of images, an .npz file, or a folder with train.npz."""
     if path.is_file() and path.suffix.lower() != ".npz":
         raise UserError(f"{path}: a file, but not an .npz file; give a folder of images or an .npz file")
     if path.is_file() or is_npz_folder(path):
-        return open_npz(path, labels=labels)
-    return open_folder(path, labels=labels)
-
-
-def _looks_like_path(source: str) -> bool:
-    separators = {os.sep, os.altsep or os.sep}
-    return source in (".", "..") or source.startswith("~") or source.endswith(".npz") or bool(separators & set(source))
+        return open_npz(path, labels=labels, together=together)
+    return open_folder(path, labels=labels, together=together)

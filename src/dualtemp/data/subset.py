@@ -5,7 +5,8 @@ from torch import Tensor
 
 from dualtemp.errors import UserError
 
-SUBSET, HELD_OUT, NOISE_WHICH, NOISE_WHERE = range(4)  # what a key is for: uses with one seed stay independent
+# What a key is for: uses with one seed stay independent.
+SUBSET, HELD_OUT, NOISE_WHICH, NOISE_WHERE, VALIDATION = range(5)
 
 
 def random_keys(seed: int, use: int, count: int) -> np.ndarray:

@@ -13,9 +13,10 @@ from torch import Tensor
 from dualtemp.data import colour
 from dualtemp.data.crops import crop_words, random_crops
 from dualtemp.data.draws import words
-from dualtemp.data.parameters import Parameters, drawn_parameters
-from dualtemp.data.recipes import Augmentation, Recipe, recipe_named
+from dualtemp.data.parameters import drawn_parameters
+from dualtemp.data.recipes import Recipe, recipe_named
 from dualtemp.data.resample import CropTable, bicubic_weights, gaussian_blur, separable
+from dualtemp.data.view_plan import ViewPlan, plans_on_device, view_plan
 from dualtemp.errors import UserError
 from dualtemp.similarity import true_precision
 
@@ -42,6 +43,7 @@ class Views:
         self.size, self.seed = size, seed
         self.mean, self.std = tuple(mean), tuple(std)
         self._tables: dict[tuple[int, torch.device], CropTable] = {}
+        self._normalisation: dict[torch.device, tuple[Tensor, Tensor]] = {}
 
     def __call__(self, pixels: Tensor, index: Tensor, epoch: int, view: int) -> Tensor:
         """uint8 (N, C, H, W) -> float32 (N, C, size, size), normalised, on the device of the pixels.
@@ -51,18 +53,33 @@ class Views:
         _check(pixels, index, self.mean)
         if (parts := _parts(pixels, self.size)) is not None:
             return torch.cat([self(pixels[part], index[part], epoch, view) for part in parts])
+        plan = self.plan(index.cpu(), epoch, view, (pixels.shape[2], pixels.shape[3]))
+        (plan,), _ = plans_on_device([plan], [], pixels.device)
+        return self.carried_out(plan, pixels)
+
+    def plan(self, index: Tensor, epoch: int, view: int, sides: tuple[int, int] | None = None) -> ViewPlan:
+        """Draw a view of images with the given height and width, on the CPU; sides None: they are cropped already."""
         augmentation = self.recipe.of_view(view)
-        random = words(self.seed, epoch, index.cpu(), view)
-        count, _, height, width = pixels.shape
-        sides = torch.tensor([height, width]).unsqueeze(1).expand(2, count)
-        boxes = random_crops(random, sides[0], sides[1], augmentation.scale, augmentation.ratio)
-        parameters = drawn_parameters(random, augmentation)
-        top, left, crop_height, crop_width = boxes.unbind(1)
-        rows = self._table(height, pixels.device).weights(top, crop_height).div_(255.0)
-        columns = self._table(width, pixels.device).weights(left, crop_width, parameters.flipped)
+        random, boxes = words(self.seed, epoch, index, view), None
+        if sides is not None:
+            heights, widths = torch.tensor(sides).unsqueeze(1).expand(2, len(index))
+            boxes = random_crops(random, heights, widths, augmentation.scale, augmentation.ratio)
+        kernel = 0 if augmentation.blur is None or self.size == 1 else augmentation.blur.kernel(self.size)
+        return view_plan(boxes, drawn_parameters(random, augmentation), kernel)
+
+    def carried_out(self, plan: ViewPlan, pixels: Tensor) -> Tensor:
+        """uint8 (N, C, H, W) -> float32 (N, C, size, size), normalised; the plan is on the device of the pixels."""
+        height, width = pixels.shape[2:]
         with true_precision(pixels.device):  # half precision would round pixels to 8 bits or fewer
-            images = separable(rows, pixels.to(torch.float32), columns).clamp_(0.0, 1.0)
-            return self._recoloured(images, parameters, augmentation)
+            if plan.boxes.numel():
+                top, left, crop_height, crop_width = plan.boxes
+                rows = self._table(height, pixels.device).weights(top, crop_height).div_(255.0)
+                columns = self._table(width, pixels.device).weights(left, crop_width, plan.flipped)
+                images = separable(rows, pixels.to(torch.float32), columns).clamp_(0.0, 1.0)
+            else:
+                images = pixels.to(torch.float32).div_(255.0)
+                images.index_copy_(0, plan.flipped, images.index_select(0, plan.flipped).flip(3))
+            return self._recoloured(images, plan)
 
     def crop_boxes(self, index: Tensor, epoch: int, view: int, heights: Tensor, widths: Tensor) -> Tensor:
         """The crops that these images get, from their sizes: (N, 4) int64 top, left, height, width. All on the CPU."""
@@ -75,13 +92,8 @@ class Views:
         _check(cropped, index, self.mean)
         if (parts := _parts(cropped, self.size)) is not None:
             return torch.cat([self.after_crop(cropped[part], index[part], epoch, view) for part in parts])
-        augmentation = self.recipe.of_view(view)
-        parameters = drawn_parameters(words(self.seed, epoch, index.cpu(), view), augmentation)
-        with true_precision(cropped.device):
-            images = cropped.to(torch.float32).div_(255.0)
-            flipped = _where(parameters.flipped, images.device)
-            images.index_copy_(0, flipped, images.index_select(0, flipped).flip(3))
-            return self._recoloured(images, parameters, augmentation)
+        (plan,), _ = plans_on_device([self.plan(index.cpu(), epoch, view)], [], cropped.device)
+        return self.carried_out(plan, cropped)
 
     def evaluation(self, pixels: Tensor) -> Tensor:
         """The clean view: uint8 (N, C, H, W) -> float32 (N, C, size, size). See evaluation_view."""
@@ -89,32 +101,36 @@ class Views:
 
     def normalised(self, pixels: Tensor) -> Tensor:
         """uint8 (N, C, H, W) of any size -> float32, normalised and otherwise as it is."""
-        return _normalised(pixels.to(torch.float32).div_(255.0), self.mean, self.std)
+        return self._normalised(pixels.to(torch.float32).div_(255.0))
 
     def unnormalised(self, views: Tensor) -> Tensor:
         """Normalised views back to pixels in [0, 1], to be looked at."""
-        mean, std = _constants(self.mean, self.std, views.device)
+        mean, std = self._constants(views.device)
         return (views * std + mean).clamp_(0.0, 1.0)
 
-    def _recoloured(self, images: Tensor, parameters: Parameters, augmentation: Augmentation) -> Tensor:
+    def _recoloured(self, images: Tensor, plan: ViewPlan) -> Tensor:
         """Jitter, greyscale, blur, solarise, normalise; each only where it was drawn."""
-        device, channels = images.device, images.shape[1]
-        if parameters.jittered.any():
-            factors = parameters.factors.to(torch.float32).to(device, non_blocking=True)
-            images = colour.jitter(images, factors, parameters.order)
-        if channels == 3 and parameters.grey.any():
-            colour.greyscale_(images, parameters.grey.to(torch.float32).to(device, non_blocking=True))
-        if augmentation.blur is not None and self.size > 1 and parameters.blurred.any():
-            where = _where(parameters.blurred, device)
-            kernel = augmentation.blur.kernel(self.size)
-            sigma = parameters.sigma[parameters.blurred].to(torch.float32).to(device, non_blocking=True)
-            images.index_copy_(0, where, gaussian_blur(images.index_select(0, where), sigma, kernel))
-        if parameters.solarised.any():
-            where = _where(parameters.solarised, device)
-            part = images.index_select(0, where)
+        if plan.ends:
+            images = colour.jitter(images, plan.shuffles, plan.factors, plan.ends)
+        if images.shape[1] == 3 and len(plan.grey):
+            colour.greyscale_(images, plan.grey)
+        if len(plan.blurred):
+            where = plan.blurred
+            images.index_copy_(0, where, gaussian_blur(images.index_select(0, where), plan.sigma, plan.kernel))
+        if len(plan.solarised):
+            part = images.index_select(0, plan.solarised)
             colour.solarise_(part)
-            images.index_copy_(0, where, part)
-        return _normalised(images, self.mean, self.std)
+            images.index_copy_(0, plan.solarised, part)
+        return self._normalised(images)
+
+    def _normalised(self, images: Tensor) -> Tensor:
+        mean, std = self._constants(images.device)
+        return images.sub_(mean).div_(std)
+
+    def _constants(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        if device not in self._normalisation:
+            self._normalisation[device] = _constants(self.mean, self.std, device)
+        return self._normalisation[device]
 
     def _table(self, side: int, device: torch.device) -> CropTable:
         key = (side, device)
@@ -123,8 +139,8 @@ class Views:
         return self._tables[key]
 
     def __getstate__(self) -> dict[str, object]:
-        """Leave the tables behind: a worker process, which only crops, builds none."""
-        return {**self.__dict__, "_tables": {}}
+        """Leave behind what lies on a device: a worker process, which only crops, needs none of it."""
+        return {**self.__dict__, "_tables": {}, "_normalisation": {}}
 
 
 def evaluation_view(pixels: Tensor, size: int, mean: Sequence[float], std: Sequence[float]) -> Tensor:
@@ -143,7 +159,8 @@ def evaluation_view(pixels: Tensor, size: int, mean: Sequence[float], std: Seque
                 for side, new, start in ((height, new_height, top), (width, new_width, left))
             )
             images = separable(rows.to(images.device), images, columns.to(images.device))
-        return _normalised(images.div_(255.0).clamp_(0.0, 1.0), mean, std)
+        mean_there, std_there = _constants(mean, std, images.device)
+        return images.div_(255.0).clamp_(0.0, 1.0).sub_(mean_there).div_(std_there)
 
 
 def evaluation_side(size: int) -> int:
@@ -164,11 +181,6 @@ def evaluation_geometry(height: int, width: int, size: int) -> tuple[int, int, i
 def _whole(side: int, size: int) -> Tensor:
     """Weights (1, size, side) that resize a whole side."""
     return bicubic_weights(torch.tensor([0]), torch.tensor([side]), side, size, torch.float64).to(torch.float32)
-
-
-def _normalised(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    mean_there, std_there = _constants(mean, std, images.device)
-    return images.sub_(mean_there).div_(std_there)
 
 
 def _constants(mean: Sequence[float], std: Sequence[float], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -195,10 +207,6 @@ def _keep_freed_memory() -> None:
     pays for fresh pages. Memory that is never touched costs nothing. Other allocators do not mind.
     """
     torch.empty(31 << 20, dtype=torch.uint8)
-
-
-def _where(drawn: Tensor, device: torch.device) -> Tensor:
-    return drawn.nonzero().squeeze(1).to(device, non_blocking=True)
 
 
 def _check(pixels: Tensor, index: Tensor, mean: Sequence[float]) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dualtemp.evaluation.features import image_features, image_features_and_labels
     from dualtemp.evaluation.few_shot import FewShot, few_shot_accuracy
     from dualtemp.evaluation.fine_tune import fine_tuned
-    from dualtemp.evaluation.knn import knn_accuracy, knn_votes
+    from dualtemp.evaluation.knn import best_k, knn_accuracy, knn_votes
     from dualtemp.evaluation.probe import LinearProbe, OnlineProbe, linear_probe, logistic_regression
     from dualtemp.evaluation.spread import alignment, effective_rank, feature_spread, uniformity
 
@@ -28,6 +28,7 @@ _HOME = {
     "fine_tuned": "fine_tune",
     "image_features": "features",
     "image_features_and_labels": "features",
+    "best_k": "knn",
     "knn_accuracy": "knn",
     "knn_votes": "knn",
     "linear_probe": "probe",
@@ -42,6 +43,7 @@ __all__ = [
     "LinearProbe",
     "OnlineProbe",
     "alignment",
+    "best_k",
     "effective_rank",
     "feature_spread",
     "few_shot_accuracy",

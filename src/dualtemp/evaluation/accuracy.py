@@ -1,4 +1,4 @@
-"""Top-1 and top-5 accuracy, with ties defined."""
+"""Top-1 and top-5 accuracy, with ties defined, and the answers behind them."""
 
 from typing import NamedTuple
 
@@ -30,6 +30,14 @@ def label_ranks(scores: Tensor, labels: Tensor) -> Tensor:
     own = scores.gather(1, labels[:, None])
     behind = (scores < own) | ((scores == own) & (classes >= labels[:, None])) | (classes == labels[:, None])
     return scores.shape[1] - behind.sum(1)
+
+
+def predicted(scores: Tensor) -> Tensor:
+    """The class that scores (N, C) name, (N,): what `top_accuracy` counts as right; -1 if one is not a number."""
+    classes = scores.shape[1]
+    places = torch.arange(classes, device=scores.device).expand_as(scores)
+    first = places.where(scores == scores.amax(1, keepdim=True), classes).amin(1)  # of equal scores the lower number
+    return first.where(first < classes, -1)  # a NaN is the largest, and equals nothing
 
 
 def _share(right: Tensor) -> float:

@@ -1,5 +1,6 @@
 """Few labels: a linear classifier on frozen features that sees the labels of a share of the training images."""
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -7,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dualtemp.data.subset import subset_index
-from dualtemp.evaluation.accuracy import top_accuracy
+from dualtemp.evaluation.accuracy import Accuracy, top_accuracy
 from dualtemp.evaluation.probe import logistic_regression, standardised
 
 DRAWS = 5
@@ -50,22 +51,45 @@ def few_shot_accuracy(
         draws: default 5.
         seed: of the draws; different seeds draw independently.
     """
+    found = [
+        top_accuracy(scores, test_labels.to(scores.device))
+        for scores in few_shot_scores(
+            train_features, train_labels, test_features, test_labels, share, draws=draws, seed=seed
+        )
+    ]
+    return few_shot_result(found, few_labels(train_labels, share))
+
+
+def few_shot_scores(
+    train_features: Tensor,
+    train_labels: Tensor,
+    test_features: Tensor,
+    test_labels: Tensor,
+    share: float,
+    *,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> Iterator[Tensor]:
+    """Logits (M, C) of the test features, one tensor a draw; arguments as in `few_shot_accuracy`."""
     if len(train_features) != len(train_labels) or len(test_features) != len(test_labels) or not len(test_labels):
         raise ValueError("few_shot_accuracy: give one label per feature, and at least one of each part")
     if not 0 < share <= 1 or draws < 1:
         raise ValueError(f"few_shot_accuracy: share lies in (0, 1] and draws is at least 1, got {share} and {draws}")
     train, test = standardised(train_features.float(), test_features.float().to(train_features.device))
-    labels, test_labels = train_labels.to(train.device), test_labels.to(train.device)
+    labels = train_labels.to(train.device)
     classes = 1 + max(int(labels.max()), int(test_labels.max()))
     count = few_labels(train_labels, share)
-    found: list[tuple[float, float]] = []
     for draw in range(draws):
         index = torch.from_numpy(subset_index(train_labels, len(train), count, draws * seed + draw)).to(train.device)
         fit = logistic_regression(train[index], labels[index], classes, PENALTY * train.shape[1])
-        found.append(top_accuracy(F.linear(test, *fit), test_labels))
+        yield F.linear(test, *fit)
+
+
+def few_shot_result(found: Sequence[Accuracy], labels: int) -> FewShot:
+    """Accuracies of the draws, each from so many labels, as one result."""
     top1, top5 = torch.tensor(found, dtype=torch.float64).T
-    deviation = float(top1.std()) if draws > 1 else 0.0
-    return FewShot(float(top1.mean()), float(top5.mean()), deviation, count)
+    deviation = float(top1.std()) if len(found) > 1 else 0.0
+    return FewShot(float(top1.mean()), float(top5.mean()), deviation, labels)
 
 
 def few_labels(labels: Tensor, share: float) -> int:

@@ -11,6 +11,7 @@ from dualtemp.similarity import true_precision, unit
 # Of the similarity matrix one tile exists at a time: 16 MiB on a CPU, 64 on an accelerator.
 TEST_ROWS = {"cpu": 256, "cuda": 1024}
 TRAIN_ROWS = 16384
+KS = (1, 5, 10, 20, 50, 100, 200)  # among which one may be chosen
 
 
 def knn_accuracy(
@@ -65,6 +66,43 @@ def knn_votes(
         weight = ((similarity - similarity[:, :1]) / temperature).exp()
         votes.append(weight.new_zeros(len(weight), classes).scatter_add_(1, labels[index], weight))
     return torch.cat(votes)
+
+
+@torch.no_grad()
+def best_k(features: Tensor, labels: Tensor, *, temperature: float = 0.1, most: int = 2_000) -> int:
+    """The k of KS that is best inside the bank: with it the votes of the others tell most images (leave-one-out).
+
+    Of equally good ones the smallest, which small classes can fill. No test image takes part, and nothing is random.
+
+    Args:
+        features: the bank, (M, F).
+        labels: (M,), from 0.
+        temperature: as in `knn_accuracy`.
+        most: images that are asked about, evenly chosen; all of the bank votes.
+    """
+    if len(labels) != len(features) or len(labels) == 0:
+        raise ValueError(f"knn: {len(features)} features in the bank and {len(labels)} labels")
+    if len(labels) == 1:
+        return 1
+    labels = labels.to(features.device)
+    sizes = [k for k in KS if k < len(features)]
+    asked = torch.arange(len(features), device=features.device)
+    if len(asked) > most:
+        asked = torch.linspace(0, len(features) - 1, most, device=features.device, dtype=torch.float64).long()
+    right = torch.zeros(len(sizes), dtype=torch.int64)
+    classes, done = 1 + int(labels.max()), 0
+    for similarity, index in nearest(features[asked], features, sizes[-1] + 1):
+        own = asked[done : done + len(index)]
+        done += len(index)
+        others = index != own[:, None]
+        others[others.all(1), -1] = False  # copies of an image may stand before it, and push it out of the list
+        similarity, index = (part[others].unflatten(0, (len(own), -1)) for part in (similarity, index))
+        weight = ((similarity - similarity[:, :1]) / temperature).exp()
+        votes = weight.new_zeros(len(own), classes)
+        for place, (start, end) in enumerate(zip([0, *sizes], sizes, strict=False)):
+            votes.scatter_add_(1, labels[index[:, start:end]], weight[:, start:end])
+            right[place] += int((votes.argmax(1) == labels[own]).sum())
+    return sizes[int(right.argmax())]  # the first of the largest
 
 
 @torch.no_grad()

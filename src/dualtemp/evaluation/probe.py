@@ -58,7 +58,7 @@ class OnlineProbe(nn.Module):
         loss = F.cross_entropy(logits, labels)
         error = logits.softmax(1)  # d loss / d logits = (softmax - one-hot) / N
         error[torch.arange(len(labels), device=labels.device), labels] -= 1
-        count = distributed.global_mean(error.new_tensor(float(len(labels))))  # N of the mean over all processes
+        count = distributed.global_mean(error.new_full((), len(labels)))  # N of the mean over all processes
         error /= count.clamp_min(1 / distributed.world_size())
         with torch.autocast(features.device.type, enabled=False):
             gradient = torch.cat([error.T @ features.detach().float(), error.sum(0)[:, None]], 1)  # (C, F + 1)
@@ -110,16 +110,35 @@ def linear_probe(
         penalties: candidates, as in `logistic_regression`.
         seed: of the held-out part.
     """
+    scores, penalty = probe_scores(
+        train_features, train_labels, test_features, test_labels, penalties=penalties, seed=seed
+    )
+    top1, top5 = top_accuracy(scores, test_labels.to(scores.device))
+    return LinearProbe(top1, top5, penalty)
+
+
+def probe_scores(
+    train_features: Tensor,
+    train_labels: Tensor,
+    test_features: Tensor,
+    test_labels: Tensor,
+    *,
+    penalties: Sequence[float] = PENALTIES,
+    seed: int = 0,
+) -> tuple[Tensor, float]:
+    """Logits (M, C) of the test features, and the penalty that was chosen; arguments as in `linear_probe`.
+
+    Of the test labels only the highest counts: it may name a class that the training part does not have.
+    """
     if len(train_features) != len(train_labels) or len(test_features) != len(test_labels) or len(train_labels) < 2:
         raise ValueError("linear_probe: give one label per feature, and at least two training features")
     train, test = standardised(train_features.float(), test_features.float().to(train_features.device))
-    train_labels, test_labels = train_labels.to(train.device), test_labels.to(train.device)
+    train_labels = train_labels.to(train.device)
     classes = 1 + max(int(train_labels.max()), int(test_labels.max()))
     held = _held_out(train_labels, seed)
     penalty, start = _best_fit(train[~held], train_labels[~held], train[held], train_labels[held], classes, penalties)
-    weight, bias = logistic_regression(train, train_labels, classes, penalty, start=start)
-    top1, top5 = top_accuracy(F.linear(test, weight, bias), test_labels)
-    return LinearProbe(top1, top5, penalty)
+    fit = logistic_regression(train, train_labels, classes, penalty, start=start)
+    return F.linear(test, *fit), penalty
 
 
 def logistic_regression(

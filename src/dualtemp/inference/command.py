@@ -4,8 +4,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +28,10 @@ def run_embed(given: dict[str, Any]) -> int:
     """Write features of images to a file, and tell which images could not be read."""
     _check_how(given)
     from dualtemp.inference.embed import embed
+    from dualtemp.progress_bar import image_progress
 
     began = time.monotonic()
-    with _progress() as told:
+    with image_progress() as told:
         made = embed(
             given["run"],
             data=given["data"],
@@ -39,7 +39,7 @@ def run_embed(given: dict[str, Any]) -> int:
             part=given["part"],
             **_how(given),
             told=told,
-            note=lambda text: print(f"dualtemp: {text}", file=sys.stderr, flush=True),
+            note=_note,
         )
     seconds = time.monotonic() - began
     print(f"{made.path}: {made.images:,} images, {made.features} features each, in {seconds:.1f} s")
@@ -65,8 +65,9 @@ def run_search(given: dict[str, Any]) -> int:
     _check_how(given)
     _check_ending(given["out"], ".html", ".htm")
     from dualtemp.inference.search import search
+    from dualtemp.progress_bar import image_progress
 
-    with _progress() as told:
+    with image_progress() as told:
         found = search(
             given["run"],
             given["photos"],
@@ -75,6 +76,8 @@ def run_search(given: dict[str, Any]) -> int:
             k=given["k"],
             **_how(given),
             told=told,
+            cache=given["cache"],
+            note=_note,
         )
     out = given["out"] or (None if given["json"] else given["run"] / "search.html")
     if out is not None:
@@ -115,10 +118,11 @@ def run_near_duplicates(given: dict[str, Any]) -> int:
     _check_ending(given["out"], ".csv", ".html", ".htm")
     from dualtemp.inference.found_pages import write_duplicates_page, write_pairs
     from dualtemp.inference.near_duplicates import THRESHOLD, near_duplicates
+    from dualtemp.progress_bar import image_progress
     from dualtemp.training.display import counted
 
     threshold = THRESHOLD if given["threshold"] is None else given["threshold"]
-    with _progress() as told:
+    with image_progress() as told:
         found = near_duplicates(
             given["run"],
             data=given["data"],
@@ -127,6 +131,8 @@ def run_near_duplicates(given: dict[str, Any]) -> int:
             mirrored=given["mirrored"],
             **_how(given),
             told=told,
+            cache=given["cache"],
+            note=_note,
         )
     out, names = given["out"], found.names
     if out is not None:
@@ -135,23 +141,31 @@ def run_near_duplicates(given: dict[str, Any]) -> int:
         else:
             write_duplicates_page(out, given["run"], found, threshold, SHOWN_GROUPS)
     if given["json"]:
-        pairs = [{"names": [names[p.first], names[p.second]], "s": p.s, "same": p.same} for p in found.pairs]
+        pairs = [
+            {
+                "names": [names[i] for i in pair[:2]],
+                "s": pair.s,
+                "same": pair.same,
+                "labels": [found.labels[i] for i in pair[:2]],
+                "parts": [found.parts[i] for i in pair[:2]],
+            }
+            for pair in found.pairs
+        ]
         grouped = [[names[i] for i in group] for group in found.groups]
         told_all = {"images": len(names), "threshold": threshold, "cut": found.cut, "unreadable": found.unreadable}
         print(json.dumps({**told_all, "pairs": pairs, "groups": grouped}, indent=1))
         return 0
-    equal = sum(pair.same is True for pair in found.pairs)
+    remarks = Counter(remark for pair in found.pairs for remark in found.remarks(pair))
     print(
         f"{counted(len(found.pairs), 'pair')} among {counted(len(names), 'image')} with a cosine of at least "
-        f"{threshold:g}, in {counted(len(found.groups), 'group')}; {equal:,} {'is' if equal == 1 else 'are'} of the "
-        "same content"
+        f"{threshold:g}, in {counted(len(found.groups), 'group')}"
+        + "".join(f"; {remark}: {count:,}" for remark, count in remarks.items())
     )
     if found.cut:
         print("there are more pairs than are kept, these are the most similar: give a higher --threshold")
     if found.pairs:
-        words = {True: "same content", False: "", None: ""}
         shown = found.pairs[:SHOWN_PAIRS]
-        rows = [(f"{pair.s:.4f}", names[pair.first], names[pair.second], words[pair.same]) for pair in shown]
+        rows = [(f"{p.s:.4f}", names[p.first], names[p.second], ", ".join(found.remarks(p))) for p in shown]
         _print_table("", ("cosine", "image", "almost equal to", ""), rows)
         if len(found.pairs) > SHOWN_PAIRS:
             print(f"and {len(found.pairs) - SHOWN_PAIRS:,} more: --out FILE.csv has them all")
@@ -169,6 +183,12 @@ def _add_bank(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", metavar=SOURCE, help="images to look among (default: the run's own)")
     parser.add_argument(
         "--embeddings", type=Path, metavar="FILE", help="take their features from this file of `dualtemp embed`"
+    )
+    parser.add_argument(
+        "--cache",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="keep features in the cache folder and take them from there (default: yes)",
     )
 
 
@@ -194,19 +214,8 @@ def _check_ending(out: Path | None, *endings: str) -> None:
         raise UserError(f"{out}: give --out a file's name that ends with {' or '.join(endings[:2])}")
 
 
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None] | None]:
-    """A line that is redrawn, on standard error where that is a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.completed:,.0f} of {task.total:,.0f} images"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=None, visible=False)
-        yield lambda done, total: progress.update(task, completed=done, total=total, visible=True)
+def _note(text: str) -> None:
+    print(f"dualtemp: {text}", file=sys.stderr, flush=True)
 
 
 def _print_table(title: str, heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:

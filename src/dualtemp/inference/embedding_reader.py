@@ -19,10 +19,11 @@ EXPECTED = "expected a file that `dualtemp embed` wrote"
 
 
 class Rows(NamedTuple):
-    """Some images of a file: their names, labels (None where there is none), and features float32 (n, F)."""
+    """Some images of a file: their names, labels and parts (None where there is none), and features float32 (n, F)."""
 
     names: list[str]
     labels: Sequence[str | None]
+    parts: Sequence[str | None]
     features: np.ndarray
 
 
@@ -92,14 +93,16 @@ def _parquet(path: Path) -> Iterator[Rows]:
     with pq.ParquetFile(path) as file:
         there = file.schema_arrow.names
         _require(there, "name", "features")
-        wanted = [column for column in ("name", "label", "features") if column in there]
+        wanted = [column for column in ("name", "label", "part", "features") if column in there]
         for batch in file.iter_batches(ROWS, columns=wanted):
             lists = batch.column("features")
             if lists.null_count or lists.flatten().null_count:
                 raise ValueError("features with gaps")
             features = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float32, copy=False)
-            labels = batch.column("label").to_pylist() if "label" in wanted else [None] * len(batch)
-            yield Rows(batch.column("name").to_pylist(), labels, features.reshape(len(batch), -1))
+            labels, parts = (
+                batch.column(word).to_pylist() if word in wanted else [None] * len(batch) for word in ("label", "part")
+            )
+            yield Rows(batch.column("name").to_pylist(), labels, parts, features.reshape(len(batch), -1))
 
 
 def _npz(path: Path) -> Iterator[Rows]:
@@ -109,15 +112,17 @@ def _npz(path: Path) -> Iterator[Rows]:
         labelled = "labels" in there and "classes" in there
         classes = [name for piece in _pieces(archive, "classes") for name in piece.tolist()] if labelled else []
         numbers = _pieces(archive, "labels") if labelled else itertools.repeat(None)
-        for names, features, known in zip(
-            _pieces(archive, "names"), _pieces(archive, "features"), numbers, strict=False
+        texts = _pieces(archive, "parts") if "parts" in there else itertools.repeat(None)
+        for names, features, known, part in zip(
+            _pieces(archive, "names"), _pieces(archive, "features"), numbers, texts, strict=False
         ):
             if features.ndim != 2 or features.dtype != np.float32 or names.dtype.kind != "U" or names.ndim != 1:
                 raise ValueError("names as text (N,) and features as float32 (N, F) are wanted")
-            if len(names) != len(features):
-                raise ValueError("as many names as features are wanted")
+            if any(len(each) != len(names) for each in (features, known, part) if each is not None):
+                raise ValueError("as many names, labels and parts as features are wanted")
             labels = [None] * len(names) if known is None else [classes[i] if i >= 0 else None for i in known.tolist()]
-            yield Rows(names.tolist(), labels, features)
+            parts = [None] * len(names) if part is None else [text or None for text in part.tolist()]
+            yield Rows(names.tolist(), labels, parts, features)
 
 
 def _pieces(archive: zipfile.ZipFile, name: str) -> Iterator[np.ndarray]:
@@ -149,13 +154,15 @@ def _csv(path: Path) -> Iterator[Rows]:
         width = sum(1 for word in head if word[:1] == "f" and word[1:].isdecimal())
         if not width or head[:1] != ["name"] or head[len(head) - width :] != [f"f{i}" for i in range(width)]:
             raise ValueError("a first line `name,...,f0,f1,...` is wanted")
-        label = head.index("label") if "label" in head[: len(head) - width] else None
+        known = {word: head.index(word) for word in ("label", "part") if word in head[: len(head) - width]}
         while piece := list(itertools.islice(reader, ROWS)):
             if any(len(row) != len(head) for row in piece):
                 raise ValueError("a line is longer or shorter than the first")
             features = np.array([row[len(head) - width :] for row in piece]).astype(np.float32)
-            labels = [None if label is None else row[label] or None for row in piece]
-            yield Rows([row[0] for row in piece], labels, features)
+            labels, parts = (
+                [row[known[word]] or None if word in known else None for row in piece] for word in ("label", "part")
+            )
+            yield Rows([row[0] for row in piece], labels, parts, features)
 
 
 def _require(there: list[str], *wanted: str) -> None:

@@ -1,6 +1,6 @@
 """The trained encoder of a run, ready for any images."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,7 +24,8 @@ class RunEncoder:
     """A run's backbone and how it wants its images.
 
     path: of the run; chosen: its settings; backbone: in eval mode, on the device; views: size and normalisation, for
-    `evaluation_batches`; channels: of the images, 1 is grey; classes: names by label, empty if unknown.
+    `evaluation_batches`; channels: of the images, 1 is grey; classes: names by label, empty if unknown; told: is told
+    of how many images there are features, and of how many images they are wanted.
     """
 
     path: Path
@@ -34,6 +35,7 @@ class RunEncoder:
     channels: int
     classes: tuple[str, ...]
     device: torch.device
+    told: Callable[[int, int], None] | None = None
 
     @property
     def width(self) -> int:
@@ -66,6 +68,8 @@ class RunEncoder:
         )
         for each in clean:
             found = self.of_views(each.pixels)
+            if self.told is not None:
+                self.told(int(each.index[-1]) + 1, len(images))
             yield each.index, (found + self.of_views(each.pixels.flip(3))) / 2 if mirrored else found
 
     @torch.inference_mode()

@@ -4,9 +4,11 @@ import difflib
 import os
 import sys
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dualtemp.data.copies import twins
 from dualtemp.errors import UserError
 from dualtemp.inference.baselines import compared
 from dualtemp.inference.encoder import run_encoder
@@ -29,6 +31,7 @@ def evaluate(
     device: str = "auto",
     workers: int | None = None,
     quiet: bool = False,
+    told: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Measure a run: what `dualtemp evaluate` does, with the same words; returns what it measured.
 
@@ -44,10 +47,11 @@ def evaluate(
         device: "auto" takes the best there is.
         workers: processes that read photographs.
         quiet: say nothing.
+        told: is told of how many images there are features, and of how many images they are wanted.
 
     Returns:
-        run, data, step, made, images (asked about), labels (learned from), classes, and measured: a list of
-        dictionaries as in evaluation.json.
+        run, data, part (asked about: test or held-out), step, made, images (asked about), labels (learned from),
+        classes, and measured: a list of dictionaries as in evaluation.json.
 
     Example:
         >>> dualtemp.evaluate("runs/simco", only="knn,probe")["measured"]  # doctest: +SKIP
@@ -58,24 +62,25 @@ def evaluate(
     folder = RunFolder.opened(Path(run))
     if not os.access(folder.path, os.W_OK):
         raise UserError(f"{folder.path} cannot be written to, and results are kept there: make it writable")
-    encoder = run_encoder(folder.path, device)
+    encoder = replace(run_encoder(folder.path, device), told=told)
     found = labelled_data(folder.path, encoder.chosen, data)
     tell = _silent if quiet else _tell
     if found.untested:
         few = ", ".join(found.untested[:3]) + (f" and {len(found.untested) - 3} more" * (len(found.untested) > 3))
         tell(f"no test image of {few}: nothing of it is measured (of a class with one image, that one is learned from)")
+    for line in twins(found.train, found.test).told():
+        tell(line)
     kept, lost = _Kept(folder), _LeftOut(found.unreadable, tell)
     encoders = compared(encoder)
     try:
         if wanted - {"fine-tune"}:
-            for name, each in encoders.items():
-                for row in frozen_measures(name, each, found, wanted, seed, workers, lost.problems):
-                    lost.tell_new()
-                    # Not before files were read: only then it is known how many images there are.
-                    if data is None and not kept.measured:
-                        kept.add(online(folder, found, wanted, lost.problems))
-                    kept.add([row])
-                    tell(f"{name}: {row['name']} {row['top1']:.2f} %, {duration(row['seconds'])}")
+            for row in frozen_measures(encoders, found, wanted, seed, workers, lost.problems):
+                lost.tell_new()
+                # Not before files were read: only then it is known how many images there are.
+                if data is None and not kept.measured:
+                    kept.add(online(folder, found, wanted, lost.problems))
+                kept.add([row])
+                tell(f"{row['encoder']}: {row['name']} {row['top1']:.2f} %, {duration(row['seconds'])}")
         if "fine-tune" in wanted:
             tuned = {name: encoders[name] for name in ("trained", "untrained")}
             for row in tuned_measures(tuned, found, fine_tune_epochs, seed, workers, tell, lost.problems):
@@ -87,6 +92,7 @@ def evaluate(
     return {
         "run": str(folder.path),
         "data": found.name,
+        "part": "held-out" if data is None and encoder.chosen.validate == "held-out" else "test",
         **kept.content,
         "images": readable_count(found.test, lost.problems),
         "labels": readable_count(found.train, lost.problems),
@@ -123,7 +129,7 @@ def online(
         top1, top5 = (last.get(f"{word}_{top}") for top in ("top1", "top5"))
         if top1 is not None:
             row = result(names[word], "online", found.name, top1 / 100, None, images, labels[word])
-            rows.append({**row, "top1": top1, "top5": top5})  # as it stands there, unrounded
+            rows.append({**row, "top1": top1, "top5": top5 if found.classes > 5 else None})  # as it stands, unrounded
     return rows
 
 

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from dualtemp.config import MEASURED_ON
 from dualtemp.errors import UserError
 from dualtemp.inference.evaluation_file import ENCODERS, MEASURES, NAMES
 
@@ -39,9 +40,11 @@ def run_evaluate(given: dict[str, Any]) -> int:
     if given["workers"] is not None and given["workers"] < 0:
         raise UserError(f"--workers must be at least 0, got {given['workers']}")
     from dualtemp.inference.evaluate import evaluate
+    from dualtemp.progress_bar import image_progress
 
     as_json = given.pop("json")
-    found = evaluate(**given)
+    with image_progress(given["quiet"]) as told:
+        found = evaluate(**given, told=told)
     if as_json:
         print(json.dumps(found, indent=1))
     else:
@@ -56,9 +59,13 @@ def print_table(found: dict[str, Any]) -> None:
 
     cells = {(row["name"], row["encoder"]): row for row in found["measured"]}
     columns = [encoder for encoder in ENCODERS if any(there == encoder for _, there in cells)]
-    asked = "validation images" if found["data"] == "validation" else f"test images of {found['data']}"
+    asked = f"test images of {found['data']}"
+    if found["data"] == "validation":
+        asked = MEASURED_ON["held-out"] if found["part"] == "held-out" else "validation images"
     title = f"right, % of {found['images']:,} {asked}; {found['classes']} classes"
     table = Table("", "labels", title=title, title_justify="left", title_style="", box=None, pad_edge=False)
+    table.padding = (0, 1, 0, 0)  # five encoders fit into 80 columns
+    table.columns[0].no_wrap = True
     table.columns[1].justify = "right"
     for encoder in columns:
         table.add_column("while training" if encoder == "online" else encoder, justify="right")
@@ -75,4 +82,4 @@ def print_table(found: dict[str, Any]) -> None:
 def _cell(row: dict[str, Any] | None) -> str:
     if row is None:
         return "-"
-    return f"{row['top1']:.2f}" + (f" ± {row['deviation']:.2f}" if row.get("deviation") is not None else "")
+    return f"{row['top1']:.2f}" + (f" ±{row['deviation']:.1f}" if row.get("deviation") is not None else "")

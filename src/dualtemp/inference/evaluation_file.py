@@ -11,8 +11,11 @@ from dualtemp.whole_file import whole_file
 
 EVALUATION_FILE = "evaluation.json"
 MEASURES = ("knn", "probe", "few-shot", "fine-tune")  # what can be asked for, and below what it gives
-NAMES = ("kNN", "linear probe", "1 % of labels", "5 % of labels", "10 % of labels", "fine-tuning")
-ENCODERS = ("raw pixels", "untrained", "trained", "online")
+ONE_A_CLASS = "1 label a class"
+FROZEN = ("kNN", "linear probe", ONE_A_CLASS, "1 % of labels", "5 % of labels", "10 % of labels")
+NAMES = (*FROZEN, "fine-tuning")
+BASELINES = ("raw pixels", "colour histogram", "untrained")  # what a trained encoder has to beat
+ENCODERS = (*BASELINES, "trained", "online")
 
 
 def result(
@@ -32,7 +35,7 @@ def result(
         encoder: see ENCODERS.
         data: "validation", or the name of other data.
         top1: share of right answers, from 0 to 1.
-        top5: the same.
+        top5: the same; None where it means nothing, as of five classes.
         images: asked about.
         labels: learned from.
         began: when, on the monotonic clock; None if that is not known.

@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ def export(
     out: Path | str | None = None,
     *,
     normalise: bool = False,
+    note: Callable[[str], None] | None = None,
 ) -> Path:
     """Write a run's encoder in formats that need no dualtemp: what `dualtemp export` does. Returns the folder.
 
@@ -44,6 +45,7 @@ def export(
             "torch-export", several of them, or "all" for those that the encoder can have.
         out: the folder; default RUN/export.
         normalise: the graphs (onnx, torch-export) take uint8 pixels and normalise them themselves.
+        note: is told what is being written.
 
     Example:
         >>> dualtemp.export("runs/mine", format=("timm", "onnx"), out="mine")  # doctest: +SKIP
@@ -70,6 +72,8 @@ def export(
     with _workshop(out) as workshop:
         fresh = {}
         for name in names:
+            if note is not None:
+                note(f"{name}: writing it, and comparing its features with the run's")
             difference = written(name, encoder, workshop)
             fresh[name] = _entry(name, encoder, difference)
         stale, manifest["formats"] = _merged(out, manifest["weights"], fresh)

@@ -1,6 +1,7 @@
 """What `dualtemp export` does. Needs no torch until something is exported."""
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ def run_export(given: dict[str, Any]) -> int:
     from dualtemp.inference.export_files import FORMATS
 
     asked = given["format"] or ["safetensors"]
-    folder = export(given["run"], asked, given["out"], normalise=given["normalise"])
+    folder = export(given["run"], asked, given["out"], normalise=given["normalise"], note=_note)
     written = formats_in(folder)
     for name, entry in written.items():
         print(f"{name:<13} {', '.join(entry['files']):<30} features within {entry['difference']:.1g} of the run's")
@@ -34,3 +35,7 @@ def run_export(given: dict[str, Any]) -> int:
         print(f"{name:<13} left out: this encoder cannot be had in it (`--format {name}` says why)")
     print(f"{folder}: preprocessing.json tells how images go in, README.md how to load it")
     return 0
+
+
+def _note(text: str) -> None:
+    print(f"dualtemp: {text}", file=sys.stderr, flush=True)

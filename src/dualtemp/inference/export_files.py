@@ -157,7 +157,9 @@ def _write_onnx(encoder: Encoder, folder: Path) -> None:
 def _read_onnx(encoder: Encoder, folder: Path) -> Features:
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(folder / ONNX, providers=["CPUExecutionProvider"])
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    session = onnxruntime.InferenceSession(folder / ONNX, options, providers=["CPUExecutionProvider"])
 
     def features(pixels: Tensor) -> Tensor:
         (found,) = session.run(None, {"images": encoder.graph_input(pixels).numpy()})

@@ -2,9 +2,11 @@
 
 import csv
 import io
+from collections import Counter
+from itertools import combinations
 from pathlib import Path
 
-from dualtemp.inference.near_duplicates import NearDuplicates
+from dualtemp.inference.near_duplicates import NearDuplicates, Pair
 from dualtemp.inference.pictures_by_name import PicturesByName, thumbnail_of_file
 from dualtemp.inference.search import Found
 from dualtemp.report.search_page import Card, Section, write_search_page
@@ -36,39 +38,47 @@ def write_duplicates_page(out: Path, run: Path, found: NearDuplicates, threshold
     ]
     if found.cut:
         facts.append(("Left out", "less similar pairs: there are too many, give a higher --threshold"))
-    best: dict[int, float] = {}
-    same: set[int] = set()
-    for pair in found.pairs:
-        for i in (pair.first, pair.second):
-            best[i] = max(best.get(i, -1.0), pair.s)
-            same |= {i} if pair.same else set()
+    pairs = {pair[:2]: pair for pair in found.pairs}
+    in_groups = Counter(i for group in found.groups for i in group)
     sections = []
     for number, group in enumerate(found.groups[:most], 1):
-        cards = [
-            Card(
-                found.pictures.thumbnail(found.names[i]),
-                found.names[i],
-                found.labels[i],
-                best[i],
-                note="has an exact copy here" if i in same else "",
-            )
-            for i in group
-        ]
-        sections.append(Section(f"Group {number}: {len(group)} images", cards))
-    about = "Images that are almost equal, and the cosine with the one that each is most similar to."
+        inside = [pairs[pair] for pair in combinations(group, 2)]
+        cards = [_card(found, i, [pair for pair in inside if i in pair[:2]], in_groups[i] > 1) for i in group]
+        told = dict.fromkeys(word for pair in inside for word in found.remarks(pair) if word != "same content")
+        least = min(pair.s for pair in inside)
+        title = f"Group {number}: {len(group)} images, every two at least {least:.4f}"
+        sections.append(Section("; ".join((title, *told)), cards))
+    about = (
+        "Groups of images of which every two are almost equal. Below an image stands the cosine with the one of its "
+        "group that it is most similar to."
+    )
     write_search_page(out, "Near-duplicates", about, facts, sections)
 
 
+def _card(found: NearDuplicates, i: int, pairs: list[Pair], elsewhere: bool) -> Card:
+    notes = ["has an exact copy here"] if any(pair.same for pair in pairs) else []
+    notes += [f"of {found.parts[i]}"] if any("and test" in word for p in pairs for word in found.remarks(p)) else []
+    notes += ["in another group too"] if elsewhere else []
+    name, best = found.names[i], max(pair.s for pair in pairs)
+    return Card(found.pictures.thumbnail(name), name, found.labels[i], best, note="; ".join(notes))
+
+
 def write_pairs(out: Path, found: NearDuplicates) -> None:
-    """Write all pairs as CSV: both names, cosine, whether their content is the same, and the number of their group."""
-    group_of = {i: number for number, group in enumerate(found.groups, 1) for i in group}
+    """Write all pairs as CSV, with the number of a group that both are in; empty where there is none."""
+    groups_of: dict[int, set[int]] = {}
+    for number, group in enumerate(found.groups, 1):
+        for i in group:
+            groups_of.setdefault(i, set()).add(number)
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("first", "second", "cosine", "same_content", "group"))
+    sides = [f"{side}_{word}" for word in ("label", "part") for side in ("first", "second")]
+    writer.writerow(("first", "second", "cosine", "same_content", "group", *sides))
     words = {True: "yes", False: "no", None: ""}
     for pair in found.pairs:
-        names = found.names[pair.first], found.names[pair.second]
-        writer.writerow((*names, f"{pair.s:.6f}", words[pair.same], group_of[pair.first]))
+        common = groups_of[pair.first] & groups_of[pair.second]
+        known = [column[i] or "" for column in (found.labels, found.parts) for i in pair[:2]]
+        names = (found.names[i] for i in pair[:2])
+        writer.writerow((*names, f"{pair.s:.6f}", words[pair.same], min(common, default=""), *known))
     write_output(out, text.getvalue())
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dualtemp.data.catalogue import resolved_name
+from dualtemp.data.copies import copies
 from dualtemp.data.folder import find_images, folder_files, foreign_images
-from dualtemp.data.held_out import held_out
 from dualtemp.data.images import FileImages, ImageSet, Splits
-from dualtemp.data.npz import is_npz_folder, read_npz
+from dualtemp.data.npz import held_out_of_one, is_npz_folder, read_npz
 from dualtemp.data.sources import named_path, open_source
-from dualtemp.data.subset import HELD_OUT, random_keys
 from dualtemp.errors import UserError
 
 PARTS = ("train", "test", "unlabelled")
@@ -75,7 +75,7 @@ def listed(data: str | Path, part: str = "all", *, labels: bool = True) -> Image
         found = _of_npz(path.resolve(), labels)
     else:
         splits = open_source(data, labels=labels)
-        found = _of_splits(str(data) if path is None else str(path.resolve()), splits)
+        found = _of_splits(resolved_name(str(data)) if path is None else str(path.resolve()), splits)
     if part == "all":
         return found
     if part not in PARTS:
@@ -134,9 +134,8 @@ def _of_npz(path: Path, labels: bool) -> ImageList:
         classes = arrays.classes or tuple(map(str, range(int(known.max()) + 1)))
         if int(known.max()) >= len(classes):
             raise UserError(f"{path}: `labels` has {int(known.max())}, `classes` only {len(classes)} names")
-    groups = np.zeros(len(pixels), np.int64) if known is None else known.numpy()
-    test = held_out(groups, random_keys(0, HELD_OUT, len(pixels)))  # as training does
     images = ImageSet(path.stem, pixels, known, classes, channels=pixels.shape[1])
+    test = held_out_of_one(images, copies([images]))
     return ImageList(str(path), images, _numbered("", len(pixels)), test.astype(np.int64))
 
 

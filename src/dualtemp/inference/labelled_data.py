@@ -8,10 +8,12 @@ from torch import Tensor
 
 from dualtemp.config import Settings
 from dualtemp.data import open_source
+from dualtemp.data.catalogue import resolved_name
 from dualtemp.data.images import FileImages, ImageSet, Splits
 from dualtemp.data.sources import named_path
 from dualtemp.errors import UserError
 from dualtemp.training.run_data import opened
+from dualtemp.training.run_folder import RunFolder
 
 VALIDATION = "validation"  # what results on a run's own data are filed under
 
@@ -36,11 +38,14 @@ def labelled_data(run: Path, chosen: Settings, data: str | Path | None) -> Label
     What a run learned from stays what it was (`subset`), but labels that were made wrong on purpose are right here.
     """
     if data is None:
-        splits, name = opened(with_right_labels(chosen)), VALIDATION
+        made_with = RunFolder(run).made_with()
+        splits, name = opened(with_right_labels(chosen), made_with), VALIDATION
         missing = f"{run} was trained without labels: give labelled images to measure with, --data FOLDER|SET|FILE.npz"
     else:
         splits, path = open_source(data), named_path(data)
-        name = str(data) if path is None else path.resolve().stem if path.is_file() else path.resolve().name
+        name = (
+            resolved_name(str(data)) if path is None else path.resolve().stem if path.is_file() else path.resolve().name
+        )
         name = f"{name}/" if name == VALIDATION else name  # a folder of that name is not the run's own data
         missing = f"{data} has no labels: expected class folders (FOLDER/CLASS/...), or an .npz file with `labels`"
     return _checked(splits, name, str(data or run), missing)
@@ -57,7 +62,7 @@ def _checked(splits: Splits, name: str, source: str, missing: str) -> LabelledDa
         raise UserError(missing)
     if test is None or test.labels is None:
         raise UserError(
-            f"{source}: every class has one image, so that none is left to test on; give two or more of each"
+            f"{source}: every class has one image, or copies of one, so that none is left to test on; give two or more"
         )
     learned, asked = (set(part.unique().tolist()) for part in (train.labels, test.labels))
     names = train.classes or tuple(str(label) for label in range(1 + max(learned | asked)))

@@ -62,7 +62,7 @@ class PicturesByName:
 def thumbnail_of_file(path: Path) -> str | None:
     """An image file as a small data URL; None if it cannot be read."""
     try:
-        return thumbnail_url(read_image(path, path.name, 3))
+        return thumbnail_url(read_image(path, path.name, 3, enough=SIDE))
     except UnreadableImage:
         return None
 

@@ -1,22 +1,24 @@
 """The images nearest to a photograph, by the cosine of their features: exact, over features that stream by."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from dualtemp.data.decode import UnreadableImage, read_image
+from dualtemp.data.images import FileImages, ImageSet, UnreadableImage
 from dualtemp.data.loader import EVALUATION_BATCH
-from dualtemp.data.photographs import clean_crop, to_tensor
+from dualtemp.data.photographs import to_tensor
 from dualtemp.errors import UserError
-from dualtemp.inference.embed import Told, bank_of
+from dualtemp.inference.bank import bank_of
 from dualtemp.inference.embedding_reader import Rows
 from dualtemp.inference.encoder import RunEncoder, run_encoder
+from dualtemp.inference.feature_records import Told
+from dualtemp.inference.image_list import ImageList
 from dualtemp.inference.pictures_by_name import PicturesByName
-from dualtemp.similarity import true_precision, unit
+from dualtemp.similarity import unit
 
 EQUAL = 0.9999  # cosine of a photograph with itself, but for rounding in a file of features
 
@@ -50,6 +52,8 @@ def search(
     workers: int | None = None,
     device: str = "auto",
     told: Told | None = None,
+    cache: bool = True,
+    note: Callable[[str], None] | None = None,
 ) -> Found:
     """The k images nearest to each photograph, by cosine: what `dualtemp search` does.
 
@@ -66,32 +70,44 @@ def search(
         workers: processes that read photographs, default one for each core but one.
         device: default "auto", the best there is.
         told: is told how many images are done, and of how many.
+        cache: keep computed features for the next time, and take those that were kept (feature_cache.py).
+        note: is told what a person should know; default: nobody.
     """
     if k < 1:
         raise UserError(f"k must be at least 1, got {k}")
     encoder, paths = run_encoder(Path(run), device), [Path(photo) for photo in photos]
-    queries = photo_features(encoder, paths)
     problems: dict[str, str] = {}
-    bank = bank_of(encoder, data, embeddings, batch, workers, problems, told)
-    near, among = nearest(queries, bank.rows, k + 1)
-    pictures = PicturesByName(bank.images())
+    bank = bank_of(encoder, data, embeddings, batch, workers, problems, told, cache=cache, note=note)
+    images = bank.images()
+    near, among = nearest(photo_features(encoder, paths, images), bank.rows, k + 1)
+    pictures = PicturesByName(images)
     others = [_without(path, found, pictures)[:k] for path, found in zip(paths, near, strict=True)]
     return Found(paths, others, among, pictures, problems)
 
 
-def photo_features(encoder: RunEncoder, paths: Sequence[Path]) -> Tensor:
-    """Features (N, F) of image files, each read as evaluation reads it."""
-    views = []
+def photo_features(encoder: RunEncoder, paths: Sequence[Path], among: ImageList | None = None) -> Tensor:
+    """Features (N, F) of image files, read as the images that they are looked for among: from files, or as pixels."""
+    problems: dict[str, str] = {}
+    features = [found for part in _shown(encoder, paths, among) for _, found in encoder.features(part, 64, 0, problems)]
+    for name, reason in problems.items():
+        raise UserError(f"{name}: {reason}; give an image file")
+    return torch.cat(features)
+
+
+def _shown(encoder: RunEncoder, paths: Sequence[Path], among: ImageList | None) -> Iterator[ImageSet]:
     for path in paths:
         if not path.is_file():
             raise UserError(f"{path}: no such file; give an image file")
+    files = FileImages(Path(), tuple(map(str, paths)), encoder.channels)
+    if among is None or not among.images.in_memory:
+        yield ImageSet("photographs", files, channels=encoder.channels)
+        return
+    for number in range(len(files)):
         try:
-            picture = read_image(path, str(path), encoder.channels)
+            pixels = to_tensor(files.open(number)).unsqueeze(0)
         except UnreadableImage as error:
             raise UserError(f"{error}; give an image file") from None
-        views.append(clean_crop(to_tensor(picture), encoder.views.size))
-    parts = torch.stack(views).to(encoder.device).split(EVALUATION_BATCH)
-    return torch.cat([encoder.of_views(encoder.views.normalised(part)) for part in parts])
+        yield ImageSet("photograph", pixels, channels=encoder.channels)
 
 
 @torch.no_grad()
@@ -100,24 +116,24 @@ def nearest(queries: Tensor, rows: Iterable[Rows], k: int) -> tuple[list[list[Ne
 
     Of the rows one piece exists at a time; what is kept of them is k similarities and names a query.
     """
-    (asked,) = unit(queries)
-    best = asked.new_empty(len(asked), 0)
+    (asked,) = unit(queries.double())
+    best = torch.empty(len(asked), 0)
     kept: list[list[Near]] = [[] for _ in asked]
     among = 0
-    with true_precision(asked.device):
-        for piece in rows:
-            (z,) = unit(torch.tensor(piece.features))
-            tile = asked @ z.T  # (Q, piece)
-            # Those kept stand first, and a stable sort leaves the earlier of two equals in front.
-            best, order = torch.cat([best, tile], 1).sort(dim=1, descending=True, stable=True)
-            best, order = best[:, :k], order[:, :k]
-            for query, places in enumerate(order.tolist()):
-                before = kept[query]
-                kept[query] = [
-                    before[place] if place < len(before) else _near(piece, place - len(before), tile[query])
-                    for place in places
-                ]
-            among += len(z)
+    for piece in rows:
+        (z,) = unit(torch.tensor(piece.features, dtype=torch.float64))
+        # Summed in float64 and rounded: equal images are equally near, whatever pieces they come in.
+        tile = (asked @ z.T).float()  # (Q, piece)
+        # Those kept stand first, and a stable sort leaves the earlier of two equals in front.
+        best, order = torch.cat([best, tile], 1).sort(dim=1, descending=True, stable=True)
+        best, order = best[:, :k], order[:, :k]
+        for query, places in enumerate(order.tolist()):
+            before = kept[query]
+            kept[query] = [
+                before[place] if place < len(before) else _near(piece, place - len(before), tile[query])
+                for place in places
+            ]
+        among += len(z)
     if not among:
         raise UserError("there is no image to look among: give --data a folder with images that can be read")
     return kept, among

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from dualtemp.data.images import ImageSet
 from dualtemp.data.loader import Loader, evaluation_batches
 from dualtemp.data.views import Views
-from dualtemp.evaluation.accuracy import top_accuracy
+from dualtemp.evaluation.accuracy import predicted, top_accuracy
 from dualtemp.evaluation.features import image_features_and_labels
 from dualtemp.evaluation.fine_tune import default_batch, default_epochs, fine_tuned
+from dualtemp.inference.answers import Answers
 from dualtemp.inference.encoder import RunEncoder
 from dualtemp.inference.evaluation_file import result
 from dualtemp.inference.labelled_data import LabelledData, readable_count
@@ -57,6 +58,7 @@ def tuned_measures(
         both = " and ".join(f"the {name}" for name in encoders)
         seen = f"each {epochs} epochs of {readable_count(train, problems):,} images"
         tell(f"fine-tuning {both} encoder, {seen}: about {duration(seconds)}")
+        answers = Answers(found.train.classes)
         for name, each in encoders.items():
             began = time.monotonic()
 
@@ -78,10 +80,9 @@ def tuned_measures(
             logits, labels = _logits(model, each, test, workers, problems)
             top1, top5 = top_accuracy(logits, labels)
             tell(f"{name}: fine-tuning {100 * top1:.2f} %, {duration(time.monotonic() - began)}")
-            row = result(
-                "fine-tuning", name, found.name, top1, top5, len(labels), readable_count(train, problems), began
-            )
-            yield {**row, "epochs": epochs}
+            learned, top5 = readable_count(train, problems), top5 if found.classes > 5 else None
+            row = result("fine-tuning", name, found.name, top1, top5, len(labels), learned, began)
+            yield {**row, "epochs": epochs, **answers.details(row["name"], name, [predicted(logits)], labels)}
 
 
 def _foretold(encoder: RunEncoder, classes: int, batches: Callable[[int], Generator[tuple[Tensor, Tensor]]]) -> float:

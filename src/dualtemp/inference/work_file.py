@@ -33,7 +33,7 @@ class WorkFile:
     """
 
     def __init__(self, path: Path, about: dict[str, Any]) -> None:
-        self.path = path
+        self.path, self.about = path, about
         head = json.dumps(about, sort_keys=True).encode() + b"\n"
         self._file = open(path, "r+b" if path.exists() else "w+b")  # noqa: SIM115  closed by close
         there = self._file.readline(len(head) + 1)

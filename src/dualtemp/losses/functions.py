@@ -314,13 +314,16 @@ def cross_entropy(
             f"{tuple(target.shape)} on {target.device}"
         )
     logits = logits if logits.dtype == torch.float64 else logits.float()
-    of_target = target[:, None] == torch.arange(logits.shape[1], device=logits.device)
-    positive = logits[of_target]
-    if len(positive) != len(logits):
+    classes = logits.shape[1]
+    # On a device such a look would wait for it, in every step; there the gather below refuses other numbers itself.
+    if target.device.type == "cpu" and len(target) and not 0 <= target.min() <= target.max() < classes:
         raise ValueError(
-            f"target must hold class numbers from 0 to {logits.shape[1] - 1}, got {target.min()} to {target.max()}"
+            f"target must hold class numbers from 0 to {classes - 1}, got {target.min()} to {target.max()}"
         )
-    negatives = logits[~of_target].view(len(logits), -1)
+    target = target[:, None].long()
+    others = torch.arange(classes - 1, device=logits.device)
+    others = others + (others >= target)  # (N, C - 1): every class but the target
+    positive, negatives = logits.gather(1, target)[:, 0], logits.gather(1, others)
     d_alpha = log_odds(positive, negatives, tau_alpha)
     d_beta = log_odds(positive.detach(), negatives.detach(), tau_beta)
     _record(stats, d_alpha, d_beta)

@@ -48,6 +48,7 @@ def add_reproduce_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `dualtemp reproduce`."""
     _add_what(parser)
     parser.add_argument("--jobs", type=int, metavar="N", help="runs at a time (default: GPUs, or cores)")
+    parser.add_argument("--threads", type=int, metavar="N", help="of the CPU, for a run (default: cores / jobs)")
     parser.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, mps (default: the best there is)")
     parser.add_argument("--list", action="store_true", help="print a command per missing run, and run nothing")
     parser.add_argument("--cell", metavar="KEY", help="only this run, as --list names it")
@@ -61,8 +62,9 @@ def run_reproduce(given: dict[str, Any]) -> int:
 
     if not given["ids"]:
         raise UserError("name tables or figures, or all: dualtemp reproduce T-reverse; `dualtemp paper` lists them")
-    if given["jobs"] is not None and given["jobs"] < 1:
-        raise UserError(f"--jobs must be at least 1, got {given['jobs']}")
+    for name in ("jobs", "threads"):
+        if given[name] is not None and given[name] < 1:
+            raise UserError(f"--{name} must be at least 1, got {given[name]}")
     request = _request(given)
     found = request.planned()
     left = missing(request, found, given["cell"], given["retry"], fetch=not given["list"])
@@ -75,7 +77,7 @@ def run_reproduce(given: dict[str, Any]) -> int:
     failed = 0
     if left.jobs:
         print(f"{len(left.jobs)} runs at scale {request.scale} ({found.scale.about})", flush=True)
-        failed = run_missing(request, left, given["jobs"], given["device"], given["keep_runs"])
+        failed = run_missing(request, left, given["jobs"], given["device"], given["keep_runs"], given["threads"])
     else:
         print("nothing is missing")
     _report(request, given, left.facts)
@@ -93,6 +95,12 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         metavar="SET",
         help="another set or folder for all; NAME=SET for the set NAME; paper: also the fingerprint of results",
     )
+    parser.add_argument(
+        "--validate",
+        choices=("test", "held-out"),
+        default="test",
+        help="measure on test images, or on a tenth of the training images, to choose settings (default: test)",
+    )
     parser.add_argument("--results", type=Path, default=Path("results"), metavar="FOLDER", help="default: results")
     parser.add_argument("--report", type=Path, metavar="FILE.html", help="write the page of what is there")
     parser.add_argument("--summary", type=Path, metavar="FILE.md", help="write the claims in a page of Markdown")
@@ -101,7 +109,8 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
 def _request(given: dict[str, Any]) -> Any:
     from dualtemp.paper.reproduce import Request, parsed_seeds
 
-    return Request(given["ids"], given["scale"], parsed_seeds(given["seeds"]), given["data"], given["results"])
+    seeds = parsed_seeds(given["seeds"])
+    return Request(given["ids"], given["scale"], seeds, given["data"], given["results"], given["validate"])
 
 
 def _known_facts(request: Any) -> Any:

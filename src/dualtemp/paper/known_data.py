@@ -1,6 +1,7 @@
 """Which results belong to which data: by the content that a key knows, never by the name of a folder. Needs no torch
 unless images of one's own are opened."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -10,7 +11,7 @@ from dualtemp.data.cache import cached_set
 from dualtemp.data.catalogue import CATALOGUE, named_set
 from dualtemp.errors import UserError
 from dualtemp.paper.plan import Plan
-from dualtemp.paper.results import DataFacts, KnownData, Results, data_name, opened_facts
+from dualtemp.paper.results import ITSELF, DataFacts, KnownData, Results, data_name, opened_facts
 
 SHORT = 8  # digits of a fingerprint that are enough to name data in a results folder
 EMBEDDED = "digits"  # opened at no cost, and the one set that facts do not name
@@ -78,7 +79,7 @@ def _facts(word: str, known: Sequence[KnownData]) -> DataFacts | None:
         return _of_fingerprint(word, known)
     name = set_name(word)
     if name is None:
-        if not Path(word).expanduser().exists():
+        if not os.path.exists(os.path.expanduser(word)):
             raise UserError(
                 f"--data {word}: no set, folder or file is called so, and no data of results has this fingerprint"
             )
@@ -94,7 +95,9 @@ def _facts(word: str, known: Sequence[KnownData]) -> DataFacts | None:
 
 def _of_fingerprint(word: str, known: Sequence[KnownData]) -> DataFacts:
     found = {one.facts for one in known if one.facts.fingerprint.startswith(word)}
-    own = {facts for facts in found if not facts.normalised_as} or found  # a named set can be had by its name
+    # A named set can be had by its name; of one's own images come first those that were normalised as they are now.
+    kinds = ({facts for facts in found if facts.normalised_as == kind} for kind in (ITSELF, ""))
+    own = next((facts for facts in kinds if facts), found)
     if len(own) != 1:
         there = ", ".join(sorted({f"{one.facts.fingerprint[:SHORT]} {one.name}" for one in known})) or "none"
         few = "no data" if not own else "more than one set"

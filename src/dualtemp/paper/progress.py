@@ -29,9 +29,11 @@ class RunsDisplay:
     def __enter__(self) -> "RunsDisplay":
         """Show the bar."""
         if self.live:
-            from rich.progress import BarColumn, Progress, TextColumn
+            from rich.progress import Progress, TextColumn
 
-            columns = (TextColumn("{task.fields[runs]} runs"), BarColumn(), TextColumn("{task.fields[left]}"))
+            from dualtemp.progress_bar import PlainBar
+
+            columns = (TextColumn("{task.fields[runs]} runs"), PlainBar(), TextColumn("{task.fields[left]}"))
             self.bar = Progress(*columns, transient=True)
             self.task = self.bar.add_task("runs", total=1.0, runs=f"0/{len(self.costs)}", left="")
             self.bar.start()

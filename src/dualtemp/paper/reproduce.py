@@ -32,16 +32,24 @@ class Request:
     seeds: tuple[int, ...] = (1, 2, 3)
     data: Sequence[str] = ()
     results: Path = Path("results")
+    validate: str = "test"
 
     def planned(self) -> Plan:
         """The cells and runs that are asked for."""
-        return plan(chosen_artefacts(self.ids), scale_named(self.scale), DataChoice.parsed(list(self.data)))
+        scale = scale_named(self.scale)
+        if self.validate != "test":
+            scale = scale.with_settings({"validate": self.validate})
+        return plan(chosen_artefacts(self.ids), scale, DataChoice.parsed(list(self.data)))
 
     def command(self, job: Job) -> str:
         """The command that makes one run alone."""
         words = ["dualtemp", "reproduce", *self.ids, "--scale", self.scale, "--seeds", f"{job.settings.seed},"]
         words += [word for data in self.data for word in ("--data", data)]
-        return shlex.join([*words, "--results", str(self.results), "--jobs", "1", "--cell", job.name])
+        return shlex.join([*words, *self.measured(), "--results", str(self.results), "--jobs", "1", "--cell", job.name])
+
+    def measured(self) -> list[str]:
+        """The words of the command line that say what is measured on."""
+        return [] if self.validate == "test" else ["--validate", self.validate]
 
 
 @dataclass(frozen=True)
@@ -116,13 +124,20 @@ def _no_such_cell(cell: str, words: Sequence[str] = (), looked_in: Sequence[str]
     return UserError(f"no cell is called {cell!r} here: give the data, scale, seeds and ids that --list gave{beside}")
 
 
-def run_missing(request: Request, left: Missing, jobs: int | None, device: str = "auto", keep: bool = False) -> int:
+def run_missing(
+    request: Request,
+    left: Missing,
+    jobs: int | None,
+    device: str = "auto",
+    keep: bool = False,
+    threads: int | None = None,
+) -> int:
     """Make the runs; returns how many failed. Interrupted, the same command goes on."""
     results = Results(request.results)
     results.make_folders()
     for job in left.jobs:  # only failed ones that are to be tried again have a result
         (results.path / f"{job.name}.json").unlink(missing_ok=True)
-    crew = _crew(jobs, device, keep)
+    crew = _crew(jobs, device, keep, threads)
     with _terminable(), RunsDisplay(left.jobs) as display:
         try:
             outcome = run_jobs(left.jobs, request.results, crew, display)
@@ -131,7 +146,7 @@ def run_missing(request: Request, left: Missing, jobs: int | None, device: str =
     return outcome["failed"]
 
 
-def _crew(jobs: int | None, device: str, keep: bool) -> Crew:
+def _crew(jobs: int | None, device: str, keep: bool, threads: int | None) -> Crew:
     import torch
 
     devices = [device]
@@ -139,7 +154,7 @@ def _crew(jobs: int | None, device: str, keep: bool) -> Crew:
         devices = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
         jobs = jobs or len(devices)
     jobs = jobs or (cores() if devices == ["cpu"] or not torch.backends.mps.is_available() else 1)
-    return Crew([devices[i % len(devices)] for i in range(jobs)], max(1, cores() // jobs), keep)
+    return Crew([devices[i % len(devices)] for i in range(jobs)], threads or max(1, cores() // jobs), keep)
 
 
 @contextmanager

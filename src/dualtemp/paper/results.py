@@ -19,6 +19,7 @@ from dualtemp.errors import UserError
 from dualtemp.paper.plan import PlannedRun, canonical
 from dualtemp.whole_file import whole_file
 
+ITSELF = "itself"  # what somebody's own images in colour are normalised as
 NOT_IN_KEY = {"data", "seed", "init"}  # data: its content stands for it; the seed has a place of its own
 _COUNTS = object()  # equal to no value of a setting
 
@@ -28,7 +29,8 @@ class DataFacts:
     """What a key needs to know of a set.
 
     fingerprint: of the content of all parts; image_size: side of a view by default; images: to train on;
-    normalised_as: the set whose mean and deviation are used, "" for what all others use.
+    normalised_as: the set whose mean and deviation are used, "itself" for somebody's own images in colour, "" for what
+    all others use.
     """
 
     fingerprint: str
@@ -146,13 +148,15 @@ def opened_facts(word: str) -> DataFacts:
     """Open a set and tell what a key needs; downloads it if it has to."""
     from dualtemp.data import open_source
     from dualtemp.data.normalisation import OF_SETS
+    from dualtemp.data.sources import named_path
     from dualtemp.training.run_data import image_size
 
     splits = open_source(word)
     parts = (splits.train, splits.test, splits.unlabelled)
     text = " ".join("-" if part is None else part.fingerprint for part in parts)
     digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-    named = word if word in OF_SETS else ""
+    own = named_path(word) is not None and splits.train.channels == 3
+    named = word if word in OF_SETS else ITSELF if own else ""
     return DataFacts(digest, image_size(splits), len(splits.train), named)
 
 

@@ -1,10 +1,11 @@
 """From the published settings to those of a scale, as declared in scales.yaml. Needs no torch."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 from dualtemp.config import Settings, settings
+from dualtemp.data.catalogue import resolved_name
 from dualtemp.errors import UserError
 from dualtemp.paper.artefact import Artefact, Cell, read_yaml
 
@@ -29,6 +30,11 @@ class Scale:
         own = self.methods.get(method)
         return (self.times, self.set) if own is None else (own.get("times", {}), own.get("set", {}))
 
+    def with_settings(self, given: dict[str, Any]) -> "Scale":
+        """The scale with settings that hold for every framework."""
+        methods = {name: {**own, "set": {**own.get("set", {}), **given}} for name, own in self.methods.items()}
+        return replace(self, set={**self.set, **given}, methods=methods)
+
 
 @dataclass(frozen=True)
 class NotAtThisScale:
@@ -47,8 +53,9 @@ class DataChoice:
     @staticmethod
     def parsed(words: list[str]) -> "DataChoice":
         """From the words of the command line."""
-        named = dict(word.split("=", 1) for word in words if "=" in word)
-        others = [word for word in words if "=" not in word]
+        pairs = (word.split("=", 1) for word in words if "=" in word)
+        named = {resolved_name(name): resolved_name(there) for name, there in pairs}
+        others = [resolved_name(word) for word in words if "=" not in word]
         if len(others) > 1:
             raise UserError(f"--data {' '.join(others)}: one set for all is expected; give others as NAME=SET")
         return DataChoice(others[0] if others else None, named)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dualtemp.errors import UserError
+from dualtemp.file_lock import Busy, locked
 from dualtemp.paper.results import Job, Results
 
 BUSY = "busy"  # another process makes this run
@@ -70,22 +71,21 @@ def perform(
     What a killed process left of the run is gone on with. Once the result is written the run's folder is removed,
     unless `keep`.
     """
-    from dualtemp.training.folder_lock import locked
-
     results.make_folders()
     lock = results.runs / f".{job.name}.lock"
     with ExitStack() as held:
         try:
-            held.enter_context(locked(lock, patience=0))
-        except UserError:
+            held.enter_context(locked(lock, patience=0, remove=True))
+        except Busy:
             return BUSY, ""
+        except OSError as error:
+            raise UserError(f"{results.runs} cannot be written ({error.strerror}): give another --results") from None
         result = results.read(job)
         if result is None:
             result = made(job, results.run_folder(job), device, threads, watch)
             results.write(job, result)
         if not keep:
             shutil.rmtree(results.run_folder(job), ignore_errors=True)
-        lock.unlink(missing_ok=True)  # whoever waits for it finds the result
     return result["status"], result.get("reason", "")
 
 

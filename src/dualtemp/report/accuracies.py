@@ -7,6 +7,7 @@ from dualtemp.report.run_record import Facts, History, points
 
 POINT = 1.0  # % of accuracy: what the paper's claims call a difference
 ERRORS = 2.0  # standard errors beyond which a difference is none of chance
+COARSE = 5.0  # points: where changes below this are lost in the error, test images are too few to tell how a run does
 ACCURACIES = {"probe_top1": "probe", "knn_top1": "kNN accuracy"}
 
 
@@ -27,11 +28,21 @@ def error_of(images: int, accuracy: float) -> float:
     return 100 * math.sqrt(2 * share * (1 - share) / images) if images > 0 else 0.0
 
 
+def seen(facts: Facts, accuracy: float) -> float:
+    """Points by which two accuracies about this one must differ to be told apart: one, or two standard errors."""
+    return max(POINT, ERRORS * error(facts, accuracy))
+
+
+def too_few(facts: Facts, accuracy: float) -> bool:
+    """Whether so few test images hide what a run does about this accuracy."""
+    return facts.test_images > 0 and seen(facts, accuracy) > COARSE
+
+
 def guessed(facts: Facts) -> float | None:
     """The highest accuracy, in %, that guessing is given; None if classes or images are unknown."""
-    if facts.classes < 2 or not facts.test_images:
+    if facts.chance is None or not facts.test_images:
         return None
-    share = 1 / facts.classes
+    share = facts.chance
     return 100 * (share + ERRORS * math.sqrt(share * (1 - share) / facts.test_images))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from dualtemp.errors import UserError
 
+PAGES, TABLES = (".html", ".htm"), (".csv", ".tex")
 SORTS = "name, method, data, tau_alpha, tau_beta, status, epoch, probe, knn or date"
 
 
@@ -38,17 +39,27 @@ def add_report_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `dualtemp report`."""
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run's folder; several are compared")
     parser.add_argument(
-        "--out", type=Path, metavar="FILE.html", help="default: RUN/report.html, or compare.html for several runs"
+        "--out",
+        type=Path,
+        metavar="FILE.html|.csv|.tex",
+        help="a page (default: RUN/report.html, or compare.html for several runs), or a table of the runs' figures",
     )
     parser.add_argument("--no-pictures", action="store_true", help="take no new pictures of what the run has learned")
     parser.add_argument("--device", default="auto", help="for the pictures: cpu, cuda, cuda:1, mps (default: the best)")
 
 
 def run_report(given: dict[str, Any]) -> int:
-    """Write a run's page anew, with new pictures, or one page of several runs; say where it is."""
+    """Write a run's page anew, with new pictures, one page of several runs, or a table; say where it is."""
     runs, out = given["runs"], given["out"]
     if out is not None and out.is_dir():
         raise UserError(f"--out {out} is a folder: name a file, such as {out / 'compare.html'}")
+    if out is not None and out.suffix.lower() in TABLES:
+        from dualtemp.report.runs_table import write_runs_table
+
+        print(write_runs_table(runs, out))
+        return 0
+    if out is not None and out.suffix.lower() not in PAGES:
+        raise UserError(f"--out {out}: give a name that ends with {', '.join((*PAGES[:1], *TABLES))}")
     if len(runs) > 1:
         from dualtemp.report.compare_page import write_compare_page
 

@@ -6,11 +6,13 @@ from typing import Any
 
 from dualtemp.config import applicable, setting_names
 from dualtemp.errors import UserError
+from dualtemp.inference.evaluation_file import BASELINES, FROZEN, NAMES
 from dualtemp.report.curves import MEASURES, PERCENT, compared_charts
 from dualtemp.report.epoch_chart import COLOURS, DASHES, colour_class
-from dualtemp.report.page import rendered, write_page
-from dualtemp.report.run_page import shown
-from dualtemp.report.run_record import RunRecord, facts_of, part, read_run
+from dualtemp.report.page import link_to, rendered, write_page
+from dualtemp.report.run_page import PAGE, shown
+from dualtemp.report.run_record import RunRecord, beside_trained, evaluated, facts_of, number, part, read_run, rows_of
+from dualtemp.report.standing import clear_difference
 from dualtemp.report.verdict import told, verdict
 
 NONE = "\N{EN DASH}"
@@ -42,18 +44,30 @@ def write_compare_page(paths: Sequence[Path], out: Path) -> Path:
     """Write the page of several runs, in the order in which they are given."""
     if len(paths) > MOST:
         raise UserError(f"{len(paths)} runs are too many for one page: give at most {MOST}")
-    seen: dict[Path, Path] = {}
+    refuse_twice(paths)
+    return write_page(out, compare_page([read_run(path) for path in paths], out))
+
+
+def refuse_twice(paths: Sequence[Path]) -> None:
+    """A run that is named twice is a mistake."""
+    seen: set[Path] = set()
     for path in paths:
         if path.resolve() in seen:
             raise UserError(f"{path} is named twice: give different runs")
-        seen[path.resolve()] = path
-    return write_page(out, compare_page([read_run(path) for path in paths]))
+        seen.add(path.resolve())
 
 
-def compare_page(runs: Sequence[RunRecord]) -> str:
-    """The page of runs as HTML."""
+def compare_page(runs: Sequence[RunRecord], out: Path) -> str:
+    """The page of runs as HTML, with links for the place that it is written to."""
     names = told_apart([run.path for run in runs])
     named = list(zip(names, runs, strict=True))
+    figures, measured, groups = final_figures(runs), evaluated_figures(runs), compared_charts(named)
+    parts = (
+        ("figures", "Final figures", figures),
+        ("evaluated", "Evaluated", measured),
+        ("settings", "Settings", True),
+    )
+    contents = [("verdicts", "Verdicts"), *((id, title) for id, title, there in parts if there)]
     return rendered(
         "compare.html.j2",
         {
@@ -67,13 +81,16 @@ def compare_page(runs: Sequence[RunRecord]) -> str:
                     "status": run.status.word,
                     "epochs": f"{run.epoch} of {run.chosen.epochs}",
                     "verdict": told(verdict(run.history, facts_of(run), *run.status)),
+                    "page": link_to(run.path / PAGE, out) if (run.path / PAGE).is_file() else None,
                 }
                 for number, (name, run) in enumerate(named)
             ],
-            "figures": final_figures(runs),
+            "contents": contents + [(group["id"], group["title"].partition(":")[0]) for group in groups],
+            "figures": figures,
+            "evaluated": measured,
             "one_set": len({tested_on(run) for run in runs if run.last("knn_top1") is not None}) <= 1,
             "settings": differing_settings(runs),
-            "groups": compared_charts(named),
+            "groups": groups,
         },
     )
 
@@ -90,8 +107,9 @@ def told_apart(paths: Sequence[Path]) -> list[str]:
 
 
 def tested_on(run: RunRecord) -> str:
-    """What accuracies were read on: the fingerprint of the test images, or where they came from."""
-    return str(part(run.environment, "test").get("fingerprint") or run.chosen.data)
+    """What accuracies were read on: the fingerprint of the images or of their names, or where they came from."""
+    images = part(run.environment, "test")
+    return str(images.get("fingerprint") or images.get("names") or run.chosen.data)
 
 
 def final_figures(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
@@ -101,16 +119,62 @@ def final_figures(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
     """
     rows = []
     for key, (title, form, rated) in FIGURES.items():
-        values = [run.last(key) for run in runs]
+        # Of five classes or fewer a top-5 is always right.
+        values = [None if key == "probe_top5" and 0 < run.classes <= 5 else run.last(key) for run in runs]
+        if any(value is not None for value in values):
+            rows.append({"key": key, "title": title, "cells": _cells(runs, values, form, rated)})
+    return rows
+
+
+def evaluated_figures(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
+    """What `dualtemp evaluate` measured of the runs' last steps, a measure a row, as `final_figures` has them.
+
+    Each cell also has the strongest rival (raw pixels, colour histogram, untrained encoder), what is gained over it,
+    and whether that is clear.
+    """
+    measured = [_last_measured(run) for run in runs]
+    rows = []
+    for name in NAMES:
+        values = [number(rows_of(found, "trained").get(name, {}).get("top1")) for found in measured]
         if all(value is None for value in values):
             continue
-        cells = []
-        for run, value in zip(runs, values, strict=True):
-            rivals = [v for r, v in zip(runs, values, strict=True) if v is not None and tested_on(r) == tested_on(run)]
-            best = rated and value is not None and len(rivals) > 1 and value == max(rivals) > min(rivals)
-            cells.append({"text": NONE if value is None else form.format(value), "best": best})
-        rows.append({"key": key, "title": title, "cells": cells})
+        cells = _cells(runs, values, PERCENT, True)
+        for cell, found in zip(cells, measured, strict=True):
+            cell["rival"] = _strongest_rival(found, name)
+        rows.append({"key": name, "title": name, "cells": cells})
     return rows
+
+
+def _last_measured(run: RunRecord) -> list[dict[str, Any]]:
+    _, rows, old = evaluated(run)
+    return [] if old else rows
+
+
+def _strongest_rival(rows: Sequence[dict[str, Any]], name: str) -> dict[str, Any] | None:
+    trained = rows_of(rows, "trained").get(name)
+    there = [row for encoder in BASELINES if (row := rows_of(rows, encoder).get(name)) is not None]
+    best = max(there, key=lambda row: row["top1"], default=None)
+    one = None if best is None else beside_trained(trained, best)
+    if one is None:
+        return None
+    shared = set(FROZEN) & rows_of(rows, "trained").keys() & rows_of(rows, one.encoder).keys()
+    sign = clear_difference(one, max(1, len(shared)))  # as on the run's own page
+    return {
+        "encoder": one.encoder,
+        "top1": one.other,
+        "gain": one.trained - one.other,
+        "mark": {1: "✓", -1: "✗", 0: "≈"}[sign],
+        "tone": {1: "good", -1: "bad", 0: "open"}[sign],
+    }
+
+
+def _cells(runs: Sequence[RunRecord], values: Sequence[float | None], form: str, rated: bool) -> list[dict[str, Any]]:
+    cells = []
+    for run, value in zip(runs, values, strict=True):
+        rivals = [v for r, v in zip(runs, values, strict=True) if v is not None and tested_on(r) == tested_on(run)]
+        best = rated and value is not None and len(rivals) > 1 and value == max(rivals) > min(rivals)
+        cells.append({"value": value, "text": NONE if value is None else form.format(value), "best": best})
+    return cells
 
 
 def differing_settings(runs: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dualtemp.report.epoch_chart import Line, Reference, epoch_chart
+from dualtemp.report.epoch_chart import Line, Reference, epoch_chart, moves
 from dualtemp.report.run_record import RunRecord, points
 from dualtemp.training.thresholds import COLLAPSED, hardest_tenth
 
@@ -24,7 +24,7 @@ class Measure:
 
 
 def _chance(run: RunRecord) -> Reference | None:
-    return Reference("chance", 100 / run.classes) if run.classes > 1 else None
+    return Reference("chance", 100 * run.chance) if run.chance is not None else None
 
 
 def _all_alike(run: RunRecord) -> Reference:
@@ -121,7 +121,10 @@ TOGETHER: Mapping[tuple[str, ...], str] = {("probe_top1", "knn_top1"): "Probe an
 
 
 def run_charts(run: RunRecord) -> list[dict[str, Any]]:
-    """Charts of one run, in groups that have any: id, title, charts of id, title, says, svg, legend and now."""
+    """Charts of one run, in groups that have any: id, title, charts of id, title, says, svg, legend and now.
+
+    Where nothing moves there is no chart; the group's `still` has titles and values.
+    """
     return _grouped({id: [_of_one_run(run, keys) for keys in charts] for id, _, charts in GROUPS})
 
 
@@ -131,11 +134,13 @@ def compared_charts(runs: Sequence[tuple[str, RunRecord]]) -> list[dict[str, Any
 
 
 def _grouped(drawn: Mapping[str, Sequence[dict[str, Any] | None]]) -> list[dict[str, Any]]:
-    groups = [
-        {"id": id, "title": title, "charts": [chart for chart in drawn[id] if chart is not None]}
-        for id, title, _ in GROUPS
-    ]
-    return [group for group in groups if group["charts"]]
+    groups = []
+    for id, title, _ in GROUPS:
+        found = [chart for chart in drawn[id] if chart is not None]
+        charts = [chart for chart in found if chart["svg"]]
+        still = [(chart["title"], chart["now"]) for chart in found if not chart["svg"]]
+        groups.append({"id": id, "title": title, "charts": charts, "still": still})
+    return [group for group in groups if group["charts"] or group["still"]]
 
 
 def _of_one_run(run: RunRecord, keys: tuple[str, ...]) -> dict[str, Any] | None:
@@ -154,7 +159,9 @@ def _of_one_run(run: RunRecord, keys: tuple[str, ...]) -> dict[str, Any] | None:
         "says": " ".join(
             filter(None, (words for key in keys for words in (MEASURES[key].says, MEASURES[key].here(run))))
         ),
-        "svg": epoch_chart(title, lines, [reference] if reference else []),
+        "svg": epoch_chart(title, lines, [reference] if reference else [])
+        if any(moves([line]) for line in lines)
+        else "",
         "legend": [(line.name, line.number) for line in lines] if len(keys) > 1 else [],
         "now": ", ".join(line.form.format(line.points[-1][1]) for line in lines),
     }
@@ -168,7 +175,8 @@ def _of_many_runs(runs: Sequence[tuple[str, RunRecord]], key: str) -> dict[str, 
     # A level is drawn where all runs that are drawn share it: chance of one set, log N of one batch.
     levels = {measure.reference(run) for (_, run), line in zip(runs, lines, strict=True) if line.points}
     references = [level for level in levels if level is not None] if len(levels) == 1 else []
-    svg = epoch_chart(measure.title, lines, references)
+    svg = epoch_chart(measure.title, lines, references) if moves(lines) else ""
     here = {measure.here(run) for (_, run), line in zip(runs, lines, strict=True) if line.points}
     says = " ".join(filter(None, (measure.says, *(here if len(here) == 1 else ()))))
-    return {"id": key, "title": measure.title, "says": says, "svg": svg, "legend": [], "now": ""}
+    now = "" if svg else measure.form.format(next(line.points[-1][1] for line in lines if line.points))
+    return {"id": key, "title": measure.title, "says": says, "svg": svg, "legend": [], "now": now}

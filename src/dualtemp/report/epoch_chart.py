@@ -94,6 +94,12 @@ def epoch_chart(title: str, lines: Sequence[Line], references: Sequence[Referenc
     )
 
 
+def moves(lines: Sequence[Line]) -> bool:
+    """Whether there is anything to see on a chart of these lines: values that differ by more than rounding noise."""
+    values = [value for line in lines for _, value in line.points]
+    return bool(values) and max(values) - min(values) > FLAT * max(map(abs, values))
+
+
 def epoch_ticks(first: int, last: int, count: int = 5) -> list[int]:
     """Whole epochs to write under the axis: round ones in even steps, two at least."""
     if last == first:

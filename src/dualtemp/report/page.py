@@ -1,10 +1,12 @@
 """What all pages share: templates, colours, and that a page is written whole."""
 
+import os
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, FunctionLoader
 from markupsafe import Markup, escape
@@ -26,6 +28,11 @@ def write_page(path: Path, page: str) -> Path:
     """Write a page whole; names of files on it need not be valid text."""
     write_output(path, page.encode(errors="backslashreplace"))
     return path
+
+
+def link_to(path: Path, page: Path) -> str:
+    """The address of a file for a page that is written to `page`: relative, so that a folder can be moved whole."""
+    return quote(os.path.relpath(path.resolve(), page.resolve().parent).replace(os.sep, "/"))
 
 
 @cache

@@ -6,6 +6,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from dualtemp.config import MEASURED_ON
 from dualtemp.paper.artefact import Artefact, artefacts
 from dualtemp.paper.claims import judged, looks_at, percent, unseen_cells
 from dualtemp.paper.comparisons import MeasuredCell
@@ -38,6 +39,7 @@ def paper_page(found: Plan, seeds: tuple[int, ...], there: Collected) -> str:
     context = {
         "scale": found.scale,
         "seeds": ", ".join(map(str, seeds)),
+        "measured_on": MEASURED_ON[found.scale.set.get("validate", "test")],
         "data": _data(found, there),
         "without_paper": [a.id for a in found.artefacts if not of_the_papers_data(a, found.data)],
         "changes": _changes(found),

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from dualtemp.config import MEASURED_ON
 from dualtemp.paper.artefact import Artefact, artefacts
 from dualtemp.paper.claims import Verdict, judged, looks_at, percent, unseen_cells
 from dualtemp.paper.comparisons import ABSENT, HOLDS, Finding, MeasuredCell, Table
@@ -55,6 +56,8 @@ def paper_summary(request: Request, there: Collected) -> str:
         "|---|---|---|---|---|",
         *(f"| {v.claim} | {v.says} | **{v.verdict}** | {_that_hold(v)} | {_at_once(v)} |" for v in verdicts),
     ]
+    if request.validate != "test":
+        lines = [f"Measured on {MEASURED_ON[request.validate]}; test images were not looked at.", "", *lines]
     for v in verdicts:
         variance = "; ".join(f"{id} {how}" for id, how in v.pools.items())
         lines += ["", f"### {v.claim}: {v.says}", "", f"{v.error(level)} Variance: {variance}.", ""]
@@ -83,7 +86,8 @@ def _command(request: Request, artefact: Artefact, runs: Mapping[str, Mapping[in
     numbers = sorted(set[int].intersection(*of_cells) or set[int].union(*of_cells))
     seeds = str(len(numbers)) if numbers == list(range(1, len(numbers) + 1)) else ",".join(map(str, numbers)) + ","
     data = [part for word in request.data for part in ("--data", _without_place(word))]
-    return shlex.join(["dualtemp", "reproduce", artefact.id, "--scale", request.scale, "--seeds", seeds, *data])
+    words = ["dualtemp", "reproduce", artefact.id, "--scale", request.scale, "--seeds", seeds, *data]
+    return shlex.join([*words, *request.measured()])
 
 
 def _without_place(word: str) -> str:

@@ -1,14 +1,15 @@
-"""The page of a run: verdict, curves, what was evaluated, pictures, settings. Needs no torch."""
+"""The page of a run: verdict, pictures, what was evaluated, curves, settings. Needs no torch."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dualtemp.config import Settings, applicable, complete, settings
+from dualtemp.config import MEASURED_ON, Settings, applicable, complete, settings
 from dualtemp.report.curves import run_charts
-from dualtemp.report.page import rendered, write_page
-from dualtemp.report.run_record import RunRecord, evaluated, facts_of, number, part, read_json, read_run
+from dualtemp.report.evaluated_part import evaluated_part
+from dualtemp.report.page import link_to, rendered, write_page
+from dualtemp.report.run_record import RunRecord, facts_of, part, read_json, read_run
 from dualtemp.report.verdict import told, verdict
 from dualtemp.training.display import duration
 
@@ -18,15 +19,18 @@ REFRESH = 30  # seconds, while the run goes on
 
 def write_run_page(path: Path, out: Path | None = None) -> Path:
     """Write the page of the run in folder `path` from what is there; RUN/report.html unless `out` says otherwise."""
-    return write_page(out or path / PAGE, run_page(read_run(path)))
+    out = out or path / PAGE
+    return write_page(out, run_page(read_run(path), out))
 
 
-def run_page(run: RunRecord) -> str:
-    """The page of a run as HTML."""
+def run_page(run: RunRecord, out: Path) -> str:
+    """The page of a run as HTML, with links for the place that it is written to."""
     facts = facts_of(run)
     found = verdict(run.history, facts, *run.status)
     ended = run.status.word != "running" or run.epoch >= run.chosen.epochs
     changed, same = settings_told(run.chosen)
+    groups, measured, environment = run_charts(run), evaluated_part(run), _environment_told(run.environment)
+    shown = _pictures(run)
     return rendered(
         "run.html.j2",
         {
@@ -35,13 +39,15 @@ def run_page(run: RunRecord) -> str:
             "refresh": None if ended else REFRESH,
             "verdict": told(found),
             "figures": _figures(run),
-            "groups": run_charts(run),
-            "evaluated": _evaluated(run),
-            "pictures": _pictures(run),
+            "groups": groups,
+            "evaluated": measured,
+            "pictures": shown,
+            "contents": _contents(shown, measured, groups, environment),
+            "files": _files(run, out),
             "changed": changed,
             "same": same,
             "data": _data_told(run),
-            "environment": _environment_told(run.environment),
+            "environment": environment,
         },
     )
 
@@ -77,31 +83,40 @@ def _figures(run: RunRecord) -> list[tuple[str, str]]:
     }
     figures = [("epochs", f"{run.epoch} of {run.chosen.epochs}")]
     figures += [
-        (name, form.format(value)) for key, (name, form) in forms.items() if (value := run.last(key)) is not None
+        (name, form.format(value))
+        for key, (name, form) in forms.items()
+        # Of five classes or fewer a top-5 is always right.
+        if (value := run.last(key)) is not None and not (key == "probe_top5" and 0 < run.classes <= 5)
     ]
     seconds = run.last("seconds")
     return figures + ([("time", duration(seconds))] if seconds is not None else [])
 
 
-def _evaluated(run: RunRecord) -> dict[str, Any] | None:
-    """evaluation.json, as far as it is what is expected there."""
-    found, rows, old = evaluated(run)
-    return (
-        {
-            "rows": [
-                {
-                    key: number(row.get(key)) if key in ("top1", "top5", "images", "labels") else row.get(key, "")
-                    for key in ("name", "encoder", "data", "top1", "top5", "images", "labels")
-                }
-                for row in rows
-            ],
-            "step": found.get("step"),
-            "made": str(found.get("made") or "")[:16].replace("T", " "),
-            "old": old,
-        }
-        if rows
-        else None
-    )
+def _contents(
+    shown: dict[str, Any] | None, measured: dict[str, Any] | None, groups: Sequence[dict[str, Any]], environment: Any
+) -> list[tuple[str, str]]:
+    """(id, title) of what is on the page, in its order."""
+    parts = [("pictures", "Pictures")]
+    if shown:
+        inside = (("anchors", "Hard and easy anchors"), ("neighbours", "Nearest neighbours"), ("map", "Map"))
+        parts = [(f"pictures-{name}", title) for name, title in inside if shown.get(name)]
+    if measured:
+        parts += [("evaluated", "Evaluated"), *([("classes", "Class by class")] if measured["classes"] else [])]
+    parts += [(group["id"], group["title"].partition(":")[0]) for group in groups]
+    return [
+        *parts,
+        ("settings", "Settings"),
+        ("data", "Data"),
+        *([("environment", "Environment")] if environment else []),
+    ]
+
+
+def _files(run: RunRecord, out: Path) -> list[tuple[str, str]]:
+    """(name, address) of what lies in the run's folder and can be looked at: other pages first."""
+    pages = sorted(path for path in run.path.glob("*.html") if path.resolve() != out.resolve())
+    others = ("config.yaml", "metrics.jsonl", "evaluation.json", "environment.json", "unreadable.txt")
+    there = [*pages, *(path for name in others if (path := run.path / name).is_file())]
+    return [(path.name, link_to(path, out)) for path in there]
 
 
 def _pictures(run: RunRecord) -> dict[str, Any] | None:
@@ -112,7 +127,11 @@ def _pictures(run: RunRecord) -> dict[str, Any] | None:
 def _data_told(run: RunRecord) -> list[tuple[str, str]]:
     """What is known of the data, in words."""
     told = [("source", run.chosen.data)]
-    for name, title in (("train", "training images"), ("unlabelled", "images without labels"), ("test", "test images")):
+    for name, title in (
+        ("train", "training images"),
+        ("unlabelled", "images without labels"),
+        ("test", MEASURED_ON[run.chosen.validate]),
+    ):
         about = part(run.environment, name)
         if about.get("images"):
             fingerprint = f" (fingerprint {about['fingerprint']})" if about.get("fingerprint") else ""
@@ -125,7 +144,7 @@ def _data_told(run: RunRecord) -> list[tuple[str, str]]:
         for name, title in (("mean", "mean"), ("std", "deviation"))
         if isinstance(images.get(name), list)
     ]
-    if constants:  # of the kind of data, not measured on these images
+    if constants:
         told.append(("normalised with", " and ".join(constants)))
     if isinstance(images.get("classes"), list) and images["classes"]:
         names = [str(name) for name in images["classes"]]

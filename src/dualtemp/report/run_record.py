@@ -5,12 +5,13 @@ import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dualtemp.config import Settings
 from dualtemp.data.catalogue import named_set
+from dualtemp.inference.evaluation_file import BASELINES, FROZEN
 from dualtemp.training.run_folder import RunFolder
 from dualtemp.training.status import Status, status_of
 
@@ -59,6 +60,16 @@ class RunRecord:
         """Images that accuracies are read on; 0 if that is unknown."""
         return int(part(self.environment, "test").get("images") or 0)
 
+    @property
+    def chance(self) -> float | None:
+        """Share of test images that always naming the commonest class gets right; of an older run, of even classes."""
+        if self.classes < 2:
+            return None
+        commonest, images = part(self.environment, "test").get("commonest"), self.test_images
+        if isinstance(commonest, int) and 0 < commonest <= images:
+            return commonest / images
+        return 1 / self.classes
+
     def last(self, key: str) -> float | None:
         """The newest value of a measure."""
         found = points(self.history, key)
@@ -66,18 +77,23 @@ class RunRecord:
 
 
 class Beside(NamedTuple):
-    """A measure of the trained encoder beside that of another ("untrained", "raw pixels"): top-1 in %, test images."""
+    """A measure of the trained encoder beside that of another ("untrained", "raw pixels"): top-1 in %, test images.
+
+    pairs: images that the trained encoder alone got right, and that the other alone did, a pair a draw of labels; empty
+    in files of before they were counted.
+    """
 
     name: str
     trained: float
     encoder: str
     other: float
     images: int
+    pairs: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What the rules must know beside the epochs; classes and test_images are 0 if unknown."""
+    """What the rules must know beside the epochs; classes and test_images are 0, chance is None, if unknown."""
 
     epochs: int
     anchors: int
@@ -89,6 +105,14 @@ class Facts:
     beside: tuple[Beside, ...] = ()  # what `dualtemp evaluate` found of the run's last step
     path: str = "RUN"  # as commands take it, as is data
     data: str = "SOURCE"
+    commonest: float | None = None  # share of the commonest class among the test images
+
+    @property
+    def chance(self) -> float | None:
+        """Share of right answers that takes no image to look at."""
+        if self.commonest is not None:
+            return self.commonest
+        return 1 / self.classes if self.classes > 1 else None
 
 
 def facts_of(run: RunRecord) -> Facts:
@@ -106,6 +130,7 @@ def facts_of(run: RunRecord) -> Facts:
         beside(run),
         shlex.quote(str(run.path)),
         shlex.quote(chosen.data),
+        run.chance,
     )
 
 
@@ -119,20 +144,39 @@ def evaluated(run: RunRecord) -> tuple[dict[str, Any], list[dict[str, Any]], boo
 
 
 def beside(run: RunRecord) -> tuple[Beside, ...]:
-    """What the trained encoder reaches on validation data beside the untrained one or, without it, raw pixels."""
+    """What the trained encoder of the run's last step reaches on validation data beside each that it has to beat."""
     _, rows, old = evaluated(run)
-    top1 = {
-        (str(row.get("name")), str(row.get("encoder"))): (value, number(row.get("images")) or 0)
-        for row in rows
-        if row.get("data") == "validation" and (value := number(row.get("top1"))) is not None
-    }
-    found = []
-    for name in dict.fromkeys(name for name, encoder in top1 if encoder == "trained" and not old):
-        other = next((other for other in ("untrained", "raw pixels") if (name, other) in top1), None)
-        if other is not None:
-            value, images = top1[name, "trained"]
-            found.append(Beside(name, value, other, top1[name, other][0], int(images)))
-    return tuple(found)
+    if old:
+        return ()
+    return tuple(
+        one
+        for encoder in BASELINES
+        for name, row in rows_of(rows, encoder).items()
+        if name in FROZEN and (one := beside_trained(rows_of(rows, "trained").get(name), row)) is not None
+    )
+
+
+def rows_of(rows: Sequence[dict[str, Any]], encoder: str, data: str = "validation") -> dict[str, dict[str, Any]]:
+    """Rows of evaluation.json of one encoder and data, by measure, in their order."""
+    found = [row for row in rows if row.get("encoder") == encoder and row.get("data") == data]
+    return {str(row.get("name")): row for row in found if number(row.get("top1")) is not None}
+
+
+def beside_trained(trained: dict[str, Any] | None, other: dict[str, Any]) -> Beside | None:
+    """A row of evaluation.json beside the trained encoder's of the same measure; None if there is none."""
+    if trained is None:
+        return None
+    images, own = int(number(other.get("images")) or 0), int(number(trained.get("images")) or 0)
+    found = Beside(str(other["name"]), trained["top1"], str(other["encoder"]), other["top1"], min(images, own))
+    pairs = other.get("pairs")
+    if not images or images != own or not isinstance(pairs, list) or not pairs:
+        return found
+    whole = [pair for pair in pairs if isinstance(pair, list) and [type(each) for each in pair] == [int, int]]
+    gain = sum(ahead - behind for ahead, behind in whole) / len(pairs) / images
+    # A row that was measured anew since does not fit the pairs that were counted with the one before.
+    if len(whole) < len(pairs) or abs(100 * gain - (found.trained - found.other)) > 1e-6:
+        return found
+    return found._replace(pairs=tuple((ahead, behind) for ahead, behind in whole))
 
 
 def number(value: Any) -> float | None:
@@ -162,8 +206,16 @@ def read_run(path: Path) -> RunRecord:
     RunFolder.opened(path)
     run = ReadOnce(path)
     newest = run.metrics if run.metrics.exists() else run.config
-    moved = datetime.fromtimestamp(newest.stat().st_mtime).astimezone()
+    moved = _local_time(newest.stat().st_mtime)
     return RunRecord(path, run.settings(), run.made_with(), run.history(), status_of(run), moved)
+
+
+def _local_time(seconds: float) -> datetime:
+    """A moment in the local time zone; in UTC if TZ names none that there could be."""
+    try:
+        return datetime.fromtimestamp(seconds).astimezone()
+    except (ValueError, OverflowError):
+        return datetime.fromtimestamp(min(max(seconds, 0.0), 2.0**37), UTC)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

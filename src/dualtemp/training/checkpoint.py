@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from dualtemp.errors import UserError
 from dualtemp.whole_file import whole_file
@@ -90,3 +91,19 @@ def read_latest(folder: Path) -> tuple[bytes | None, list[str]]:
         told = "; ".join(damaged.values())
         raise UserError(f"no checkpoint in {folder} can be read: {told}; train anew in another folder")
     return None, []
+
+
+def refuse_foreign(saved: dict[str, Any], method: nn.Module, folder: Path) -> None:
+    """Raise UserError unless a checkpoint of `folder` has the weights of this framework, by name and shape."""
+    found, settings = saved.get("method"), saved.get("settings", {})
+    if isinstance(found, dict) and _shapes(found) == _shapes(method.state_dict()):
+        return
+    whose = f" ({settings['method']}, {settings['backbone']})" if {"method", "backbone"} <= settings.keys() else ""
+    raise UserError(
+        f"the newest checkpoint of {folder} is of another run{whose} than its config.yaml tells: put the run's own "
+        "checkpoint or config back, or train anew in another folder"
+    )
+
+
+def _shapes(state: dict[str, Any]) -> dict[str, Any]:
+    return {name: getattr(value, "shape", None) for name, value in state.items()}

@@ -8,6 +8,8 @@ from typing import Any
 
 from dualtemp.config import Settings
 
+SILENCE = 60.0  # seconds without a line before a file is told what is going on
+
 
 class Display:
     """Tells of a run on standard output. Where that is gone, such as a closed pipe, the run goes on unseen.
@@ -23,23 +25,38 @@ class Display:
         self.progress: Any = None
         self.task: Any = None
         self.begun: tuple[float, float] | None = None  # time and epochs at the first step seen
+        self.now, self.said = 0.0, time.monotonic()  # epochs; when a line was printed last
 
     def begin(self, path: Path, chosen: Settings) -> None:
         """Know how many epochs there are."""
-        self.epochs = chosen.epochs
+        self.epochs, self.said = chosen.epochs, time.monotonic()
 
     def step(self, epoch: int, step: int, steps: int, loss: float) -> None:
         """Move the live line."""
         if self.quiet or not self.live:
             return
         progress = self.progress or self._start()
-        now = epoch + step / steps
+        self.now = now = epoch + step / steps
         progress.update(self.task, completed=now, loss=f"loss {loss:.3f}", left=self._left(now))
+
+    def working(self, what: str, done: int, total: int) -> None:
+        """Show what takes time between steps: on the live line, elsewhere as a line after a minute of silence."""
+        if self.quiet:
+            return
+        told = f"{what}, {done:,} of {total:,}"
+        if self.live:
+            line = self.progress or self._start()
+            line.update(self.task, completed=self.now, loss=told, left="")
+        elif time.monotonic() - self.said > SILENCE:
+            self.said = time.monotonic()
+            with suppress(OSError):
+                print(told, flush=True)
 
     def epoch(self, metrics: dict[str, Any]) -> None:
         """Print a line: in a terminal, of as many figures as fit."""
         if self.quiet:
             return
+        self.said = time.monotonic()
         head, left = f"epoch {metrics['epoch']:>{len(str(self.epochs))}}/{self.epochs}", self._left(metrics["epoch"])
         try:
             if self.progress is not None:
@@ -63,11 +80,13 @@ class Display:
             self.progress = None
 
     def _start(self) -> Any:
-        from rich.progress import BarColumn, Progress, TextColumn
+        from rich.progress import Progress, TextColumn
+
+        from dualtemp.progress_bar import PlainBar
 
         self.progress = Progress(
             TextColumn("epoch {task.completed:.2f}/{task.total:.0f}"),
-            BarColumn(),
+            PlainBar(),
             TextColumn("{task.fields[loss]}  {task.fields[left]}"),
             transient=True,
         )

@@ -33,7 +33,7 @@ from dualtemp.training.thresholds import COLLAPSED
 from dualtemp.training.train_step import TrainStep
 from dualtemp.training.training_data import TrainingData
 from dualtemp.training.unreadable_files import short_list, write_unreadable
-from dualtemp.training.watches import Watch
+from dualtemp.training.watches import Snapshot, Watch, tell_if_heard
 
 
 def fit(
@@ -119,12 +119,17 @@ def fit(
                 save()
             raise UserError(f"{gone}; {last_checkpoint(run)}; `dualtemp resume {run.path}` goes on") from None
 
+    def measuring(seen: int, images: int) -> None:
+        tell_if_heard(watch, "working", "measuring", seen, images)
+
     def close_epoch(epoch: int) -> dict[str, Any]:
         lr = highest_lr(chosen.lr, chosen.batch) * lr_factor(done - 1, steps, warmup)
         metrics: dict[str, Any] = {"epoch": epoch + 1, "step": done, **meter.means(), "lr": lr}
         if (epoch + 1) % chosen.evaluate_every == 0 or epoch + 1 == chosen.epochs:
             try:
-                metrics |= evaluate(step.network, step.probe, data, chosen, device, workers, epoch=epoch)
+                metrics |= evaluate(
+                    step.network, step.probe, data, chosen, device, workers, epoch=epoch, progress=measuring
+                )
                 metrics["collapsed"] = metrics["spread"] < COLLAPSED
             except ImagesGone as gone:
                 watch.note(f"epoch {epoch + 1} is not measured: {gone}")
@@ -166,6 +171,9 @@ def fit(
             if distributed.rank() == 0:
                 with disk_trouble_told(run):
                     write_unreadable(run.path, data.unreadable)
+                if epoch + 1 < chosen.epochs:
+                    now = Snapshot(run.path, chosen, lambda: state()["method"], data, device, done)
+                    tell_if_heard(watch, "snapshot", now)
             (stop,) = distributed.agree(stop_requested())
             if stop and epoch + 1 < chosen.epochs:
                 raise Interrupted

@@ -11,7 +11,9 @@ import torch
 from dualtemp import distributed
 from dualtemp.config import Settings, given_settings
 from dualtemp.data.files_in_memory import read_header
-from dualtemp.data.images import FileImages, Splits, UnreadableImage
+from dualtemp.data.grey import grey_in_colour
+from dualtemp.data.images import FileImages, ImageSet, Splits, UnreadableImage
+from dualtemp.data.progress import told
 from dualtemp.data.sources import named_path
 from dualtemp.machine import cores
 from dualtemp.training.display import counted, duration
@@ -29,13 +31,14 @@ class Found:
     """What is known of the images before the run.
 
     facts: what the settings follow from; sizes: (height, width) of the images that were looked at; unreadable: reason
-    by name, so far; chosen: the settings that follow, by name, without those that were given.
+    by name, so far; chosen: the settings that follow, by name, without those that were given; grey: stored in colour.
     """
 
     facts: Facts
     sizes: list[tuple[int, int]]
     unreadable: dict[str, str]
     chosen: dict[str, Any]
+    grey: bool = False
 
 
 def with_sensible_settings(given: Settings, splits: Splits, device: torch.device) -> tuple[Settings, Found | None]:
@@ -43,17 +46,22 @@ def with_sensible_settings(given: Settings, splits: Splits, device: torch.device
     if named_path(given.data) is None:
         return given, None
     images = splits.train if given.framework.learns_from_labels else splits.pretraining
-    unreadable = {each.name: each.reason for each in splits.unreadable}
+    facts, sizes, broken = facts_of(images, splits)
+    unreadable = {each.name: each.reason for each in splits.unreadable} | broken
+    chosen = sensible(facts, device.type, given_settings(given))
+    return given.model_copy(update=chosen), Found(facts, sizes, unreadable, chosen, grey_in_colour(images))
+
+
+def facts_of(images: ImageSet, splits: Splits) -> tuple[Facts, list[tuple[int, int]], dict[str, str]]:
+    """What settings follow from, sizes of the images looked at, and which of these cannot be read, with the reason."""
+    broken: dict[str, str] = {}
     sizes = [images.size] if images.size is not None else []
     if isinstance(images.pixels, FileImages):
-        sizes, more = looked_at(images.pixels)
-        unreadable |= more
+        sizes, broken = looked_at(images.pixels)
     in_files = not images.in_memory
     side = round(median(min(size) if in_files else max(size) for size in sizes)) if sizes else 1
     measured = splits.train.labels is not None and splits.test is not None
-    facts = Facts(len(images), len(splits.train.classes) if measured else 0, side, in_files)
-    chosen = sensible(facts, device.type, given_settings(given))
-    return given.model_copy(update=chosen), Found(facts, sizes, unreadable, chosen)
+    return Facts(len(images), len(splits.train.classes) if measured else 0, side, in_files), sizes, broken
 
 
 def looked_at(files: FileImages) -> tuple[list[tuple[int, int]], dict[str, str]]:
@@ -80,7 +88,8 @@ def introduce(
 
     Every process calls it, for a step needs them all; rank 0 alone speaks.
     """
-    seconds = expected_seconds(chosen, data, method, device, workers)
+    with told("measuring a few steps", quiet=distributed.rank() > 0):
+        seconds = expected_seconds(chosen, data, method, device, workers)
     if distributed.rank() > 0:
         return
     text = paragraph(found, chosen, splits, device, seconds)
@@ -111,7 +120,8 @@ def _found(found: Found, chosen: Settings, splits: Splits) -> str:
     if found.unreadable:
         name, reason = next(iter(found.unreadable.items()))
         broken = f"{len(found.unreadable)} unreadable so far, the first {name} ({reason})"
-    return f"Found in {chosen.data}: {', '.join(parts)}{split}; {classes}; {_sizes(found)}; {broken}."
+    grey = "; grey, stored in three channels (hue and saturation of the views change nothing)" if found.grey else ""
+    return f"Found in {chosen.data}: {', '.join(parts)}{split}; {classes}; {_sizes(found)}{grey}; {broken}."
 
 
 def _sizes(found: Found) -> str:
@@ -132,7 +142,7 @@ def _chosen(found: Found, chosen: Settings, device: torch.device) -> str:
         "batch": f"batches of {chosen.batch}",
         "epochs": f"{counted(chosen.epochs, 'epoch')} (more over small folders, fewer over large ones)",
         "lr": f"lr {chosen.lr:g}",
-        "knn": f"{chosen.knn} neighbours that vote",
+        "knn": "as many neighbours vote as do best among the training images",
         "dictionary_size": f"a dictionary of {chosen.get('dictionary_size')} keys",
         "evaluate_every": f"measured every {counted(chosen.evaluate_every, 'epoch')}".replace(
             "every 1 epoch", "every epoch"

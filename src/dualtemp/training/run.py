@@ -17,15 +17,17 @@ from dualtemp import __version__, distributed
 from dualtemp.bf16_on_cpu import refuse_deadly_bf16
 from dualtemp.config import Settings, complete, given_settings, settings
 from dualtemp.data.images import Splits
+from dualtemp.data.progress import told
 from dualtemp.device import open_device
 from dualtemp.errors import UserError
 from dualtemp.frameworks import build_framework
 from dualtemp.machine import cores
-from dualtemp.training.checkpoint import checkpoints, read_latest, unpacked
+from dualtemp.training.checkpoint import checkpoints, read_latest, refuse_foreign, unpacked
 from dualtemp.training.display import Display
 from dualtemp.training.loop import fit
 from dualtemp.training.own_images import introduce, with_sensible_settings
 from dualtemp.training.run_data import (
+    SPLIT,
     check_batch,
     described,
     image_size,
@@ -35,6 +37,7 @@ from dualtemp.training.run_data import (
     training_data,
 )
 from dualtemp.training.run_folder import RunFolder
+from dualtemp.training.schedule import schedule_change
 from dualtemp.training.signals import stop_signals
 from dualtemp.training.stops import Interrupted, disk_trouble_told, last_checkpoint, trouble_of
 from dualtemp.training.training_data import TrainingData
@@ -60,10 +63,13 @@ def start(chosen: Settings, out: Path, how: How = How(), watch: Watch | None = N
         if distributed.from_first(lambda: started_anew(run, chosen)):
             return go_on(out, None, how, watch)
         distributed.from_first(lambda: RunFolder.refuse_existing(out))
-        splits = opened(chosen)
-        chosen, found = with_sensible_settings(chosen, splits, device)
-        chosen = complete(chosen, image_size(splits))
-        data = training_data(chosen, splits)
+        quiet = how.quiet or distributed.rank() > 0
+        with told(f"opening {chosen.data}", quiet):
+            splits = opened(chosen)
+        with told(f"looking at {len(splits.train):,} images", quiet):
+            chosen, found = with_sensible_settings(chosen, splits, device)
+            chosen = complete(chosen, image_size(splits))
+            data = training_data(chosen, splits)
         check_batch(chosen, data)
         method = build_framework(chosen, data.images.channels, data.classes)
         if found is not None and distributed.from_first(lambda: not how.quiet):
@@ -92,9 +98,11 @@ def go_on(path: Path, epochs: int | None = None, how: How = How(), watch: Watch 
         refuse_precision(chosen, device)
         if Path(chosen.data).is_absolute() and not Path(chosen.data).exists():
             raise UserError(f"{chosen.data}, which {path} learns from, is not there: put it back, then resume")
-        splits = opened(chosen)
+        made_with = distributed.from_first(run.made_with)
+        with told(f"opening {chosen.data}", how.quiet or distributed.rank() > 0):
+            splits = opened(chosen, made_with)
         distributed.from_first(lambda: refuse_other_data(run, splits))
-        data = training_data(chosen, splits)
+        data = training_data(chosen, splits, made_with)
         check_batch(chosen, data)
         method = build_framework(chosen, data.images.channels, data.classes)
         watch = watch or Display(quiet=how.quiet)
@@ -103,6 +111,8 @@ def go_on(path: Path, epochs: int | None = None, how: How = How(), watch: Watch 
 
         payload, damaged = distributed.from_first(lambda: newest_checkpoint(run))
         saved = None if payload is None else unpacked(payload)
+        if saved is not None:
+            refuse_foreign(saved, method, path)
         if distributed.rank() == 0:
             for text in damaged:
                 watch.note(f"{text}; going on from the checkpoint before it")
@@ -118,6 +128,10 @@ def go_on(path: Path, epochs: int | None = None, how: How = How(), watch: Watch 
             if distributed.rank() == 0:
                 watch.note(f"{path} is finished: {chosen.epochs} epochs; give a larger --epochs to go on")
             return distributed.from_first(lambda: run.history()[-1])
+        if saved is not None and distributed.rank() == 0:
+            had = saved.get("settings") or of_config.model_dump()
+            if change := schedule_change(saved["done"], steps, had, chosen.model_dump()):
+                watch.note(change)
         if epochs is not None:
             distributed.from_first(lambda: rewrite_settings(run, chosen))
         del payload
@@ -203,6 +217,7 @@ def environment(device: torch.device, splits: Splits, data: TrainingData) -> dic
         "threads": torch.get_num_threads(),
         "processes": distributed.world_size(),
         "launch": os.environ.get("TORCHELASTIC_RUN_ID"),
+        "split": SPLIT,
         "train": described(splits.train),
         "unlabelled": described(splits.unlabelled),
         "test": described(splits.test),

@@ -1,36 +1,61 @@
 """The data of a run: opened, checked against its settings, and the same when it goes on."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from dualtemp import distributed
 from dualtemp.config import Settings
 from dualtemp.data import open_source
-from dualtemp.data.catalogue import PHOTOGRAPH
+from dualtemp.data.catalogue import PHOTOGRAPH, resolved_name
 from dualtemp.data.fingerprint import names_fingerprint
 from dualtemp.data.images import FileImages, ImageSet, Splits
 from dualtemp.data.label_noise import with_label_noise
-from dualtemp.data.normalisation import normalisation
+from dualtemp.data.normalisation import Normalisation, earlier_normalisation, normalisation
 from dualtemp.data.sources import named_path
+from dualtemp.data.validation import held_out_for_validation
 from dualtemp.data.views import Views
 from dualtemp.errors import UserError
 from dualtemp.training.run_folder import RunFolder
 from dualtemp.training.training_data import TrainingData
 
+# How a run treats its images, in environment.json: since 2 all copies of an image are on one side of a split, and own
+# images in colour are normalised by their own figures.
+SPLIT = 2
+
+
+def split_of(made_with: Mapping[str, Any] | None) -> int:
+    """How the images of a run were held out; where nothing is known of the run, as it is done now."""
+    return made_with.get("split", 1) if made_with else SPLIT
+
 
 def located(chosen: Settings) -> Settings:
-    """The settings with a path to the data that holds from any folder."""
+    """The settings with the data's own name, or with a path to them that holds from any folder."""
     path = named_path(chosen.data)
-    return chosen if path is None else chosen.model_copy(update={"data": str(path.resolve())})
+    data = resolved_name(chosen.data) if path is None else str(path.resolve())
+    return chosen.model_copy(update={"data": data})
 
 
-def opened(chosen: Settings) -> Splits:
-    """The data of a run; on several processes, rank 0 first, which may have to fetch it."""
+def opened(chosen: Settings, made_with: Mapping[str, Any] | None = None) -> Splits:
+    """The data of a run; on several processes, rank 0 first, which may have to fetch it.
+
+    made_with: environment.json of a run that is there already, whose split stays as it was; None for a new one.
+    """
+
+    def whole() -> Splits:
+        return open_source(chosen.data, labels=chosen.labels, together=split_of(made_with) == SPLIT)
+
     if distributed.world_size() > 1:
-        distributed.from_first(lambda: open_source(chosen.data, labels=chosen.labels) and None)
-    splits = open_source(chosen.data, labels=chosen.labels)
+        distributed.from_first(lambda: whole() and None)
+    splits = whole()
+    there = len(splits.train)
+    if chosen.validate == "held-out":
+        splits = held_out_for_validation(splits)
     if chosen.subset is not None:
-        part = splits.train.subset(chosen.subset, chosen.seed)
-        splits = Splits(part, splits.test, None, splits.unreadable, splits.split)
+        amount = chosen.subset
+        if isinstance(amount, int) and len(splits.train) < amount <= there:
+            amount = len(splits.train)  # what is left of a count that the whole set has
+        splits = replace(splits, train=splits.train.subset(amount, chosen.seed), unlabelled=None)
     if chosen.framework.learns_from_labels:
         if splits.train.labels is None:
             raise UserError(
@@ -41,10 +66,23 @@ def opened(chosen: Settings) -> Splits:
     return splits
 
 
-def training_data(chosen: Settings, splits: Splits) -> TrainingData:
-    """What the loop sees of the data."""
+def normalised(chosen: Settings, splits: Splits, made_with: Mapping[str, Any] | None) -> Normalisation:
+    """Mean and std of a run's images: of a run that is there already, those that it began with."""
+    pixels = splits.train.pixels
+    try:
+        known = (made_with or {})["images"]
+        mean, std = (tuple(float(value) for value in known[name]) for name in ("mean", "std"))
+        assert len(mean) == len(std) == splits.train.channels
+        return mean, std
+    except (TypeError, KeyError, ValueError, AssertionError):
+        how = normalisation if split_of(made_with) == SPLIT else earlier_normalisation
+        return distributed.from_first(lambda: how(chosen.data, pixels))
+
+
+def training_data(chosen: Settings, splits: Splits, made_with: Mapping[str, Any] | None = None) -> TrainingData:
+    """What the loop sees of the data; made_with: environment.json of a run that is there already."""
     assert chosen.image_size is not None
-    mean, std = normalisation(chosen.data, splits.train.pixels)
+    mean, std = normalised(chosen, splits, made_with)
     views = Views(chosen.recipe, chosen.image_size, chosen.seed, mean, std)
     images = splits.train if chosen.framework.learns_from_labels else splits.pretraining
     labelled = splits.train.labels is not None and splits.test is not None and splits.test.labels is not None
@@ -91,12 +129,18 @@ def check_batch(chosen: Settings, data: TrainingData) -> None:
 
 
 def described(part: ImageSet | None) -> dict[str, Any] | None:
-    """Size and fingerprint of a part of the data, as environment.json has them; of files, that of their names."""
+    """Size and fingerprint of a part of the data, as environment.json has them; of files, that of their names.
+
+    commonest: images of the largest class, which naming it always would get right.
+    """
     if part is None:
         return None
+    about: dict[str, Any] = {}
+    if part.labels is not None and (part.labels >= 0).any():
+        about["commonest"] = int(part.labels[part.labels >= 0].bincount().max())
     if isinstance(part.pixels, FileImages):
-        return {"images": len(part), "fingerprint": None, "names": names_fingerprint(part.pixels.names)}
-    return {"images": len(part), "fingerprint": part.fingerprint}
+        return {"images": len(part), "fingerprint": None, "names": names_fingerprint(part.pixels.names), **about}
+    return {"images": len(part), "fingerprint": part.fingerprint, **about}
 
 
 def refuse_other_data(run: RunFolder, splits: Splits) -> None:

@@ -3,14 +3,13 @@
 import contextlib
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from dualtemp.config import Settings, from_yaml, of_run, settings, to_yaml
 from dualtemp.errors import UserError
-from dualtemp.training.folder_lock import locked
+from dualtemp.file_lock import CLAIM, locked
 from dualtemp.whole_file import whole_file
 
 
@@ -28,7 +27,7 @@ class RunFolder:
     def opened(path: Path) -> "RunFolder":
         """An existing run."""
         folder = RunFolder(path)
-        if not folder.config.is_file():
+        if not os.path.isfile(folder.config):  # False too where a Path would raise: a name that is too long, a loop
             raise UserError(f"{path} is not a run: it has no config.yaml; give the folder that --out named")
         return folder
 
@@ -36,36 +35,45 @@ class RunFolder:
     def refuse_existing(path: Path) -> None:
         """A run folder is never overwritten; what a kill left of one that was never begun may be."""
         folder = RunFolder(path)
-        if folder.config.exists():
+        if os.path.exists(folder.config):
             raise UserError(f"{path} holds a run already: go on with `dualtemp resume {path}`, or give another --out")
-        above = next(folder for folder in (*path.parents, Path("/")) if folder.exists())
+        above = next(folder for folder in (*path.parents, Path("/")) if os.path.exists(folder))
         if not above.is_dir():
             raise UserError(f"{above} is a file, so that {path} cannot be made: give another --out")
-        if path.exists() and (not path.is_dir() or not folder._never_begun()):
+        for name in path.relative_to(above).parts if above in path.parents else ():
+            try:
+                os.lstat(above / name)  # names over the limit are told before anything is computed
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                raise UserError(f"{path} cannot be made ({error.strerror}): give another --out") from None
+        if os.path.lexists(path) and (not path.is_dir() or not folder._never_begun()):
             raise UserError(f"{path} exists and is not a run: give another --out")
 
     @contextlib.contextmanager
     def created(self, chosen: Settings, environment: dict[str, Any]) -> Iterator[None]:
         """Make the folder and hold its lock; the config comes last, so that a folder with a config is a run.
 
-        If it cannot be made, nothing is left of it.
+        If it cannot be made, nothing is left of it. Another process may be making the same folder, so that whatever is
+        inside is touched by the lock's holder alone.
         """
-        missing = [folder for folder in (self.checkpoints, *self.checkpoints.parents) if not folder.exists()]
+        missing = [folder for folder in (self.path, *self.path.parents) if not os.path.exists(folder)]
         with contextlib.ExitStack() as held:
             try:
-                self.checkpoints.mkdir(parents=True, exist_ok=True)
-                held.enter_context(locked(self.lock))
-                self.refuse_existing(self.path)  # once more: another process may have made it meanwhile
-                _write(self.environment, json.dumps(environment, indent=2) + "\n")
-                _write(self.config, to_yaml(chosen))
+                self._make_and_lock(held)
+                try:
+                    self.refuse_existing(self.path)  # once more: another process may have made it meanwhile
+                    self._clear_parts()
+                    self.checkpoints.mkdir(exist_ok=True)
+                    _write(self.environment, json.dumps(environment, indent=2) + "\n")
+                    _write(self.config, to_yaml(chosen))
+                except OSError:
+                    self._remove_unbegun()
+                    raise
             except (OSError, UserError) as error:
-                if missing and not self.config.exists():
-                    held.close()
-                    if self.path in missing:
-                        shutil.rmtree(self.path, ignore_errors=True)
-                    for folder in missing:
-                        with contextlib.suppress(OSError):
-                            folder.rmdir()
+                for folder in missing:
+                    with contextlib.suppress(OSError):  # somebody else's by now
+                        folder.rmdir()
                 if isinstance(error, UserError):
                     raise
                 raise UserError(f"{self.path} cannot be made ({error.strerror}): give another --out") from None
@@ -74,9 +82,12 @@ class RunFolder:
     @contextlib.contextmanager
     def reopened(self) -> Iterator[None]:
         """Hold the lock of an existing run, and clear away what a kill left half-written."""
-        with locked(self.lock):
-            for part in (*self.path.glob(".*.part"), *self.checkpoints.glob(".*.part")):
-                part.unlink(missing_ok=True)
+        with contextlib.ExitStack() as held:
+            try:
+                held.enter_context(locked(self.lock))
+            except OSError as error:
+                raise UserError(f"{self.path} cannot be written ({error.strerror}): make it writable") from None
+            self._clear_parts()
             yield
 
     def settings(self) -> Settings:
@@ -106,8 +117,8 @@ class RunFolder:
 
     def set_trouble(self, why: str) -> None:
         """Write down, in one line, why the run failed; where that cannot be written either, nothing is."""
-        with contextlib.suppress(OSError):
-            _write(self.trouble, " ".join(why.split()) + "\n")
+        with contextlib.suppress(OSError), whole_file(self.trouble) as file:
+            file.write((" ".join(why.split()) + "\n").encode(errors="backslashreplace"))  # names of files
 
     def clear_trouble(self) -> None:
         """Forget why the run failed: it goes on."""
@@ -145,12 +156,37 @@ class RunFolder:
             ) from None
         return found
 
+    def _make_and_lock(self, held: contextlib.ExitStack) -> None:
+        for tries_left in reversed(range(100)):
+            self.path.mkdir(parents=True, exist_ok=True)
+            try:
+                held.enter_context(locked(self.lock))
+                return
+            except FileNotFoundError:  # a process that could not make the run has just removed the folder
+                if not tries_left:
+                    raise
+
+    def _remove_unbegun(self) -> None:
+        """Remove what is there of a run that cannot be begun; the lock last, for another process may wait for it."""
+        with contextlib.suppress(OSError):
+            self.config.unlink(missing_ok=True)  # its name may not have reached the disk
+            self._clear_parts()
+            self.environment.unlink(missing_ok=True)
+            self.checkpoints.rmdir()
+        with contextlib.suppress(OSError):
+            self.lock.unlink()
+            self.path.rmdir()
+
+    def _clear_parts(self) -> None:
+        for part in (*self.path.glob(".*.part"), *self.checkpoints.glob(".*.part")):
+            part.unlink(missing_ok=True)
+
     def _never_begun(self) -> bool:
         left = {self.lock, self.environment, self.checkpoints}
-        found = list(self.path.iterdir())
-        return all(item in left or item.suffix == ".part" for item in found) and not (
-            self.checkpoints.exists() and any(self.checkpoints.iterdir())
-        )
+        claim = self.lock.name + CLAIM
+        return all(
+            item in left or item.suffix == ".part" or item.name.startswith(claim) for item in self.path.iterdir()
+        ) and not (self.checkpoints.exists() and any(self.checkpoints.iterdir()))
 
 
 def _write(path: Path, text: str) -> None:

@@ -28,5 +28,6 @@ def run_images(run: RunFolder, chosen: Settings) -> RunImages:
         assert len(mean) == channels
         return RunImages(Views(chosen.recipe, chosen.image_size, chosen.seed, mean, std), channels, classes)
     except (TypeError, KeyError, ValueError, AssertionError):
-        splits = opened(chosen)
-        return RunImages(training_data(chosen, splits).views, splits.train.channels, splits.train.classes)
+        made_with = run.made_with()
+        splits = opened(chosen, made_with)
+        return RunImages(training_data(chosen, splits, made_with).views, splits.train.channels, splits.train.classes)

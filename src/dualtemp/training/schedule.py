@@ -2,6 +2,8 @@
 
 import hashlib
 import math
+from collections.abc import Mapping
+from typing import Any
 
 LR_BATCH = 256  # at which `lr` is quoted
 
@@ -20,6 +22,24 @@ def lr_factor(step: int, steps: int, warmup: int) -> float:
 def highest_lr(lr: float, batch: int) -> float:
     """The linear scaling rule: `lr` is quoted at batch 256."""
     return lr * batch / LR_BATCH
+
+
+def schedule_change(done: int, steps: int, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """What another number of epochs does to the learning rate after `done` steps; "" if it is the same number.
+
+    steps: of an epoch; before, after: settings that the run has had, and that it goes on with.
+    """
+    if before["epochs"] == after["epochs"]:
+        return ""
+
+    def rate(step: int, chosen: Mapping[str, Any]) -> float:
+        warmup = round((chosen["warmup_epochs"] or 0) * steps)
+        return highest_lr(chosen["lr"], chosen["batch"]) * lr_factor(step, chosen["epochs"] * steps, warmup)
+
+    return (
+        f"the learning rate's cosine now ends at epoch {after['epochs']} instead of {before['epochs']}: its last step "
+        f"had {rate(done - 1, before):.3g}, the next has {rate(done, after):.3g}"
+    )
 
 
 def quoted_lr(highest: float, batch: int) -> float:

@@ -55,7 +55,7 @@ def sensible(facts: Facts, device: str, given: Mapping[str, Any]) -> dict[str, A
         chosen["lr"] = quoted_lr(STEP_SIZE, both["batch"])
     chosen["evaluate_every"] = max(1, {**chosen, **given}["epochs"] // EVALUATIONS)
     if facts.classes:
-        chosen["knn"] = max(5, min(default("knn"), facts.images // facts.classes // 2))
+        chosen["knn"] = "auto"
     kind = framework_named(both.get("method", default("method")))
     options = kind.Settings(**{name: both[name] for name in kind.Settings.model_fields if name in both})
     chosen |= kind.suggest(options, facts.images, both["batch"])

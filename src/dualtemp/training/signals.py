@@ -3,7 +3,7 @@
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from dualtemp import distributed
@@ -19,8 +19,9 @@ def stop_signals() -> Iterator[Callable[[], bool]]:
         if asked and number == signal.SIGINT:
             raise KeyboardInterrupt("stopped at once; the last checkpoint stands")
         if not asked and distributed.rank() == 0:
-            # Not `print`, which may be what was interrupted.
-            os.write(2, b"dualtemp: stopping after this step; once more to stop at once\n")
+            with suppress(OSError):  # a log on a full disk
+                # Not `print`, which may be what was interrupted.
+                os.write(2, b"dualtemp: stopping after this step; once more to stop at once\n")
         asked = True
 
     try:

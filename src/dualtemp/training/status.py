@@ -2,7 +2,7 @@
 
 from typing import Literal, NamedTuple
 
-from dualtemp.training.folder_lock import held
+from dualtemp.file_lock import held
 from dualtemp.training.run_folder import RunFolder
 
 

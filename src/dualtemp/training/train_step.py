@@ -55,6 +55,7 @@ class TrainStep:
         self.all_labeled = data.images is data.bank
         method.train()
 
+    @distributed.equal_batches()
     def __call__(self, batch: Batch, step: int, factor: float) -> Step:
         """Learn from a batch; step: of the whole run, from 0; factor: share of the highest learning rates."""
         chosen, method = self.chosen, self.method

@@ -1,14 +1,40 @@
 """Who watches a run: what it is told, several watches as one, and what becomes of one that fails."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dualtemp.config import Settings
 
+if TYPE_CHECKING:
+    import torch
+
+    from dualtemp.training.training_data import TrainingData
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A run as it stands after an epoch, to be looked into: nothing of it may be changed.
+
+    path: the run's folder; weights: gives the framework's state dict, which training goes on to change; step: that they
+    are of.
+    """
+
+    path: Path
+    chosen: Settings
+    weights: "Callable[[], dict[str, torch.Tensor]]"
+    data: "TrainingData"
+    device: "torch.device"
+    step: int
+
 
 class Watch(Protocol):
-    """What a run tells while it goes on; rank 0 alone does. What a watch raises ends the run."""
+    """What a run tells while it goes on; rank 0 alone does. What a watch raises ends the run.
+
+    Those that have them are also told `working(what, done, total)` of work between steps, such as "measuring", and
+    shown `snapshot(Snapshot)` after every epoch but the last.
+    """
 
     def begin(self, path: Path, chosen: Settings) -> None:
         """The run's folder is there and nobody else writes to it; steps follow."""
@@ -57,6 +83,16 @@ class Several:
         self.first.note(text)
         self._tell(lambda watch: watch.note(text))
 
+    def working(self, what: str, done: int, total: int) -> None:
+        """Tell those that listen of work between steps."""
+        tell_if_heard(self.first, "working", what, done, total)
+        self._tell(lambda watch: tell_if_heard(watch, "working", what, done, total))
+
+    def snapshot(self, found: Snapshot) -> None:
+        """Show those that look the run as it stands."""
+        tell_if_heard(self.first, "snapshot", found)
+        self._tell(lambda watch: tell_if_heard(watch, "snapshot", found))
+
     def close(self) -> None:
         """Tell all of the end."""
         try:
@@ -68,6 +104,13 @@ class Several:
         for watch in list(self.others):
             if not attempted(watch, lambda watch=watch: tell(watch), self.first.note):
                 self.others.remove(watch)
+
+
+def tell_if_heard(watch: Watch, name: str, *told: Any) -> None:
+    """Tell a watch what only some listen to."""
+    listen = getattr(watch, name, None)
+    if listen is not None:
+        listen(*told)
 
 
 def attempted(what: object, action: Callable[[], Any], note: Callable[[str], None]) -> bool:

@@ -1,0 +1,145 @@
+"""Which images are one image: links to one file, hard links, and exact copies.
+
+Files are told apart by what the file system knows (two names of one file), then by size, then by a hash of their first
+and last bytes, and only what is still alike is read whole: of photographs hardly any.
+"""
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor
+
+from dualtemp.data.images import FileImages, ImageSet
+
+ENDS = 4096  # bytes of either end of a file
+CHUNK = 1 << 20
+AT_ONCE = 8  # files: what one waits for is the disk
+
+
+def copies(parts: Iterable[ImageSet | FileImages]) -> np.ndarray:
+    """For each image of the parts, one after another, the number of the first image with the same content: int64 (N,).
+
+    Of images in memory the pixels are compared, of files their bytes; a file that cannot be read is like no other.
+    """
+    pixels = [part.pixels if isinstance(part, ImageSet) else part for part in parts]
+    tensors = [each for each in pixels if isinstance(each, Tensor)]
+    if len(tensors) == len(pixels):
+        return _first_alike([digest for each in tensors for digest in _digests(each)])
+    return _of_files([each.path(i) for each in pixels if isinstance(each, FileImages) for i in range(len(each))])
+
+
+@dataclass(frozen=True)
+class Twins:
+    """Pairs of names of one image. across: a test image and one to learn from; labels: two with different labels."""
+
+    across: list[tuple[str, str]] = field(default_factory=list)
+    labels: list[tuple[str, str]] = field(default_factory=list)
+
+    def told(self) -> list[str]:
+        """What is wrong with them, a line each."""
+        wrong = {
+            "exact copies of test images among the training images, so that accuracies are too high": self.across,
+            "exact copies with different labels": self.labels,
+        }
+        return [f"{what}: {len(pairs):,}, the first {' = '.join(pairs[0])}" for what, pairs in wrong.items() if pairs]
+
+
+def twins(train: ImageSet, test: ImageSet | None) -> Twins:
+    """Exact copies that spoil a measurement: across train and test, and with different labels."""
+    parts = {"train": train} if test is None else {"train": train, "test": test}
+    alike = copies(list(parts.values()))
+    names = [name for part, images in parts.items() for name in _names(part, images)]
+    given = [images.labels.tolist() if images.labels is not None else [-1] * len(images) for images in parts.values()]
+    labels = [label for part in given for label in part]
+    learned = set(alike[: len(train)].tolist())
+    across, differing = [], []
+    for i in np.flatnonzero(alike != np.arange(len(alike))).tolist():
+        first = int(alike[i])
+        if i >= len(train) and first in learned:
+            across.append((names[i], names[first]))
+        if labels[i] != labels[first] and min(labels[i], labels[first]) >= 0:
+            differing.append((names[i], names[first]))
+    return Twins(across, differing)
+
+
+def _names(part: str, images: ImageSet) -> Iterable[str]:
+    if isinstance(images.pixels, FileImages):
+        return images.pixels.names
+    return (f"{part}/{i}" for i in range(len(images)))
+
+
+def _digests(pixels: Tensor) -> list[bytes]:
+    return [blake2b(np.ascontiguousarray(image).data, digest_size=16).digest() for image in pixels.cpu().numpy()]
+
+
+def _of_files(paths: list[Path]) -> np.ndarray:
+    numbers: list[Hashable] = list(range(len(paths)))  # a name of its own for each, until it is found to be another's
+    known = {i: found for i, path in enumerate(paths) if (found := _stat(path)) is not None}
+    one_file: dict[tuple[int, int], int] = {}
+    for i, found in known.items():
+        numbers[i] = one_file.setdefault((found.st_dev, found.st_ino), i)
+    sizes = _groups({i: found.st_size for i, found in known.items() if numbers[i] == i})
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for how in (_ends, _whole):
+            sizes = _groups(_hashed(sizes, paths, how, pool))
+    for alike in sizes:
+        for i in alike:
+            numbers[i] = alike[0]
+    return _first_alike([numbers[number] for number in numbers])  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+def _groups(kinds: dict[int, Hashable]) -> list[list[int]]:
+    """Numbers of the same kind, where there are two or more, each group rising."""
+    found: dict[Hashable, list[int]] = defaultdict(list)
+    for i, kind in kinds.items():
+        found[kind].append(i)
+    return [alike for alike in found.values() if len(alike) > 1]
+
+
+def _hashed(
+    groups: list[list[int]], paths: list[Path], how: Callable[[Path], bytes | None], pool: ThreadPoolExecutor
+) -> dict[int, Hashable]:
+    """The hash of each file of the groups beside its group's number; without those that cannot be read."""
+    members = [(number, i) for number, alike in enumerate(groups) for i in alike]
+    digests = pool.map(how, [paths[i] for _, i in members])
+    return {i: (number, digest) for (number, i), digest in zip(members, digests, strict=True) if digest is not None}
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except OSError:
+        return None
+
+
+def _ends(path: Path) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            digest = blake2b(file.read(ENDS), digest_size=16)
+            file.seek(max(0, os.fstat(file.fileno()).st_size - ENDS))
+            digest.update(file.read(ENDS))
+    except OSError:
+        return None
+    return digest.digest()
+
+
+def _whole(path: Path) -> bytes | None:
+    digest = blake2b(digest_size=16)
+    try:
+        with open(path, "rb") as file:
+            while chunk := file.read(CHUNK):
+                digest.update(chunk)
+    except OSError:
+        return None
+    return digest.digest()
+
+
+def _first_alike(kinds: list[Hashable] | list[bytes]) -> np.ndarray:
+    first: dict[Hashable, int] = {}
+    return np.array([first.setdefault(kind, i) for i, kind in enumerate(kinds)], dtype=np.int64)

@@ -1,0 +1,153 @@
+"""A pool of worker processes that may be killed or stopped at any moment without hanging the process that uses it.
+
+Python's own pool hangs in such cases: forked workers inherit the main process's signal handlers, so they survive the
+SIGTERM by which the pool ends them, and a stopped process does not answer SIGTERM at all. Nothing in a worker here
+needs an orderly end, so these are ended by SIGKILL.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
+from multiprocessing import connection
+from pathlib import Path
+from typing import Any
+
+FORKS = sys.platform == "linux"  # workers then share the main process's memory
+_context: Any = multiprocessing.get_context("fork" if FORKS else "spawn")
+_MAIN_DECIDES = (signal.SIGINT,)  # Ctrl-C reaches the whole process group
+_LOOK_FOR_PARENT = 1.0  # seconds
+
+
+class WorkerPool:
+    """Processes that call functions; `close`, or losing one of them, ends them all."""
+
+    def __init__(self, workers: int, initializer: Callable[..., None], *arguments: Any) -> None:
+        """Prepare `workers` processes that begin with initializer(*arguments); they start with the first call."""
+        self._context = _RecordingContext()
+        self._executor = ProcessPoolExecutor(
+            workers, mp_context=self._context, initializer=initializer, initargs=arguments
+        )
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Have a worker call the function; raises BrokenProcessPool if one of them has died."""
+        return self._executor.submit(function, *arguments)
+
+    def close(self) -> None:
+        """End all workers, whatever they do; on return none of them runs any more."""
+        for process in self._context.started:
+            process.terminate()
+        self._executor.shutdown(wait=True)
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes that were started."""
+        return [process.pid for process in self._context.started]
+
+    def deaths(self) -> list[str]:
+        """Wait until a broken pool has ended its workers; the ones that it did not end itself: "4711 (SIGKILL)"."""
+        self._executor.shutdown(wait=True)
+        died = [process for process in self._context.started if process.exitcode and not process.dismissed]
+        return [f"{process.pid} ({_cause(process.exitcode)})" for process in died]
+
+    def stopped(self) -> list[int]:
+        """The workers that are stopped, by SIGSTOP or a debugger; none where the system does not tell."""
+        return [pid for pid in self.pids if _state(pid) in ("T", "t")]
+
+
+def wait_for(futures: Sequence[Future[Any]], patience: float, on_delay: Callable[[int], None]) -> None:
+    """Wait for all futures, or for one that fails.
+
+    If none of them is finished for `patience` seconds, on_delay(seconds) is called, and again each time that the wait
+    has doubled. Time during which this process itself is stopped (Ctrl-Z, a sleeping laptop) does not count.
+    """
+    pending, waited, due = set(futures), 0.0, patience
+    while pending:
+        pause = min(1.0, patience)
+        done, pending = wait(pending, pause, FIRST_EXCEPTION)
+        if any(future.exception() is not None for future in done):
+            return
+        waited = 0.0 if done else waited + pause
+        if waited >= due:
+            on_delay(round(waited))
+            due *= 2
+
+
+class _WorkerProcess(_context.Process):
+    """A process without the main process's signal handlers that SIGKILL ends."""
+
+    dismissed = False
+
+    def start(self) -> None:
+        with _signals_held_back():  # one that comes before run() must not meet the main process's handlers
+            super().start()
+
+    def run(self) -> None:
+        for number in signal.valid_signals():
+            if callable(signal.getsignal(number)):
+                signal.signal(number, signal.SIG_IGN if number in _MAIN_DECIDES else signal.SIG_DFL)
+        if hasattr(signal, "pthread_sigmask"):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+        super().run()
+
+    def terminate(self) -> None:
+        # A process that is just dying has closed its sentinel already, though it still counts as alive.
+        if self.is_alive() and not connection.wait([self.sentinel], 0):
+            self.dismissed = True
+        self.kill()
+
+
+class _RecordingContext(type(_context)):
+    """Makes worker processes, and remembers them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.started: list[Any] = []
+
+    def Process(self, *arguments: Any, **keywords: Any) -> Any:  # noqa: N802 (the pool's name for it)
+        self.started.append(_WorkerProcess(*arguments, **keywords))
+        return self.started[-1]
+
+
+@contextlib.contextmanager
+def _signals_held_back() -> Iterator[None]:
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent has ended.
+
+    Asked for again and again: the pipe that multiprocessing offers for it is inherited by the other workers too, and
+    one that is stopped would keep it open.
+    """
+    parent = multiprocessing.parent_process()
+    while parent is not None and parent.is_alive() and os.getppid() == parent.pid:
+        time.sleep(_LOOK_FOR_PARENT)
+    os._exit(1)
+
+
+def _cause(exitcode: int) -> str:
+    try:
+        return signal.Signals(-exitcode).name if exitcode < 0 else f"exit code {exitcode}"
+    except ValueError:
+        return f"signal {-exitcode}"
+
+
+def _state(pid: int) -> str:
+    """The letter by which Linux tells what a process does."""
+    with contextlib.suppress(OSError, IndexError):
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    return ""

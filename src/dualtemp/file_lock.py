@@ -1,0 +1,215 @@
+"""One writer at a time: a lock on a file that the system lets go when its process ends, however that is.
+
+Some file systems, mostly of clusters, have no locks. There a process claims the path instead: it leaves an empty file
+beside it whose name says which process it is, then looks for the claims of others, and withdraws if one of them lives.
+Of two processes the later one sees the earlier one's claim, so that at most one goes on. The claim of a dead process
+of this machine counts for nothing. Whether a process of another machine lives cannot be known from here: its claim
+stands until somebody removes it.
+"""
+
+import contextlib
+import errno
+import hashlib
+import os
+import random
+import secrets
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from dualtemp.errors import UserError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+try:
+    import msvcrt
+except ImportError:
+    msvcrt = None
+
+PATIENCE = 3.0  # seconds; reading processes of a run that was killed hold its lock for a moment longer
+CLAIM = ".held-by."  # between the name of the lock file and the process
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}
+
+
+class Busy(UserError):
+    """Another process holds the lock."""
+
+
+class NoLocks(OSError):
+    """The file system has no locks."""
+
+
+@contextlib.contextmanager
+def locked(path: Path, patience: float = PATIENCE, what: object = None, remove: bool = False) -> Iterator[None]:
+    """Hold the lock file `path`, which is made if it is not there, in an existing folder.
+
+    Raises Busy if another process holds it for longer than `patience` seconds, OSError if it cannot be written.
+
+    Args:
+        path: a file that is used for nothing else; nobody but its holder may remove it.
+        patience: how long to wait for another process; math.inf for ever.
+        what: names what is being written, in the message of Busy; default: the folder.
+        remove: take the file away in the end; whoever waits for it notices, and makes it anew.
+    """
+    deadline, tries, pause = time.monotonic() + patience, 0, 0.001
+    while True:
+        with contextlib.ExitStack() as held:
+            trouble = _acquire(path, held)
+            if trouble is None:
+                if remove:
+                    # While it is held: nobody may remove a file that another process has locked meanwhile.
+                    held.callback(_remove, path)
+                yield
+                return
+        tries += 1
+        if tries > 3 and time.monotonic() >= deadline:  # the first may have met somebody who asked `held`
+            raise Busy(f"{what or path.parent} is being written by another process{trouble}: wait for it, or end it")
+        time.sleep(pause * random.uniform(0.5, 1))  # two that claim at once withdraw, and do not meet again
+        pause = min(2 * pause, 0.1)
+
+
+def held(path: Path) -> bool:
+    """Whether a process holds the lock file `path` now; asks without waiting, and takes nothing from whoever holds it.
+
+    The question is a shared lock for a moment, so that any number may ask at once.
+    """
+    try:
+        with open(path, "rb") as file:
+            return not _try_lock(file, shared=True)  # given back when the file is closed
+    except NoLocks:
+        return any(map(_may_live, _claims(path)))
+    except OSError:  # no such file
+        return False
+
+
+def abandoned(path: Path) -> bool:
+    """Whether no process holds a lock on the file `path`, for certain: False too where that cannot be known."""
+    try:
+        with open(path, "rb") as file:
+            return fcntl is not None and _try_lock(file, shared=True)
+    except OSError:
+        return False
+
+
+def lock_if_possible(file: IO[bytes]) -> None:
+    """Lock a new open file, so that `abandoned` can tell whether its process lives; do nothing without locks."""
+    if fcntl is not None:
+        with contextlib.suppress(OSError):
+            _try_lock(file)
+
+
+def _acquire(path: Path, held: contextlib.ExitStack) -> str | None:
+    """Take the lock, to be given back by `held`; None if that succeeded, else what is known of its holder."""
+    file = held.enter_context(open(path, "ab"))  # noqa: SIM115
+    try:
+        if not _try_lock(file):
+            return ""
+        # Its holder may have removed it since we opened it: then this is a lock on nothing.
+        return None if is_at(file, path) else ""
+    except NoLocks:
+        return _claim(path, held)
+
+
+def _try_lock(file: IO[bytes], shared: bool = False) -> bool:
+    """Lock an open file without waiting; False if another process has it. Raises NoLocks."""
+    try:
+        if fcntl is not None:
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        elif msvcrt is not None:
+            file.seek(0)
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # pyright: ignore
+        else:
+            raise NoLocks(errno.ENOSYS, "no locks")
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if fcntl is None and msvcrt is not None:
+            return False  # how msvcrt says that another process has it
+        if error.errno in _NO_LOCKS:
+            raise NoLocks(error.errno, error.strerror) from None
+        raise
+    return True
+
+
+def is_at(file: IO[bytes], path: Path) -> bool:
+    """Whether an open file is still the one at `path`."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):  # Windows: an open file cannot be removed
+        path.unlink()
+
+
+class _Process(NamedTuple):
+    """host and machine: where it runs; started: tells it from another process that got its number later."""
+
+    host: str
+    machine: str
+    number: int
+    started: str
+
+
+def _claim(path: Path, held: contextlib.ExitStack) -> str | None:
+    own = _this_process()
+    name = f"{path.name}{CLAIM}{own.host}.{own.machine}.{own.number}.{own.started}.{secrets.token_hex(4)}"
+    claim = path.with_name(name)
+    claim.touch(exist_ok=False)
+    held.callback(_remove, claim)
+    others = _claims(path)
+    for other in others - {name}:
+        if _may_live(other):
+            host, _, number = other.partition(CLAIM)[2].rsplit(".", 4)[:3]
+            return f" (process {number} of {host}; if it has ended, remove {path.with_name(other)})"
+    for other in others - {name}:
+        _remove(path.with_name(other))  # of a dead process; the name is never used again
+    return None
+
+
+def _claims(path: Path) -> set[str]:
+    """The names of all claims on `path`."""
+    return {name for name in os.listdir(path.parent) if name.startswith(path.name + CLAIM)}
+
+
+def _may_live(claim: str) -> bool:
+    host, machine, number, started, _ = claim.partition(CLAIM)[2].rsplit(".", 4)
+    own = _this_process()
+    return (host, machine) != (own.host, own.machine) or _started(int(number)) == started
+
+
+def _this_process() -> _Process:
+    host = "".join(letter if letter.isalnum() or letter == "-" else "-" for letter in socket.gethostname())[:40]
+    known = [_read("/etc/machine-id")]
+    with contextlib.suppress(OSError):
+        known.append(os.readlink("/proc/self/ns/pid"))  # the same number means another process in another container
+    machine = hashlib.blake2b(" ".join(known).encode(), digest_size=4).hexdigest()
+    return _Process(host or "host", machine, os.getpid(), _started(os.getpid()) or "")
+
+
+def _started(number: int) -> str | None:
+    """When a process began, "-" where the system does not tell; None if there is none or it has ended."""
+    if _read("/proc/self/stat"):
+        fields = _read(f"/proc/{number}/stat").rpartition(")")[2].split()  # from the third on: state, ...
+        boot = _read("/proc/sys/kernel/random/boot_id")[:8]
+        return None if not fields or fields[0] in "ZX" else f"{boot}-{fields[19]}"
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return None
+    except OSError:
+        pass  # another user's
+    return "-"
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""

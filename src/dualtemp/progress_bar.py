@@ -1,0 +1,69 @@
+"""How far a long computation is: a bar that can be read without color, and on a terminal only; lines elsewhere."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
+
+from dualtemp.training.display import duration
+
+CELLS = 30
+LINE_SECONDS = 30.0  # between two lines where there is no terminal
+
+
+class PlainBar(ProgressColumn):
+    """[######------]: what is done and what is left are different characters, not only different colors."""
+
+    def render(self, task: Task) -> Text:
+        """The bar, CELLS wide; empty as long as nothing is known."""
+        share = min(1.0, max(0.0, task.completed / task.total)) if task.total else 0.0
+        done = int(share * CELLS)
+        return Text("[") + Text("#" * done, "bar.complete") + Text("-" * (CELLS - done), "bar.back") + Text("]")
+
+
+@contextmanager
+def image_progress(quiet: bool = False) -> Iterator[Callable[[int, int], None] | None]:
+    """Give a function to be told how many images are done, and of how many; shows it on standard error."""
+    if quiet:
+        yield None
+    elif sys.stderr is not None and sys.stderr.isatty():
+        columns = (
+            TextColumn("{task.completed:,.0f} of {task.total:,.0f} images"),
+            PlainBar(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+            task = progress.add_task("", total=None, visible=False)
+
+            def show(done: int, total: int) -> None:
+                if done < progress.tasks[0].completed or total != progress.tasks[0].total:  # other images now
+                    progress.reset(task, total=total)
+                progress.update(task, completed=done, total=total, visible=True)
+
+            yield show
+    else:
+        yield _Lines()
+
+
+class _Lines:
+    """A line now and then, for a log."""
+
+    def __init__(self) -> None:
+        self.said = self.began = time.monotonic()
+        self.first = self.total = 0
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if done < self.first or total != self.total:
+            self.began, self.first, self.total = now, done, total
+        if now - self.said >= LINE_SECONDS and done < total:
+            self.said = now
+            made = done - self.first
+            left = f", about {duration((now - self.began) / made * (total - done))} left" if made else ""
+            print(f"dualtemp: {done:,} of {total:,} images{left}", file=sys.stderr, flush=True)

@@ -1,0 +1,146 @@
+"""What `dualtemp evaluate` measured, for pages: encoders side by side, and the trained one class by class."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dualtemp.inference.evaluation_file import ENCODERS, FROZEN, NAMES
+from dualtemp.report.run_record import RunRecord, beside_trained, evaluated, number, rows_of
+from dualtemp.report.standing import clear_difference, gain_bounds
+
+TITLES = {"online": "while training"}
+MOST_SHOWN = 20  # classes: of a whole matrix, and of the hardest otherwise
+BY_CLASS = ("linear probe", "kNN", "fine-tuning")  # whose answers are shown class by class: the first that is there
+
+
+def evaluated_part(run: RunRecord) -> dict[str, Any] | None:
+    """evaluation.json, as far as it is what is expected there: tables by data, and answers class by class."""
+    found, rows, old = evaluated(run)
+    sets = sorted(dict.fromkeys(str(row.get("data")) for row in rows), key=lambda data: data != "validation")
+    tables = [table for data in sets if (table := _table(rows, data)) is not None]
+    if not tables:
+        return None
+    return {
+        "tables": tables,
+        "classes": _class_by_class(rows, tables[0]["data"]),
+        "step": found.get("step"),
+        "made": str(found.get("made") or "")[:16].replace("T", " "),
+        "old": old,
+    }
+
+
+def _table(rows: Sequence[dict[str, Any]], data: str) -> dict[str, Any] | None:
+    """Encoders as columns, the trained one first; measures as rows."""
+    there = dict.fromkeys(str(row.get("encoder")) for row in rows if row.get("data") == data)
+    order = ["trained", *(name for name in ENCODERS if name != "trained"), *there]
+    by_encoder = {name: rows_of(rows, name, data) for name in dict.fromkeys(order) if name in there}
+    by_encoder = {name: found for name, found in by_encoder.items() if found}
+    measures = dict.fromkeys((*NAMES, *(name for found in by_encoder.values() for name in found)))
+    trained = by_encoder.get("trained", {})
+    # As the verdict counts them: the measures by which a rival is compared.
+    shared = {name: sum(key in trained and key in FROZEN for key in found) for name, found in by_encoder.items()}
+    lines = []
+    for name in measures:
+        cells = {encoder: found[name] for encoder, found in by_encoder.items() if name in found}
+        if cells:
+            any_row = next(iter(cells.values()))
+            lines.append(
+                {
+                    "name": name,
+                    "labels": number(any_row.get("labels")),
+                    "images": number(any_row.get("images")),
+                    "cells": [
+                        _cell(cells.get(encoder), trained.get(name), max(1, shared[encoder])) for encoder in by_encoder
+                    ],
+                }
+            )
+    if not lines:
+        return None
+    images = sorted({int(line["images"]) for line in lines if line["images"]})
+    return {
+        "data": data,
+        "encoders": [TITLES.get(encoder, encoder) for encoder in by_encoder],
+        "images": images,
+        "rows": lines,
+        "compared": any(cell and cell["mark"] for line in lines for cell in line["cells"]),
+    }
+
+
+def _cell(row: dict[str, Any] | None, trained: dict[str, Any] | None, measures: int) -> dict[str, Any] | None:
+    """An accuracy, and what the trained encoder gains over it; what was measured while training is no rival."""
+    if row is None:
+        return None
+    top5, deviation = number(row.get("top5")), number(row.get("deviation"))
+    cell: dict[str, Any] = {
+        "top1": row["top1"],
+        "top5": None if top5 is None else f"{top5:.2f} %",
+        "deviation": None if deviation is None else f"{deviation:.1f}",
+        "trained": row is trained,
+        "mark": "",
+    }
+    one = None if row is trained or row.get("encoder") == "online" else beside_trained(trained, row)
+    if one is None:
+        return cell
+    low, high = gain_bounds(one)
+    sign = clear_difference(one, measures)
+    return {
+        **cell,
+        "mark": {1: "✓", -1: "✗", 0: "≈"}[sign],
+        "tone": {1: "good", -1: "bad", 0: "open"}[sign],
+        "says": {1: "trained is clearly better", -1: "trained is clearly worse", 0: "cannot be told apart"}[sign],
+        "gain": one.trained - one.other,
+        "interval": f"95 % interval {low:+.1f} to {high:+.1f} points",
+    }
+
+
+def _class_by_class(rows: Sequence[dict[str, Any]], data: str) -> dict[str, Any] | None:
+    """Accuracy of each class, the hardest first, and what is taken for what: a matrix of few classes, else a list."""
+    trained = rows_of(rows, "trained", data)
+    name = next((name for name in BY_CLASS if isinstance(trained.get(name, {}).get("by_class"), list)), None)
+    if name is None:
+        return None
+    try:
+        found = [(str(one["class"]), int(one["images"]), int(one["right"])) for one in trained[name]["by_class"]]
+        confused = [(str(one["class"]), str(one["as"]), int(one["images"])) for one in trained[name]["confused"]]
+    except (KeyError, TypeError, ValueError):
+        return None
+    if len(found) < 2 or min(images for _, images, _ in found) < 1:
+        return None
+    total, right = sum(images for _, images, _ in found), sum(right for *_, right in found)
+    shares = [
+        {"name": label, "images": images, "right": right, "share": right / images} for label, images, right in found
+    ]
+    commonest = max(shares, key=lambda one: one["images"])
+    whole = right + sum(images for *_, images in confused) == total
+    return {
+        "measure": name,
+        "classes": len(shares),
+        "shares": sorted(shares, key=lambda one: one["share"])[:MOST_SHOWN],
+        "commonest": commonest,
+        "chance": commonest["images"] / total,
+        "matrix": _matrix(shares, confused) if whole and len(shares) <= MOST_SHOWN else None,
+        "confused": confused[:MOST_SHOWN],
+    }
+
+
+def _matrix(shares: Sequence[dict[str, Any]], confused: Sequence[tuple[str, str, int]]) -> dict[str, Any]:
+    """Rows of (class, cells of (images, share of the class)); columns: all classes that were asked about or named."""
+    names = list(dict.fromkeys((*(one["name"] for one in shares), *(named for _, named, _ in confused))))
+    counts = {(label, named): images for label, named, images in confused}
+    counts |= {(one["name"], one["name"]): one["right"] for one in shares}
+    return {
+        "names": names,
+        "rows": [
+            (
+                one["name"],
+                [
+                    {
+                        "images": counts.get((one["name"], named), 0),
+                        "share": counts.get((one["name"], named), 0) / one["images"],
+                        "right": named == one["name"],
+                    }
+                    for named in names
+                ],
+            )
+            for one in shares
+        ],
+    }

@@ -1,0 +1,247 @@
+"""The rules of the verdict, read from top to bottom: the first that fits gives the headline.
+
+docs/pages.md tells why each threshold is what it is.
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from dualtemp.inference.evaluation_file import BASELINES
+from dualtemp.report.accuracies import ACCURACIES, POINT, accuracy_of, fifths, guessed, seen, too_few
+from dualtemp.report.run_record import Facts, History, points
+from dualtemp.report.standing import Standing, Word, standings
+from dualtemp.training.thresholds import COLLAPSED
+
+LOSS_STILL = 1e-3  # of the loss: a run whose loss never leaves this band learns nothing
+RISES = 3  # in a row: by chance four values come in this order once in 24 times
+LOSS_FALLS = 0.05  # of the whole fall, in the last fifth of the epochs: it has not levelled out
+RECOVERED = 1.2  # times the lowest spread: it rises again
+NEEDED = BASELINES[:2]  # raw pixels and a colour histogram: a healthy encoder has been seen to beat them
+
+
+class Verdict(NamedTuple):
+    """headline: a few words; tone: how to colour them; reason: a sentence with figures; remarks: more sentences."""
+
+    headline: str
+    tone: Literal["good", "bad", "open"]
+    reason: str
+    remarks: Sequence[str] = ()
+
+
+def _collapsed(history: History, facts: Facts) -> Verdict | None:
+    spread = points(history, "spread")
+    if not spread or spread[-1][1] >= COLLAPSED:
+        return None
+    since = next(
+        (e for (e, _), (_, before) in zip(spread[:0:-1], spread[-2::-1], strict=True) if before >= COLLAPSED), None
+    )
+    reason = (
+        f"The feature spread is {spread[-1][1]:.3g}, below {COLLAPSED}: all images have nearly the same features, and "
+        f"nothing can be told from them. {_against_collapse(facts)}"
+    )
+    return Verdict("collapsed" if since is None else f"collapsed since epoch {since}", "bad", reason)
+
+
+def _collapsing(history: History, facts: Facts) -> Verdict | None:
+    """More than half of the way, in powers of ten, from the highest spread down to collapse, and not coming back."""
+    spread = points(history, "spread")
+    if len(spread) < 2:
+        return None
+    top = max(range(len(spread)), key=lambda i: spread[i][1])
+    since, last = spread[top:], spread[-1][1]
+    if len(since) < 2 or last >= math.sqrt(since[0][1] * COLLAPSED) or last > RECOVERED * min(v for _, v in since):
+        return None
+    reason = (
+        f"The feature spread has fallen from {since[0][1]:.3g} (epoch {since[0][0]}) to {last:.3g}, and {COLLAPSED} is "
+        f"collapse: images look more and more the same. {_against_collapse(facts)}"
+    )
+    return Verdict(f"collapsing since epoch {since[1][0]}", "bad", reason)
+
+
+def _at_chance(history: History, facts: Facts) -> Verdict | None:
+    """Both accuracies of the last evaluation could be had by guessing; an untrained encoder does better."""
+    last = [found[-1][1] for key in ("probe_top1", "knn_top1") if (found := points(history, key))]
+    limit = guessed(facts)
+    if limit is None or not last or max(last) > limit:
+        return None
+    reason = (
+        f"Probe and kNN are at {' and '.join(f'{value:.1f} %' for value in last)}, no better than naming "
+        f"the commonest of {facts.classes} classes always ({100 * (facts.chance or 0):.3g} %); even an untrained "
+        f"encoder does better. Look at the labels and at the views (`dualtemp data {facts.data} --show`), and try a "
+        "lower --lr."
+    )
+    return Verdict("not learning: at chance", "bad", reason)
+
+
+def _loss_still(history: History, facts: Facts) -> Verdict | None:
+    loss = [value for _, value in points(history, "loss")]
+    if len(loss) < 3 or max(loss) - min(loss) > LOSS_STILL * max(map(abs, loss)):
+        return None
+    reason = (
+        f"The loss has stayed at {loss[-1]:.4g}, within {100 * LOSS_STILL:g} %, for all {len(loss)} epochs. Try a "
+        "higher --lr; a smaller --tau-alpha makes the loss more sensitive."
+    )
+    return Verdict("not learning: the loss does not move", "bad", reason)
+
+
+def _worse(history: History, facts: Facts) -> Verdict | None:
+    """The last two evaluations are both clearly below the best one."""
+    key, accuracy = accuracy_of(history)
+    if len(accuracy) < 3:
+        return None
+    best_epoch, best = max(accuracy, key=lambda point: point[1])
+    last = accuracy[-1][1]
+    if max(value for _, value in accuracy[-2:]) > best - seen(facts, best):
+        return None
+    loss = points(history, "loss")
+    falls = bool(loss) and loss[-1][1] < dict(loss).get(best_epoch, -math.inf)
+    reason = (
+        f"The {key} was {best:.1f} % after epoch {best_epoch}, and is {last:.1f} % now"
+        f"{', though the loss still falls: what it rewards no longer helps to tell classes apart' if falls else ''}. "
+        "Try a lower --lr or stronger views (--recipe); the checkpoints of the best epoch are gone."
+    )
+    return Verdict(f"getting worse since epoch {best_epoch}", "bad", reason)
+
+
+def _too_early(history: History, facts: Facts) -> Verdict | None:
+    if len(history) > 1:
+        return None
+    return Verdict("too early to tell", "open", "One epoch is over; a direction takes two.")
+
+
+def _improving(history: History, facts: Facts) -> Verdict | None:
+    """The mean of the last fifth of the evaluated epochs is clearly better than that of the fifth before."""
+    key, accuracy = accuracy_of(history)
+    more = _more_epochs(history, facts)
+    if len(accuracy) > 1:
+        before, after, when = fifths(accuracy)
+        rises = len(accuracy) > RISES and all(a < b for (_, a), (_, b) in pairwise(accuracy[-RISES - 1 :]))
+        if after - before > seen(facts, after):
+            return Verdict("still improving", "good", f"The {key} has gained {after - before:.1f} points {when}.{more}")
+        gained = accuracy[-1][1] - accuracy[-RISES - 1][1] if rises else 0.0
+        if accuracy[-1][1] - before > POINT and gained > seen(facts, after):
+            reason = f"The {key} has risen three times in a row, by {gained:.1f} points in all.{more}"
+            return Verdict("still improving", "good", reason)
+        return None
+    loss = points(history, "loss")
+    values = [value for _, value in loss]
+    if len(loss) > 1:
+        before, after, when = fifths(loss)
+        if before - after > LOSS_FALLS * (max(values) - min(values)) and before - after > LOSS_STILL * abs(before):
+            reason = (
+                f"There are no labels to measure with, and the loss still falls: {before:.4g} to {after:.4g} {when}."
+            )
+            return Verdict("still improving", "good", reason + more)
+    return None
+
+
+def _not_better(history: History, facts: Facts) -> Verdict | None:
+    """`dualtemp evaluate` has measured what the encoder has to beat, and it does not clearly beat all of that."""
+    found = standings(facts.beside)
+    more = " Try more images, more epochs or another --lr." + _more_epochs(history, facts, "To go on")
+    rules: tuple[tuple[set[Word], str, Literal["bad", "open"], str], ...] = (
+        ({"better", "level"}, "has learned little: no better than {}", "bad", f"show no gain.{more}"),
+        ({"mixed"}, "better than {} by one measure, worse by another", "open", f"show a gain and a loss.{more}"),
+        ({"open"}, "too few images to tell", "open", "do not show whether it is better than {}: more would."),
+    )
+    for words, headline, tone, said in rules:
+        these = [one for one in found if one.word in words]
+        if these:
+            names = " or ".join(one.encoder for one in these)
+            reason = f"`dualtemp evaluate` found: {_rivals(these)}. {_test_images(these)} {said.format(names)}"
+            return Verdict(headline.format(names), tone, reason)
+    return None
+
+
+def _rivals(these: Sequence[Standing]) -> str:
+    """One measure of each, and by how many it is ahead; the page's table has them all."""
+    told = []
+    for each in these:
+        one = next((one for one in each.measures if one.name == "linear probe"), each.measures[0])
+        ahead, count = sum(one.other > one.trained for one in each.measures), len(each.measures)
+        counted = f" (ahead by {ahead} of {count} measures)" if count > 1 else ""
+        own = f"{one.name} {one.trained:.1f} %, "
+        told.append(f"{'' if told and told[0].startswith(own) else own}{one.encoder} {one.other:.1f} %{counted}")
+    return ", ".join(told)
+
+
+def _test_images(these: Sequence[Standing]) -> str:
+    images = sorted({one.images for each in these for one in each.measures if one.images})
+    if not images:
+        return "The test images"
+    return f"{images[0]:,}{f' to {images[-1]:,}' if len(images) > 1 else ''} test images"
+
+
+def _fallen(history: History, facts: Facts) -> Verdict | None:
+    """Probe or kNN is clearly below its first value."""
+    for key, name in ACCURACIES.items():
+        found = points(history, key)
+        if len(found) > 1 and found[0][1] - found[-1][1] > seen(facts, found[0][1]):
+            (epoch, first), (_, last) = found[0], found[-1]
+            reason = f"The {name} was {first:.1f} % after epoch {epoch}, and is {last:.1f} % now. Try a lower --lr."
+            return Verdict(f"worse than after epoch {epoch}", "bad", reason)
+    return None
+
+
+def _too_few_images(history: History, facts: Facts) -> Verdict | None:
+    """Nothing is certain about the last accuracy, and nothing but a large change could be on so few test images."""
+    key, accuracy = accuracy_of(history)
+    if not accuracy or not too_few(facts, accuracy[-1][1]) or _beats_all(facts):
+        return None
+    reason = (
+        f"The {key} is {accuracy[-1][1]:.1f} %, on {facts.test_images:,} test images: two accuracies there must differ "
+        f"by {seen(facts, accuracy[-1][1]):.1f} points to be told apart, and less than that has happened. "
+        f"`dualtemp evaluate {facts.path}` compares image by image, which tells more; so do more test images."
+    )
+    return Verdict("too few images to tell", "open", reason)
+
+
+def _beats_all(facts: Facts) -> bool:
+    found = {one.encoder: one.word for one in standings(facts.beside)}
+    return all(found.get(name) == "beaten" for name in NEEDED)
+
+
+def _no_gain(history: History, facts: Facts) -> Verdict | None:
+    """The accuracy ends below its first value, or clearly below the evaluations before."""
+    key, accuracy = accuracy_of(history)
+    if len(accuracy) < 2:
+        return None
+    (epoch, first), (_, last) = accuracy[0], accuracy[-1]
+    if last < first:
+        reason = f"The {key} was {first:.1f} % after epoch {epoch}, and is {last:.1f} % now."
+        return Verdict(f"has learned little: no better than after epoch {epoch}", "open", reason)
+    before, after, when = fifths(accuracy)
+    if before - after > seen(facts, before):
+        reason = f"The {key} has lost {before - after:.1f} points {when}; whether that lasts, the next would tell."
+        return Verdict("lower at the end than before", "open", reason + _more_epochs(history, facts, "To go on"))
+    return None
+
+
+def _more_epochs(history: History, facts: Facts, why: str = "More epochs would probably help") -> str:
+    """The command that goes on with a run that is through."""
+    through = len(history) >= facts.epochs
+    return f" {why}: `dualtemp resume {facts.path} --epochs {2 * facts.epochs}`." if through else ""
+
+
+def _against_collapse(facts: Facts) -> str:
+    return facts.advice_on_collapse or (
+        "Try a lower --lr, more --warmup-epochs or --clip-gradient 1, and look at the views "
+        f"(`dualtemp data {facts.data} --show`)."
+    )
+
+
+RULES = (
+    _collapsed,
+    _collapsing,
+    _at_chance,
+    _loss_still,
+    _worse,
+    _too_early,
+    _not_better,
+    _fallen,
+    _improving,
+    _too_few_images,
+    _no_gain,
+)

@@ -1,0 +1,79 @@
+"""Figures of runs as a table for other programs: CSV, a run a line; LaTeX, a run a column. Needs no torch."""
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dualtemp.report.compare_page import (
+    NONE,
+    differing_settings,
+    evaluated_figures,
+    final_figures,
+    refuse_twice,
+    told_apart,
+)
+from dualtemp.report.run_record import RunRecord, read_run
+from dualtemp.whole_file import write_output
+
+ABOUT = ("method", "data", "epochs")  # of each run, whether they differ or not
+SPECIAL = {character: f"\\{character}" for character in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+}
+
+
+def write_runs_table(paths: Sequence[Path], out: Path) -> Path:
+    """Write what the page of these runs says in figures, as the name's ending wants it: .csv or .tex."""
+    refuse_twice(paths)
+    runs = [read_run(path) for path in paths]
+    write_output(out, (csv_table if out.suffix.lower() == ".csv" else latex_table)(runs))
+    return out
+
+
+def csv_table(runs: Sequence[RunRecord]) -> str:
+    """A line a run: name, settings that differ, last figures as metrics.jsonl has them, evaluated top-1 in %."""
+    file = io.StringIO()
+    rows = _rows(runs)
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["run", *(key for key, _, _ in rows)])
+    for number, name in enumerate(told_apart([run.path for run in runs])):
+        values = [cells[number] for _, _, cells in rows]
+        writer.writerow([name, *("" if cell["value"] is None else cell["value"] for cell in values)])
+    return file.getvalue()
+
+
+def latex_table(runs: Sequence[RunRecord]) -> str:
+    """A run a column, in plain LaTeX; the best accuracy among runs with the same test images in bold."""
+    names = told_apart([run.path for run in runs])
+    lines = [" & ".join(("", *map(_escaped, names))) + r" \\", r"\hline"]
+    for _, title, cells in _rows(runs):
+        words = [rf"\textbf{{{_escaped(cell['text'])}}}" if cell["best"] else _escaped(cell["text"]) for cell in cells]
+        lines.append(" & ".join((_escaped(title), *words)) + r" \\")
+    body = "\n".join(lines)
+    return f"\\begin{{tabular}}{{l{'r' * len(runs)}}}\n\\hline\n{body}\n\\hline\n\\end{{tabular}}\n"
+
+
+def _rows(runs: Sequence[RunRecord]) -> list[tuple[str, str, list[dict[str, Any]]]]:
+    """(key, title, a cell a run)."""
+    about = {
+        "method": [run.chosen.method for run in runs],
+        "data": [run.data for run in runs],
+        "epochs": [str(run.epoch) for run in runs],
+    }
+    about |= {name: values for name, values in differing_settings(runs) if name not in ABOUT}
+    rows = [(name, name, [_word(value) for value in values]) for name, values in about.items()]
+    rows += [(row["key"], row["title"], row["cells"]) for row in final_figures(runs)]
+    return rows + [
+        (f"evaluated {row['key']}", f"{row['title']}, evaluated", row["cells"]) for row in evaluated_figures(runs)
+    ]
+
+
+def _word(value: str) -> dict[str, Any]:
+    return {"value": None if value == NONE else value, "text": value, "best": False}
+
+
+def _escaped(text: str) -> str:
+    return "".join(SPECIAL.get(character, character) for character in text).replace(NONE, "--")
