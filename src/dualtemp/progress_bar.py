@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
@@ -49,6 +50,16 @@ def image_progress(quiet: bool = False) -> Iterator[Callable[[int, int], None] |
             yield show
     else:
         yield _Lines()
+
+
+@contextmanager
+def told(text: str, quiet: bool = False) -> Iterator[None]:
+    """Show on a terminal what goes on, with something that moves, until it is over; nothing elsewhere."""
+    if quiet or sys.stderr is None or not sys.stderr.isatty():
+        yield
+        return
+    with Console(stderr=True, highlight=False).status(escape(text)):
+        yield
 
 
 class _Lines:

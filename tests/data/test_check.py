@@ -96,5 +96,4 @@ def test_a_terminal_sees_what_goes_on_and_a_pipe_nothing(tmp_path: Path) -> None
         assert json.loads(process.stdout.read())["parts"]["train"]["images"] == 27
     assert process.returncode == 0
     assert b"opening" in seen
-    assert b"looking at train" in seen
-    assert b"27/27" in seen
+    assert b"27 of 27 images" in seen

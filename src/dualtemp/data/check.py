@@ -14,8 +14,8 @@ from dualtemp.data.folder import folder_files
 from dualtemp.data.grey import grey_in_colour
 from dualtemp.data.images import FileImages, ImageSet
 from dualtemp.data.npz import is_npz_folder
-from dualtemp.data.progress import counted_up, told
 from dualtemp.data.sources import named_path, open_source
+from dualtemp.progress_bar import image_progress, told
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def check_source(source: str, labels: bool = True, download: bool = True) -> Sou
         if on_disk is None:
             sizes, modes = _tensor_facts(images)
         else:
-            sizes, modes, broken = _file_facts(on_disk, f"looking at {name}")
+            sizes, modes, broken = _file_facts(on_disk)
             unreadable |= broken
         parts[name] = PartFacts(len(images), _class_counts(images), sizes, modes, images.fingerprint)
     with told("looking for copies"):
@@ -83,7 +83,7 @@ def _tensor_facts(images: ImageSet) -> tuple[dict[str, int], dict[str, int]]:
     return {f"{width} x {height}": count}, {mode: count}
 
 
-def _file_facts(files: FileImages, what: str) -> tuple[dict[str, int], dict[str, int], dict[str, str]]:
+def _file_facts(files: FileImages) -> tuple[dict[str, int], dict[str, int], dict[str, str]]:
     sizes, modes, broken = Counter[str](), Counter[str](), {}
 
     def look(i: int) -> tuple[str, str] | UnreadableImage:
@@ -95,11 +95,13 @@ def _file_facts(files: FileImages, what: str) -> tuple[dict[str, int], dict[str,
         return f"{width} x {height}", mode
 
     # Threads are enough: Pillow decodes without holding the interpreter's lock.
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for found in counted_up(pool.map(look, range(len(files))), len(files), what):
+    with ThreadPoolExecutor(os.cpu_count()) as pool, image_progress() as show:
+        for done, found in enumerate(pool.map(look, range(len(files))), 1):
             if isinstance(found, UnreadableImage):
                 broken[found.name] = found.reason
             else:
                 sizes[found[0]] += 1
                 modes[found[1]] += 1
+            if show is not None:
+                show(done, len(files))
     return dict(sizes.most_common()), dict(modes.most_common()), broken

@@ -11,8 +11,8 @@ from rich.table import Table
 
 from dualtemp.data.cache import cache_folder, cached_set
 from dualtemp.data.catalogue import CATALOGUE, NamedSet
-from dualtemp.data.progress import told
 from dualtemp.errors import UserError
+from dualtemp.progress_bar import told
 
 if TYPE_CHECKING:
     from dualtemp.data.images import ImageSet

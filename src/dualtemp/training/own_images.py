@@ -13,9 +13,9 @@ from dualtemp.config import Settings, given_settings
 from dualtemp.data.files_in_memory import read_header
 from dualtemp.data.grey import grey_in_colour
 from dualtemp.data.images import FileImages, ImageSet, Splits, UnreadableImage
-from dualtemp.data.progress import told
 from dualtemp.data.sources import named_path
 from dualtemp.machine import cores
+from dualtemp.progress_bar import told
 from dualtemp.training.display import counted, duration
 from dualtemp.training.expected_time import expected_seconds
 from dualtemp.training.sensible_settings import Facts, sensible

@@ -17,11 +17,11 @@ from dualtemp import __version__, distributed
 from dualtemp.bf16_on_cpu import refuse_deadly_bf16
 from dualtemp.config import Settings, complete, given_settings, settings
 from dualtemp.data.images import Splits
-from dualtemp.data.progress import told
 from dualtemp.device import open_device
 from dualtemp.errors import UserError
 from dualtemp.frameworks import build_framework
 from dualtemp.machine import cores
+from dualtemp.progress_bar import told
 from dualtemp.training.checkpoint import checkpoints, read_latest, refuse_foreign, unpacked
 from dualtemp.training.display import Display
 from dualtemp.training.loop import fit
