@@ -17,7 +17,7 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from dualtemp.errors import UserError
 
@@ -86,20 +86,24 @@ def held(path: Path) -> bool:
         return False
 
 
-def abandoned(path: Path) -> bool:
-    """Whether no process holds a lock on the file `path`, for certain: False too where that cannot be known."""
-    try:
-        with open(path, "rb") as file:
-            return fcntl is not None and _try_lock(file, shared=True)
-    except OSError:
-        return False
-
-
-def lock_if_possible(file: IO[bytes]) -> None:
-    """Lock a new open file, so that `abandoned` can tell whether its process lives; do nothing without locks."""
+def remove_abandoned(path: Path) -> None:
+    """Remove a file that came from `open_locked` if its process has ended; leave it where that cannot be known."""
     if fcntl is not None:
+        with contextlib.suppress(OSError), open(path, "rb") as file:
+            if _try_lock(file) and _is_at(file, path):
+                path.unlink()  # while it is locked: `open_locked` waits, and notices
+
+
+def open_locked(path: Path) -> BinaryIO:
+    """Open a new file for writing, locked as long as it is open; without locks, it is just opened."""
+    while True:
+        file = open(path, "wb")  # noqa: SIM115  closed by the caller
         with contextlib.suppress(OSError):
-            _try_lock(file)
+            while fcntl is not None and not _try_lock(file):
+                time.sleep(0.001)
+        if _is_at(file, path):  # else `remove_abandoned` has met it before it was locked
+            return file
+        file.close()
 
 
 def _acquire(path: Path, held: contextlib.ExitStack) -> str | None:
@@ -109,12 +113,12 @@ def _acquire(path: Path, held: contextlib.ExitStack) -> str | None:
         if not _try_lock(file):
             return ""
         # Its holder may have removed it since we opened it: then this is a lock on nothing.
-        return None if is_at(file, path) else ""
+        return None if _is_at(file, path) else ""
     except NoLocks:
         return _claim(path, held)
 
 
-def _try_lock(file: IO[bytes], shared: bool = False) -> bool:
+def _try_lock(file: BinaryIO, shared: bool = False) -> bool:
     """Lock an open file without waiting; False if another process has it. Raises NoLocks."""
     try:
         if fcntl is not None:
@@ -135,7 +139,7 @@ def _try_lock(file: IO[bytes], shared: bool = False) -> bool:
     return True
 
 
-def is_at(file: IO[bytes], path: Path) -> bool:
+def _is_at(file: BinaryIO, path: Path) -> bool:
     """Whether an open file is still the one at `path`."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), os.stat(path))

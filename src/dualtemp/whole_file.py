@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dualtemp.errors import UserError
-from dualtemp.file_lock import abandoned, is_at, lock_if_possible
+from dualtemp.file_lock import open_locked, remove_abandoned
 
 _END, _LONGEST = ".part", 50  # characters of the name; with those around it a name of any length stays possible
 
@@ -23,11 +23,11 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     start = f".{path.name[:_LONGEST]}."
     with contextlib.suppress(PermissionError):  # a folder that may be written to, but not listed
         for name in os.listdir(path.parent):
-            if name.startswith(start) and name.endswith(_END) and abandoned(left := path.with_name(name)):
-                left.unlink(missing_ok=True)
+            if name.startswith(start) and name.endswith(_END):
+                remove_abandoned(path.with_name(name))
     part = path.with_name(f"{start}{os.getpid()}-{secrets.token_hex(3)}{_END}")
     try:
-        with _locked_file(part) as file:
+        with open_locked(part) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -50,15 +50,6 @@ def write_output(path: Path, content: str | bytes, flag: str = "--out") -> None:
             file.write(content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise UserError(f"{path} cannot be written ({error.strerror or error}): give another {flag}") from None
-
-
-def _locked_file(part: Path) -> BinaryIO:
-    while True:
-        file = open(part, "wb")  # noqa: SIM115  closed by the caller
-        lock_if_possible(file)
-        if is_at(file, part):  # else somebody took it for abandoned before it was locked
-            return file
-        file.close()
 
 
 def _settle(folder: Path) -> None:

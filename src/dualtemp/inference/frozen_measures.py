@@ -110,6 +110,8 @@ def readable_features(
         index.append(each.index)
         for name, encoder in encoders.items():
             parts[name].append(encoder.of_views(each.pixels))
+        if first.told is not None:
+            first.told(int(each.index[-1]) + 1, len(images))
     if not index:
         raise UserError(f"{images.name}: not one image can be read; check them with `dualtemp data`")
     return {name: torch.cat(found) for name, found in parts.items()}, labels_of(images)[torch.cat(index)]
