@@ -1,4 +1,4 @@
-"""Photographs a second from files to a file of features: `dualtemp.inference.embed` against the plain way.
+"""Photographs a second from files to a file of features: `dualtemp.encoder.embed` against the plain way.
 
     python benchmarks/embed.py --data FOLDER
 
@@ -18,12 +18,12 @@ import torch
 from torch.utils.data import DataLoader
 
 from dualtemp.config import complete, settings
-from dualtemp.inference.embed import embed
-from dualtemp.inference.encoder import RunEncoder, run_encoder
+from dualtemp.encoder.embed import embed
+from dualtemp.encoder.encoder import RunEncoder, run_encoder
 from dualtemp.models.backbones import build_backbone
 from dualtemp.models.weights import save_backbone
+from dualtemp.runs.folder import RunFolder
 from dualtemp.torchvision_operators import declare_missing_operators
-from dualtemp.training.run_folder import RunFolder
 
 declare_missing_operators()
 

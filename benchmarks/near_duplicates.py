@@ -18,11 +18,11 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from dualtemp.data.images import FileImages
-from dualtemp.data.photographs import clean_crop, to_tensor
-from dualtemp.inference.encoder import RunEncoder, run_encoder
-from dualtemp.inference.image_list import ImageList, listed
-from dualtemp.inference.near_duplicates import similar_pairs
-from dualtemp.similarity import unit
+from dualtemp.data.loading.crop_files import clean_crop, to_tensor
+from dualtemp.encoder.encoder import RunEncoder, run_encoder
+from dualtemp.encoder.image_list import ImageList, listed
+from dualtemp.encoder.near_duplicates import similar_pairs
+from dualtemp.losses.similarity import unit
 
 THRESHOLDS = (0.9, 0.95, 0.97, 0.98, 0.99, 0.995, 0.999)
 

@@ -18,10 +18,10 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader
 
+from dualtemp.data.augment.recipes import RECIPES, Augmentation, Recipe
+from dualtemp.data.augment.views import Views
 from dualtemp.data.images import FileImages, ImageSet
-from dualtemp.data.loader import Loader
-from dualtemp.data.recipes import RECIPES, Augmentation, Recipe
-from dualtemp.data.views import Views
+from dualtemp.data.loading.loader import Loader
 from dualtemp.torchvision_operators import declare_missing_operators
 
 declare_missing_operators()

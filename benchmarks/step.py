@@ -17,7 +17,7 @@ import torch
 
 from dualtemp.config import complete, settings
 from dualtemp.data import open_source
-from dualtemp.data.loader import Loader
+from dualtemp.data.loading.loader import Loader
 from dualtemp.frameworks import build_framework
 from dualtemp.training.run_data import image_size, opened, training_data
 from dualtemp.training.train_step import TrainStep

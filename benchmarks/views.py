@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from dualtemp.data.normalisation import CIFAR10
-from dualtemp.data.views import Views
+from dualtemp.data.augment.views import Views
+from dualtemp.data.normalization import CIFAR10
 from dualtemp.torchvision_operators import declare_missing_operators
 
 declare_missing_operators()

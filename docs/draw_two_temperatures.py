@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-from dualtemp import hardness
-from dualtemp.data.loader import Loader
+from dualtemp.data.loading.loader import Loader
 from dualtemp.frameworks import build_framework
-from dualtemp.training.checkpoint import checkpoints, load
+from dualtemp.losses import hardness
+from dualtemp.runs.checkpoint import checkpoints, load
+from dualtemp.runs.folder import RunFolder
 from dualtemp.training.run_data import opened, training_data
-from dualtemp.training.run_folder import RunFolder
 
 TAUS = {0.1: "#d1495b", 1.0: "#2e86ab"}
 WIDTH, HEIGHT, LEFT, TOP = 330, 170, 50, 56

@@ -13,7 +13,7 @@ from command_processes import Command, Commands, Ended
 from PIL import Image
 from run_contents import different, everything
 
-from dualtemp.training.run_folder import RunFolder
+from dualtemp.runs.folder import RunFolder
 
 RUN = ("--data", "digits", "--backbone", "resnet_mini", "--batch", "32", "--subset", "64", "--knn-images", "64")
 TRAIN = ("train", *RUN, "--epochs", "1", "--quiet", "--no-page")

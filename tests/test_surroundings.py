@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from command_processes import Commands
 
-from dualtemp.training.run_folder import RunFolder
-from dualtemp.training.status import status_of
+from dualtemp.runs.folder import RunFolder
+from dualtemp.runs.status import status_of
 
 RUN = ("--data", "digits", "--backbone", "resnet_mini", "--batch", "64", "--subset", "128", "--knn-images", "64")
 LONG = "n" * 300

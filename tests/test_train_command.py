@@ -15,8 +15,8 @@ from safetensors.torch import load_file
 import dualtemp
 from dualtemp.cli import main
 from dualtemp.config import Settings, setting_names
-from dualtemp.training.run_folder import RunFolder
-from dualtemp.training.status import status_of
+from dualtemp.runs.folder import RunFolder
+from dualtemp.runs.status import status_of
 
 SMALL = ["--backbone", "resnet_mini", "--batch", "64", "--epochs", "1", "--subset", "128", "--knn-images", "128"]
 QUICK = [*SMALL, "--no-page"]

@@ -12,10 +12,9 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from dualtemp.api import resume, train
-    from dualtemp.dictionary import KeyDictionary
-    from dualtemp.inference.embed import embed
-    from dualtemp.inference.evaluate import evaluate
-    from dualtemp.inference.export import export
+    from dualtemp.encoder.embed import embed
+    from dualtemp.evaluation.evaluate import evaluate
+    from dualtemp.exporting.export import export
     from dualtemp.losses import (
         CrossEntropyLoss,
         DecomposedLoss,
@@ -26,9 +25,10 @@ if TYPE_CHECKING:
         NTXentLoss,
         SimpleLoss,
     )
+    from dualtemp.models.dictionary import KeyDictionary
 
 _HOME = {
-    "KeyDictionary": "dictionary",
+    "KeyDictionary": "models.dictionary",
     "CrossEntropyLoss": "losses",
     "DecomposedLoss": "losses",
     "DualTemperatureLoss": "losses",
@@ -37,9 +37,9 @@ _HOME = {
     "NegativeCosineLoss": "losses",
     "NTXentLoss": "losses",
     "SimpleLoss": "losses",
-    "embed": "inference.embed",
-    "evaluate": "inference.evaluate",
-    "export": "inference.export",
+    "embed": "encoder.embed",
+    "evaluate": "evaluation.evaluate",
+    "export": "exporting.export",
     "resume": "api",
     "train": "api",
 }

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from dualtemp.bf16_on_cpu import allow_bf16
 from dualtemp.config import Settings, from_yaml, overridden, settings
 from dualtemp.errors import UserError
-from dualtemp.training.run_folder import RunFolder
+from dualtemp.runs.folder import RunFolder
 
 if TYPE_CHECKING:
-    from dualtemp.training.watches import Snapshot, Watch
+    from dualtemp.training.observers.observer import Snapshot, Watch
 
 __all__ = ["resume", "train"]
 
-LOGS = {"tensorboard": "tensorboard_log.TensorBoardLog", "wandb": "wandb_log.WandbLog"}
+LOGS = {"tensorboard": "tensorboard.TensorBoardLog", "wandb": "wandb.WandbLog"}
 
 
 def train(
@@ -46,7 +46,7 @@ def train(
         quiet: say nothing but what is wrong.
         log: where the figures go besides metrics.jsonl: "tensorboard", "wandb"; into OUT/logs.
         page: keep OUT/report.html up to date, with pictures now and then and at the end.
-        watch: is told of steps and epochs instead of the terminal (`dualtemp.training.watches.Watch`).
+        watch: is told of steps and epochs instead of the terminal (`dualtemp.training.observers.observer.Watch`).
         values: settings by name, see `dualtemp.config.Settings`: data="cifar10", method="simco", tau_beta=1.0 ...
 
     Example:
@@ -55,7 +55,7 @@ def train(
     chosen = settings(overridden(from_yaml(Path(config)) if config is not None else {}, values))
     _allow_precision(chosen.amp, device)
     how = _how(device, workers, threads, checkpoint_minutes, quiet)
-    from dualtemp.training.run import start
+    from dualtemp.training.start import start
 
     return _watched(lambda told: start(chosen, Path(out), how, told), how, log, page, watch)
 
@@ -90,7 +90,7 @@ def resume(
     with suppress(UserError):  # it is told below
         _allow_precision(RunFolder.opened(Path(run)).settings().amp, device)
     how = _how(device, workers, threads, checkpoint_minutes, quiet)
-    from dualtemp.training.run import go_on
+    from dualtemp.training.start import go_on
 
     return _watched(lambda told: go_on(Path(run), epochs, how, told), how, log, page, watch)
 
@@ -127,7 +127,7 @@ class RunPage:
 
     def snapshot(self, found: "Snapshot") -> None:
         """Take pictures of what the run has learned so far, if there is time for them."""
-        from dualtemp.training.watches import attempted
+        from dualtemp.training.observers.observer import attempted
 
         if self.live is None:
             return
@@ -169,8 +169,8 @@ def _watched(
     run: "Callable[[Watch], dict[str, Any]]", how: Any, log: Sequence[str], page: bool, watch: "Watch | None"
 ) -> dict[str, Any]:
     """Make a run that a terminal (or `watch`), a page and logs are told of; returns what it returns."""
-    from dualtemp.training.display import Display
-    from dualtemp.training.watches import Several, attempted
+    from dualtemp.training.observers.display import Display
+    from dualtemp.training.observers.observer import Several, attempted
 
     first = watch or Display(quiet=how.quiet)
     shown = RunPage(first.note)
@@ -191,7 +191,7 @@ def _watched(
 
 def _take_last_pictures(shown: RunPage, device: str, first: "Watch", is_display: bool) -> None:
     """Take the pictures of a finished run; a display, which is open to more than a watch is, shows how far they are."""
-    from dualtemp.training.watches import attempted, tell_if_heard
+    from dualtemp.training.observers.observer import attempted, tell_if_heard
 
     what = "pictures for the page"
 
@@ -216,7 +216,7 @@ def _logs(names: Sequence[str]) -> "list[Watch]":
         if package is None or package.origin is None:  # a folder of that name is no package
             raise UserError(f"--log {name} needs a package that is not installed: pip install 'dualtemp[{name}]'")
         module, _, kind = LOGS[name].partition(".")
-        watches.append(getattr(import_module(f"dualtemp.training.{module}"), kind)())
+        watches.append(getattr(import_module(f"dualtemp.training.observers.{module}"), kind)())
     return watches
 
 
@@ -232,6 +232,6 @@ def _how(device: str, workers: int | None, threads: int | None, checkpoint_minut
             raise UserError(f"--{name} must be at least {least}, got {value}")
     if not checkpoint_minutes >= 0:
         raise UserError(f"--checkpoint-minutes must be a number from 0 on, got {checkpoint_minutes}")
-    from dualtemp.training.run import How
+    from dualtemp.training.start import How
 
     return How(device, workers, threads, checkpoint_minutes, quiet)

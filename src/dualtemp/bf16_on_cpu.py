@@ -17,9 +17,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
-from dualtemp.data.cache import cache_folder
+from dualtemp.atomic_write import whole_file
+from dualtemp.data.sources.cache import cache_folder
 from dualtemp.errors import UserError
-from dualtemp.whole_file import whole_file
 
 CAP = ("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")  # all but AMX
 PATIENCE = 300  # seconds: loading torch takes two or three

@@ -62,7 +62,7 @@ def data(words: Sequence[str]) -> int:
     _add_threads(parser)
     given = parser.parse(words)
     use_threads(given["threads"])
-    from dualtemp.data import command
+    from dualtemp.commands import data as command
 
     if not given["source"]:
         if given["show"]:
@@ -161,34 +161,30 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "train": train,
     "resume": resume,
     "data": data,
-    "runs": _of("report.command", "runs", "List runs: method, data, temperatures, status, probe and kNN."),
+    "runs": _of("commands.report", "runs", "List runs: method, data, temperatures, status, probe and kNN."),
     "report": _of(
-        "report.command", "report", "Write the page of a run anew, or one page that puts several side by side."
+        "commands.report", "report", "Write the page of a run anew, or one page that puts several side by side."
     ),
     "explore": _of(
-        "report.explore_command", "explore", "Write a page with sliders for tau_alpha, tau_beta and the dictionary."
+        "commands.explore", "explore", "Write a page with sliders for tau_alpha, tau_beta and the dictionary."
     ),
-    "analyze": _of(
-        "report.analyze_command", "analyze", "Look into a run: entropy, similarity, dictionary or neighbours."
-    ),
-    "evaluate": _of(
-        "inference.evaluate_command", "evaluate", "Measure a run: kNN, linear probe, few labels, fine-tuning."
-    ),
-    "embed": _of("inference.command", "embed", "Write the features of a folder's images: parquet, npz or csv."),
-    "search": _of("inference.command", "search", "Show the images nearest to one."),
-    "near-duplicates": _of("inference.command", "near-duplicates", "List pairs of almost equal images."),
+    "analyze": _of("commands.analyze", "analyze", "Look into a run: entropy, similarity, dictionary or neighbours."),
+    "evaluate": _of("commands.evaluate", "evaluate", "Measure a run: kNN, linear probe, few labels, fine-tuning."),
+    "embed": _of("commands.encoder", "embed", "Write the features of a folder's images: parquet, npz or csv."),
+    "search": _of("commands.encoder", "search", "Show the images nearest to one."),
+    "near-duplicates": _of("commands.encoder", "near-duplicates", "List pairs of almost equal images."),
     "export": _of(
-        "inference.export_command",
+        "commands.export",
         "export",
         "Write the encoder for timm, onnxruntime or torch.export, with a model card.",
     ),
     "paper": _of(
-        "paper.command",
+        "commands.paper",
         "paper",
         "List the paper's tables and figures: runs, what is done, expected time; or their page.",
     ),
     "reproduce": _of(
-        "paper.command", "reproduce", "Run what a table or figure still lacks: dualtemp reproduce T-reverse --seeds 3."
+        "commands.paper", "reproduce", "Run what a table or figure still lacks: dualtemp reproduce T-reverse --seeds 3."
     ),
     "demo": demo,
     "doctor": doctor,

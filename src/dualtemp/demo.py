@@ -10,9 +10,9 @@ from rich.table import Table
 from dualtemp import api
 from dualtemp.data import open_source
 from dualtemp.errors import UserError
-from dualtemp.inference.evaluate import evaluate
-from dualtemp.training.display import duration
-from dualtemp.training.run_folder import RunFolder
+from dualtemp.evaluation.evaluate import evaluate
+from dualtemp.runs.folder import RunFolder
+from dualtemp.training.observers.display import duration
 
 # The paper's SimCo at a small scale. At the paper's rate a batch of 64 would take a hundred epochs.
 SMALL = {"method": "simco", "backbone": "resnet_mini", "batch": 64, "lr": 0.24, "warmup_epochs": 1, "evaluate_every": 5}

@@ -8,8 +8,8 @@ import torch
 
 from dualtemp import __version__
 from dualtemp.bf16_on_cpu import CAP, bf16_on_cpu
-from dualtemp.data.cache import cache_folder, cached_set
-from dualtemp.data.catalogue import CATALOGUE
+from dualtemp.data.sources.cache import cache_folder, cached_set
+from dualtemp.data.sources.catalogue import CATALOGUE
 from dualtemp.errors import UserError
 from dualtemp.losses import dual_temperature
 from dualtemp.machine import cores

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dualtemp.config import settings
-from dualtemp.training.run import How, start
+from dualtemp.training.start import How, start
 
 SETTINGS = {"data": "digits", "backbone": "resnet_mini", "epochs": 1, "batch": 32, "subset": 128, "warmup_epochs": 0}
 FAST = {"evaluate_every": 1, "knn_images": 64}

@@ -11,11 +11,11 @@ from PIL import Image
 
 from dualtemp.analysis.trained_run import trained_run
 from dualtemp.data import open_source
-from dualtemp.data.views import Views
+from dualtemp.data.augment.views import Views
 from dualtemp.errors import UserError
 from dualtemp.frameworks import build_framework
-from dualtemp.training import checkpoint
-from dualtemp.training.run_folder import RunFolder
+from dualtemp.runs import checkpoint
+from dualtemp.runs.folder import RunFolder
 
 RunOf = Callable[[str], Path]
 CONTRASTED = ("moco", "simmoco", "simco", "simclr", "byol", "simsiam")

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from dualtemp.data.check import check_source
-from dualtemp.data.sources import open_source
+from dualtemp.data.sources.opening import open_source
 
 
 def mixed_folder(root: Path) -> Path:

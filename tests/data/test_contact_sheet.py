@@ -8,12 +8,12 @@ from PIL import Image
 from dualtemp.cli import main
 from dualtemp.config import settings
 from dualtemp.data import contact_sheet as contact_sheet_module
+from dualtemp.data.augment.views import Views
 from dualtemp.data.contact_sheet import CELL, GAP, HEAD, TEXT, contact_sheet, write_contact_sheet
-from dualtemp.data.digits import open_digits
-from dualtemp.data.folder import open_folder
 from dualtemp.data.images import FileImages, ImageSet
+from dualtemp.data.sources.digits import open_digits
+from dualtemp.data.sources.folder import open_folder
 from dualtemp.data.subset import subset_index
-from dualtemp.data.views import Views
 from dualtemp.errors import UserError
 from dualtemp.training.own_images import with_sensible_settings
 

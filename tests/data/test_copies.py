@@ -14,11 +14,11 @@ from PIL import Image
 from dualtemp.cli import main
 from dualtemp.config import settings
 from dualtemp.data.check import check_source
-from dualtemp.data.copies import copies
-from dualtemp.data.folder import folder_files
 from dualtemp.data.images import FileImages, ImageSet, Splits
-from dualtemp.data.sources import open_source
-from dualtemp.inference.image_list import listed
+from dualtemp.data.sources.copies import copies
+from dualtemp.data.sources.folder import folder_files
+from dualtemp.data.sources.opening import open_source
+from dualtemp.encoder.image_list import listed
 from dualtemp.training.run_data import opened
 
 

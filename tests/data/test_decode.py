@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dualtemp.data.decode import UnreadableImage, read_image
+from dualtemp.data.loading.decode import UnreadableImage, read_image
 
 RAMP = np.arange(12, dtype=np.uint8).reshape(3, 4) * 20
 

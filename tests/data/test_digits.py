@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from dualtemp.data.digits import open_digits
+from dualtemp.data.sources.digits import open_digits
 
 
 def test_the_shipped_file_is_small_and_attributed() -> None:
-    folder = files("dualtemp.data")
+    folder = files("dualtemp.data.sources")
     assert len(folder.joinpath("digits.npz").read_bytes()) < 100_000
     text = folder.joinpath("digits.txt").read_text()
     assert "Alpaydin" in text

@@ -6,10 +6,10 @@ import pytest
 import torch
 from PIL import Image
 
-from dualtemp.data.digits import open_digits
-from dualtemp.data.fingerprint import CHUNK
-from dualtemp.data.folder import open_folder
 from dualtemp.data.images import ImageSet
+from dualtemp.data.sources.digits import open_digits
+from dualtemp.data.sources.fingerprint import CHUNK
+from dualtemp.data.sources.folder import open_folder
 
 
 def tensor_set(**changes: object) -> ImageSet:

@@ -7,10 +7,10 @@ import pytest
 import torch
 from PIL import Image
 
-from dualtemp.data.folder import find_images, name_keys, open_folder
-from dualtemp.data.held_out import held_out
 from dualtemp.data.images import FileImages, ImageSet, Splits
-from dualtemp.data.sources import open_source
+from dualtemp.data.sources.folder import find_images, name_keys, open_folder
+from dualtemp.data.sources.held_out import held_out
+from dualtemp.data.sources.opening import open_source
 from dualtemp.errors import UserError
 
 SMALL, LARGE = (20, 16), (130, 100)  # width, height

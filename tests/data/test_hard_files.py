@@ -13,12 +13,12 @@ import pytest
 import torch
 from PIL import Image, features
 
-from dualtemp.data.decode import MOST_PIXELS, UnreadableImage, read_image
-from dualtemp.data.folder import find_images, foreign_images, open_folder
+from dualtemp.data.augment.views import Views, evaluation_geometry
 from dualtemp.data.images import FileImages, ImageSet, ImagesGone
-from dualtemp.data.loader import Loader, evaluation_batches
-from dualtemp.data.photographs import clean_crop, enough_pixels, resize
-from dualtemp.data.views import Views, evaluation_geometry
+from dualtemp.data.loading.crop_files import clean_crop, enough_pixels, resize
+from dualtemp.data.loading.decode import MOST_PIXELS, UnreadableImage, read_image
+from dualtemp.data.loading.loader import Loader, evaluation_batches
+from dualtemp.data.sources.folder import find_images, foreign_images, open_folder
 from dualtemp.errors import UserError
 
 # pytest shows what the package silences.

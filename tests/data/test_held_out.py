@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dualtemp.data.held_out import held_out
+from dualtemp.data.sources.held_out import held_out
 
 
 @st.composite

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dualtemp.data.cifar10_npm import CLASSES as CIFAR10
-from dualtemp.data.digits import open_digits
 from dualtemp.data.images import ImageSet
-from dualtemp.data.label_noise import CIFAR100_GROUPS, asymmetric_target, noisy, with_label_noise
+from dualtemp.data.sources.cifar10_npm import CLASSES as CIFAR10
+from dualtemp.data.sources.digits import open_digits
+from dualtemp.data.sources.label_noise import CIFAR100_GROUPS, asymmetric_target, noisy, with_label_noise
 from dualtemp.errors import UserError
 
 

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from dualtemp.data import reading
-from dualtemp.data.draws import replacements
+from dualtemp.data.augment.philox import replacements
+from dualtemp.data.augment.views import Views
 from dualtemp.data.images import FileImages, ImageSet
-from dualtemp.data.loader import Loader, default_workers, evaluation_batches
-from dualtemp.data.photographs import clean_crop, resize, to_tensor
-from dualtemp.data.views import Views
+from dualtemp.data.loading import workers as reading
+from dualtemp.data.loading.crop_files import clean_crop, resize, to_tensor
+from dualtemp.data.loading.loader import Loader, default_workers, evaluation_batches
 from dualtemp.errors import UserError
 from dualtemp.torchvision_operators import declare_missing_operators
 

@@ -8,8 +8,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dualtemp.data.npz import open_npz, read_npz, write_npz
-from dualtemp.data.sources import open_source
+from dualtemp.data.sources.npz import open_npz, read_npz, write_npz
+from dualtemp.data.sources.opening import open_source
 from dualtemp.errors import UserError
 
 RNG = np.random.default_rng(0)

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dualtemp.data.colour import NOTHING
-from dualtemp.data.crops import central_crops, crop_words, random_crops
-from dualtemp.data.draws import Slot, words
-from dualtemp.data.parameters import drawn_parameters
-from dualtemp.data.recipes import RECIPES, Augmentation, Blur, Jitter, recipe_named
+from dualtemp.data.augment.color import NOTHING
+from dualtemp.data.augment.crop import central_crops, crop_words, random_crops
+from dualtemp.data.augment.parameters import drawn_parameters
+from dualtemp.data.augment.philox import Slot, words
+from dualtemp.data.augment.recipes import RECIPES, Augmentation, Blur, Jitter, recipe_named
 from dualtemp.errors import UserError
 from dualtemp.torchvision_operators import declare_missing_operators
 

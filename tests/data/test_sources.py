@@ -23,18 +23,18 @@ from PIL import Image
 
 import dualtemp
 from dualtemp.config import settings
-from dualtemp.data import cifar10_npm
-from dualtemp.data.cache import cache_folder, cached_set, fill
-from dualtemp.data.catalogue import CATALOGUE, named_set
-from dualtemp.data.imagenet100 import CLASSES as IMAGENET100
 from dualtemp.data.images import FileImages, Splits
-from dualtemp.data.normalisation import OF_SETS
-from dualtemp.data.sources import open_source
+from dualtemp.data.normalization import OF_SETS
+from dualtemp.data.sources import cifar10_npm
+from dualtemp.data.sources.cache import cache_folder, cached_set, fill
+from dualtemp.data.sources.catalogue import CATALOGUE, named_set
+from dualtemp.data.sources.imagenet100 import CLASSES as IMAGENET100
+from dualtemp.data.sources.opening import open_source
 from dualtemp.errors import UserError
 from dualtemp.paper.scale import DataChoice
+from dualtemp.runs.folder import RunFolder
 from dualtemp.torchvision_operators import declare_missing_operators
 from dualtemp.training.run_data import located
-from dualtemp.training.run_folder import RunFolder
 
 declare_missing_operators()
 from torchvision import datasets  # noqa: E402
@@ -316,7 +316,7 @@ def test_an_archive_that_is_something_else_is_refused(tmp_path: Path) -> None:
 FILL = """
 import sys, time
 from pathlib import Path
-from dualtemp.data.cache import fill
+from dualtemp.data.sources.cache import fill
 def make(folder):
     print("making", flush=True)
     (folder / "test.npz").write_bytes(b"t")

@@ -7,11 +7,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dualtemp.data.crops import random_crops
-from dualtemp.data.draws import words
-from dualtemp.data.parameters import drawn_parameters
-from dualtemp.data.recipes import RECIPES, Augmentation, Blur, Jitter, Recipe
-from dualtemp.data.views import Views, evaluation_geometry, evaluation_view
+from dualtemp.data.augment.crop import random_crops
+from dualtemp.data.augment.parameters import drawn_parameters
+from dualtemp.data.augment.philox import words
+from dualtemp.data.augment.recipes import RECIPES, Augmentation, Blur, Jitter, Recipe
+from dualtemp.data.augment.views import Views, evaluation_geometry, evaluation_view
 from dualtemp.errors import UserError
 from dualtemp.torchvision_operators import declare_missing_operators
 

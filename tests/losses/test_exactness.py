@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from dualtemp import losses, similarity
+from dualtemp import losses
+from dualtemp.losses import similarity
 
 TAU_ALPHA = st.one_of(st.just(0.01), st.floats(0.01, 0.05), st.floats(0.05, 10))
 TAU_BETA = st.one_of(TAU_ALPHA, st.just(math.inf))

@@ -5,8 +5,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from dualtemp import hardness, losses, similarity
+from dualtemp import losses
 from dualtemp.bf16_on_cpu import bf16_on_cpu
+from dualtemp.losses import hardness, similarity
 
 CALLS = {
     "info_nce": lambda q, k, n, tau: losses.info_nce(q, k, n, tau),

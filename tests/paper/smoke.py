@@ -14,7 +14,7 @@ TINY = {"data": "digits", "method": "simco", "backbone": "resnet_mini", "epochs"
 DIVERGING = {"lr": 1e6, "weight_decay": 1e10, "warmup_epochs": 0, "epochs": 4}
 PROGRAM = """
 import argparse, sys
-from dualtemp.paper import command
+from dualtemp.commands import paper as command
 parser = argparse.ArgumentParser()
 command.add_reproduce_arguments(parser)
 sys.exit(command.run_reproduce(vars(parser.parse_args(sys.argv[1:]))))

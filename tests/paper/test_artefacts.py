@@ -3,10 +3,10 @@ from importlib.resources import files
 
 import pytest
 
+from dualtemp.commands.paper import SCALES as IN_HELP
 from dualtemp.config import complete, settings
 from dualtemp.errors import UserError
 from dualtemp.paper.artefact import IDS, artefacts, chosen_artefacts, read_yaml
-from dualtemp.paper.command import SCALES as IN_HELP
 from dualtemp.paper.plan import Plan, plan
 from dualtemp.paper.scale import DataChoice, scale_named
 

@@ -9,7 +9,7 @@ from dualtemp.errors import UserError
 from dualtemp.file_lock import locked
 from dualtemp.paper.results import Job, Results
 from dualtemp.paper.worker import BUSY, perform
-from dualtemp.training.run import How, start
+from dualtemp.training.start import How, start
 
 
 class Silent:

@@ -1,4 +1,4 @@
-"""The explorer in a real browser: what it shows against dualtemp.hardness in float64."""
+"""The explorer in a real browser: what it shows against dualtemp.losses.hardness in float64."""
 
 import math
 import re
@@ -15,7 +15,7 @@ from explorer_numbers import agrees, embedded, number, slide, temperatures
 import dualtemp
 from dualtemp.analysis.trained_run import TrainedRun, trained_run
 from dualtemp.cli import main
-from dualtemp.hardness import Similarities, entropy, log_odds, relative_penalty
+from dualtemp.losses.hardness import Similarities, entropy, log_odds, relative_penalty
 from dualtemp.report.explorer import dictionary_sizes, explored, explorer_page, presets, slider_taus
 from dualtemp.report.page import write_page
 

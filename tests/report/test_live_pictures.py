@@ -12,7 +12,7 @@ from dualtemp.api import train
 from dualtemp.config import Settings, settings
 from dualtemp.report import live_pictures
 from dualtemp.report.live_pictures import SHARE, LivePictures
-from dualtemp.training.watches import Snapshot
+from dualtemp.training.observers.observer import Snapshot
 
 SMALL: dict[str, Any] = {
     "data": "digits",

@@ -18,7 +18,7 @@ from dualtemp.errors import UserError
 from dualtemp.file_lock import locked
 from dualtemp.report.curves import MEASURES
 from dualtemp.report.run_page import settings_told, write_run_page
-from dualtemp.report.run_record import read_run
+from dualtemp.runs.record import read_run
 
 Open = Callable[..., tuple[Any, list[str]]]
 CHARTS = ["loss", "probe_top1", "lr", "entropy", "hardest_tenth", "W_mean", "W_spread"]

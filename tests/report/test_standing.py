@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, norm
 
-from dualtemp.report.run_record import Beside, beside_trained
 from dualtemp.report.standing import chance_of, gain_bounds, mcnemar, standings
+from dualtemp.runs.record import Beside, beside_trained
 
 
 @pytest.mark.parametrize(("ahead", "behind"), [(0, 0), (3, 0), (7, 24), (24, 7), (18, 22), (500, 430), (9000, 9300)])

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_runs import FULL, epochs
 
-from dualtemp.report.run_record import Beside, Facts
 from dualtemp.report.verdict import health, verdict
+from dualtemp.runs.record import Beside, Facts
 from dualtemp.training.thresholds import COLLAPSED
 
 FACTS = Facts(epochs=4, anchors=64, classes=10, test_images=10_000)

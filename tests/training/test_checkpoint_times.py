@@ -8,7 +8,7 @@ import pytest
 
 from dualtemp import distributed
 from dualtemp.config import settings
-from dualtemp.training.run import How, start
+from dualtemp.training.start import How, start
 
 EVERY = 1.0  # second: many quick steps
 

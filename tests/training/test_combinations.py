@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, fields
 from itertools import combinations, product
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from drawn_photos import draw_photos, drawn_photo
 from run_contents import different, everything
 
 from dualtemp.bf16_on_cpu import bf16_on_cpu
-from dualtemp.config import Method
+from dualtemp.frameworks import frameworks
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def test_every_pair_of_values_of_two_columns_stands_in_a_row_and_every_framework
     for one, other in combinations(COLUMNS, 2):
         there = {(getattr(row, one), getattr(row, other)) for row in TABLE}
         assert there == set(product({pair[0] for pair in there}, {pair[1] for pair in there})), (one, other)
-    assert {row.method for row in TABLE} == set(get_args(Method))
+    assert {row.method for row in TABLE} == set(frameworks())
     assert {field.name for field in fields(Row)} > set(COLUMNS)
 
 

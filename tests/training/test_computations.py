@@ -20,9 +20,9 @@ from safetensors.torch import load_file
 from dualtemp.config import settings
 from dualtemp.frameworks import framework_named, frameworks
 from dualtemp.models import build_backbone
-from dualtemp.training import checkpoint
-from dualtemp.training.run import How, go_on, start
-from dualtemp.training.run_folder import RunFolder
+from dualtemp.runs import checkpoint
+from dualtemp.runs.folder import RunFolder
+from dualtemp.training.start import How, go_on, start
 
 STORED = Path(__file__).with_name("computations.json")
 TINY = {"data": "digits", "backbone": "resnet_mini", "subset": 96, "batch": 32, "epochs": 2, "lr": 0.1, "seed": 3}

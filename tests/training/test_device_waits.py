@@ -7,19 +7,19 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import torch
 from drawn_photos import draw_photos
 
 import dualtemp
-from dualtemp.config import Method
+from dualtemp.frameworks import frameworks
 
-HERE = Path(__file__).parents[1] / "pretended_cuda"
+HERE = Path(__file__).parents[1] / "support" / "pretended_cuda"
 QUICK = {"data": "digits", "backbone": "resnet_mini", "epochs": 1, "batch": 32, "subset": 96, "knn_images": 50}
 RUNS: dict[str, dict[str, Any]] = {
-    **{method: {"method": method, **QUICK} for method in get_args(Method)},
+    **{method: {"method": method, **QUICK} for method in frameworks()},
     "moco": {"method": "moco", "dictionary_size": 64, **QUICK},
     "chunks": {"chunk": 8, "clip_gradient": 1.0, "recipe": "byol", **QUICK},
     "photographs": {**QUICK, "image_size": 16, "batch": 8, "subset": 24, "workers": 0},

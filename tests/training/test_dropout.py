@@ -11,12 +11,12 @@ from torch import nn
 from dualtemp.config import complete, settings
 from dualtemp.frameworks.network import Network
 from dualtemp.frameworks.simco import SimCo
-from dualtemp.training import checkpoint
-from dualtemp.training.display import Display
-from dualtemp.training.loop import fit
+from dualtemp.runs import checkpoint
+from dualtemp.runs.folder import RunFolder
+from dualtemp.training.failures import Interrupted
+from dualtemp.training.observers.display import Display
 from dualtemp.training.run_data import opened, training_data
-from dualtemp.training.run_folder import RunFolder
-from dualtemp.training.stops import Interrupted
+from dualtemp.training.trainer import fit
 
 
 class Backbone(nn.Sequential):

@@ -14,10 +14,10 @@ from dualtemp.data import open_source
 from dualtemp.data.images import ImageSet, Splits
 from dualtemp.evaluation.probe import OnlineProbe
 from dualtemp.frameworks import build_framework
-from dualtemp.training import loop
-from dualtemp.training.display import Display
+from dualtemp.runs.folder import RunFolder
+from dualtemp.training import trainer as loop
+from dualtemp.training.observers.display import Display
 from dualtemp.training.run_data import opened, training_data
-from dualtemp.training.run_folder import RunFolder
 from dualtemp.training.training_data import TrainingData
 
 RUN: dict[str, Any] = {"backbone": "resnet_mini", "batch": 64, "epochs": 1, "warmup_epochs": 0, "quiet": True}

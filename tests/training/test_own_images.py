@@ -16,15 +16,15 @@ from PIL import Image
 
 from dualtemp.config import Settings, complete, given_settings, settings
 from dualtemp.data.images import FileImages
-from dualtemp.data.sources import open_source
+from dualtemp.data.sources.opening import open_source
 from dualtemp.errors import UserError
 from dualtemp.frameworks import build_framework
-from dualtemp.training.expected_time import expected_seconds
+from dualtemp.runs.folder import RunFolder
 from dualtemp.training.own_images import paragraph, with_sensible_settings
-from dualtemp.training.run import How, go_on, start
 from dualtemp.training.run_data import image_size, training_data
-from dualtemp.training.run_folder import RunFolder
 from dualtemp.training.sensible_settings import ROUND, Facts, sensible
+from dualtemp.training.start import How, go_on, start
+from dualtemp.training.timing import expected_seconds
 
 QUICK = ("--image-size", "16", "--batch", "8", "--workers", "0", "--evaluate-every", "5")
 

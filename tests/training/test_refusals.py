@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from command_processes import Commands
 
-from dualtemp.training.run_folder import RunFolder
+from dualtemp.runs.folder import RunFolder
 
 RUN = ("--data", "digits", "--backbone", "resnet_mini", "--batch", "64", "--subset", "128", "--epochs", "1")
 

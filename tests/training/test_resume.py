@@ -18,9 +18,9 @@ import torch
 from command_processes import Command, Commands
 from run_contents import different, everything
 
-from dualtemp.training import checkpoint
-from dualtemp.training.meter import NAMES
-from dualtemp.training.run_folder import RunFolder
+from dualtemp.runs import checkpoint
+from dualtemp.runs.folder import RunFolder
+from dualtemp.training.epoch_statistics import NAMES
 
 DIGITS = ("--data", "digits", "--backbone", "resnet_mini", "--batch", "64", "--subset", "256", "--evaluate-every", "9")
 RUN = (*DIGITS, "--epochs", "3")

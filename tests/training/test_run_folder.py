@@ -9,7 +9,7 @@ import pytest
 
 from dualtemp.config import complete, settings
 from dualtemp.errors import UserError
-from dualtemp.training.run_folder import RunFolder
+from dualtemp.runs.folder import RunFolder
 
 CHOSEN = complete(settings({"data": "digits", "epochs": 3}), 8)
 

@@ -8,10 +8,10 @@ import torch
 from command_processes import Commands
 from run_contents import flat
 
-from dualtemp.training import checkpoint
-from dualtemp.training.run_folder import RunFolder
-from dualtemp.training.status import status_of
-from dualtemp.training.stops import all_finite
+from dualtemp.runs import checkpoint
+from dualtemp.runs.folder import RunFolder
+from dualtemp.runs.status import status_of
+from dualtemp.training.failures import all_finite
 
 DIGITS = ("--data", "digits", "--backbone", "resnet_mini", "--batch", "64", "--subset", "256", "--warmup-epochs", "0")
 

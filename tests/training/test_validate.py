@@ -15,12 +15,12 @@ import dualtemp
 from dualtemp.config import settings
 from dualtemp.data import open_source
 from dualtemp.data.images import ImageSet, Splits
-from dualtemp.data.validation import held_out_for_validation
+from dualtemp.data.sources.validation import held_out_for_validation
 from dualtemp.paper.reproduce import Request, missing
 from dualtemp.paper.results import Results
 from dualtemp.paper.worker import perform
+from dualtemp.runs.folder import RunFolder
 from dualtemp.training.run_data import described, opened, training_data
-from dualtemp.training.run_folder import RunFolder
 
 RUN: dict[str, Any] = {"backbone": "resnet_mini", "batch": 16, "epochs": 1, "warmup_epochs": 0, "quiet": True}
 HELD = {"validate": "held-out"}

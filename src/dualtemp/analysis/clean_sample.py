@@ -8,7 +8,7 @@ from torch import Tensor
 from dualtemp.analysis.thumbnails import tiles
 from dualtemp.analysis.trained_run import TrainedRun
 from dualtemp.data.images import FileImages, ImageSet
-from dualtemp.data.loader import evaluation_batches
+from dualtemp.data.loading.loader import evaluation_batches
 from dualtemp.data.subset import subset_index
 from dualtemp.errors import UserError
 from dualtemp.evaluation.features import evaluating

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from dualtemp.analysis.penalty import embedded
 from dualtemp.analysis.trained_run import TrainedRun
-from dualtemp.hardness import inter_anchor_weight, log_odds_of_embeddings, penalty_similarity, relative_penalty
-from dualtemp.similarity import log_sum_exp, unit
+from dualtemp.losses.hardness import inter_anchor_weight, log_odds_of_embeddings, penalty_similarity, relative_penalty
+from dualtemp.losses.similarity import log_sum_exp, unit
 
 USUAL_SIZES = tuple(4**power for power in range(2, 9))  # 16 .. 65,536
 FEW_SIZES = (2, 4, 8, 16, 32)  # where there are fewer than 64 keys

@@ -6,10 +6,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from dualtemp.data.augment.views import Views
 from dualtemp.data.images import FileImages, ImageSet
-from dualtemp.data.loader import default_workers
-from dualtemp.data.reading import Reader, Request
-from dualtemp.data.views import Views
+from dualtemp.data.loading.loader import default_workers
+from dualtemp.data.loading.workers import Reader, Request
 
 Draw = tuple[int, int]  # epoch and view; of files a view is 0 or 1
 

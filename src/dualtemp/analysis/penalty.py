@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dualtemp.analysis.trained_run import TrainedRun
 from dualtemp.errors import UserError
-from dualtemp.hardness import entropy, log_odds_of_embeddings, penalty_similarity, relative_penalty
+from dualtemp.losses.hardness import entropy, log_odds_of_embeddings, penalty_similarity, relative_penalty
 
 BATCHES = 16
 Curves = dict[str, dict[str, float | None]]  # by tau, by size; None where the dictionary has not so many keys

@@ -16,10 +16,10 @@ from dualtemp.analysis.principal_components import principal_components
 from dualtemp.analysis.thumbnails import COLUMNS, sheet_url, tiles
 from dualtemp.analysis.trained_run import Anchors, TrainedRun, trained_run
 from dualtemp.analysis.tsne import tsne
-from dualtemp.hardness import inter_anchor_weight, intra_anchor_weights, log_odds, relative_penalty, similarities
-from dualtemp.similarity import unit
-from dualtemp.training.run import How, chosen_device
-from dualtemp.whole_file import write_output
+from dualtemp.atomic_write import write_output
+from dualtemp.losses.hardness import inter_anchor_weight, intra_anchor_weights, log_odds, relative_penalty, similarities
+from dualtemp.losses.similarity import unit
+from dualtemp.training.start import How, chosen_device
 
 IMAGES = 600  # of the map, among which neighbours are sought too
 ANCHORS = 256

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dualtemp.similarity import unit
+from dualtemp.losses.similarity import unit
 
 
 class Principal(NamedTuple):

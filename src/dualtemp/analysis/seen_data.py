@@ -4,11 +4,11 @@ from pathlib import Path
 
 from dualtemp.config import Settings
 from dualtemp.data import open_source
+from dualtemp.data.augment.views import Views
 from dualtemp.data.images import Splits
-from dualtemp.data.views import Views
 from dualtemp.errors import UserError
+from dualtemp.runs.folder import RunFolder
 from dualtemp.training.run_data import opened, training_data
-from dualtemp.training.run_folder import RunFolder
 from dualtemp.training.run_images import run_images
 from dualtemp.training.training_data import TrainingData
 

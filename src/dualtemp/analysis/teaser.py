@@ -9,7 +9,7 @@ from PIL import Image
 from torch import Tensor
 
 from dualtemp.analysis.trained_run import TrainedRun
-from dualtemp.hardness import (
+from dualtemp.losses.hardness import (
     inter_anchor_weight,
     intra_anchor_weights,
     log_odds,

@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from dualtemp.analysis.drawn_views import Drawn, drawn_views, whole_batches
 from dualtemp.analysis.seen_data import seen_data
 from dualtemp.config import Settings
-from dualtemp.data.draws import permutation
+from dualtemp.data.augment.philox import permutation
 from dualtemp.errors import UserError
 from dualtemp.frameworks import Temperatures, build_framework, frameworks
+from dualtemp.runs import checkpoint
+from dualtemp.runs.folder import RunFolder
 from dualtemp.temperatures import TAU_ALPHA
-from dualtemp.training import checkpoint
-from dualtemp.training.run_folder import RunFolder
+from dualtemp.training.observers.observer import Snapshot
 from dualtemp.training.training_data import TrainingData
-from dualtemp.training.watches import Snapshot
 
 MOST_KEYS = 65536  # of MoCo's published dictionary
 

@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING
 from dualtemp.lazy import lazily
 
 if TYPE_CHECKING:
+    from dualtemp.data.augment.recipes import RECIPES
+    from dualtemp.data.augment.views import Views, evaluation_view
     from dualtemp.data.images import FileImages, ImageSet, Splits, UnreadableImage
-    from dualtemp.data.label_noise import with_label_noise
-    from dualtemp.data.loader import Loader, evaluation_batches
-    from dualtemp.data.recipes import RECIPES
-    from dualtemp.data.sources import open_source
-    from dualtemp.data.views import Views, evaluation_view
+    from dualtemp.data.loading.loader import Loader, evaluation_batches
+    from dualtemp.data.sources.label_noise import with_label_noise
+    from dualtemp.data.sources.opening import open_source
 
 _HOME = {
-    "RECIPES": "recipes",
+    "RECIPES": "augment.recipes",
     "FileImages": "images",
     "ImageSet": "images",
-    "Loader": "loader",
+    "Loader": "loading.loader",
     "Splits": "images",
     "UnreadableImage": "images",
-    "Views": "views",
-    "evaluation_batches": "loader",
-    "evaluation_view": "views",
-    "open_source": "sources",
-    "with_label_noise": "label_noise",
+    "Views": "augment.views",
+    "evaluation_batches": "loading.loader",
+    "evaluation_view": "augment.views",
+    "open_source": "sources.opening",
+    "with_label_noise": "sources.label_noise",
 }
 
 __all__ = [

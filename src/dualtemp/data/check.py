@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from dualtemp.data.copies import Twins, twins
-from dualtemp.data.decode import UnreadableImage
-from dualtemp.data.files_in_memory import read_header
-from dualtemp.data.folder import folder_files
-from dualtemp.data.grey import grey_in_colour
+from dualtemp.data.grayscale import grey_in_colour
 from dualtemp.data.images import FileImages, ImageSet
-from dualtemp.data.npz import is_npz_folder
-from dualtemp.data.sources import named_path, open_source
+from dualtemp.data.loading.decode import UnreadableImage
+from dualtemp.data.sources.copies import Twins, twins
+from dualtemp.data.sources.files_in_memory import read_header
+from dualtemp.data.sources.folder import folder_files
+from dualtemp.data.sources.npz import is_npz_folder
+from dualtemp.data.sources.opening import named_path, open_source
 from dualtemp.progress_bar import image_progress, told
 
 

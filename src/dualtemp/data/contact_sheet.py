@@ -8,13 +8,13 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from dualtemp.data.catalogue import PHOTOGRAPH
+from dualtemp.atomic_write import whole_file
+from dualtemp.data.augment.views import Views
 from dualtemp.data.images import FileImages, ImageSet
-from dualtemp.data.reading import Reader, Request
+from dualtemp.data.loading.workers import Reader, Request
+from dualtemp.data.sources.catalogue import PHOTOGRAPH
 from dualtemp.data.subset import subset_index
-from dualtemp.data.views import Views
 from dualtemp.errors import UserError
-from dualtemp.whole_file import whole_file
 
 CELL = 128  # px on the sheet, at most: a whole multiple of 8, 32 and 64
 GAP, TEXT, HEAD = 6, 18, 26

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dualtemp.data.decode import UnreadableImage, read_image
-from dualtemp.data.fingerprint import fingerprint_files, fingerprint_pixels
+from dualtemp.data.loading.decode import UnreadableImage, read_image
+from dualtemp.data.sources.fingerprint import fingerprint_files, fingerprint_pixels
 from dualtemp.data.subset import subset_index
 from dualtemp.errors import UserError
 

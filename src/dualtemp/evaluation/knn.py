@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from dualtemp.evaluation.accuracy import Accuracy, top_accuracy
-from dualtemp.similarity import true_precision, unit
+from dualtemp.losses.similarity import true_precision, unit
 
 # Of the similarity matrix one tile exists at a time: 16 MiB on a CPU, 64 on an accelerator.
 TEST_ROWS = {"cpu": 256, "cuda": 1024}

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from dualtemp.similarity import log_sum_exp, unit
+from dualtemp.losses.similarity import log_sum_exp, unit
 
 
 @torch.no_grad()

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 from dualtemp.lazy import lazily
 
 if TYPE_CHECKING:
-    from dualtemp.dictionary import KeyDictionary, dictionaries
     from dualtemp.distributed import global_mean
     from dualtemp.frameworks.hardness_weight import weighted_cosine, weighted_distance
     from dualtemp.frameworks.network import Embedding, Network, Step
     from dualtemp.losses import cross_entropy, decomposed, dual_temperature, info_nce, nt_xent
+    from dualtemp.losses.similarity import unit
+    from dualtemp.models.dictionary import KeyDictionary, dictionaries
     from dualtemp.models.heads import (
         byol_predictor,
         byol_projector,
@@ -21,11 +22,10 @@ if TYPE_CHECKING:
         simsiam_projector,
     )
     from dualtemp.models.momentum import MomentumCopy
-    from dualtemp.similarity import unit
 
 _HOME = {
     "Embedding": "frameworks.network",
-    "KeyDictionary": "dictionary",
+    "KeyDictionary": "models.dictionary",
     "MomentumCopy": "models.momentum",
     "Network": "frameworks.network",
     "Step": "frameworks.network",
@@ -34,7 +34,7 @@ _HOME = {
     "contrastive_projector": "models.heads",
     "cross_entropy": "losses",
     "decomposed": "losses",
-    "dictionaries": "dictionary",
+    "dictionaries": "models.dictionary",
     "dual_temperature": "losses",
     "global_mean": "distributed",
     "info_nce": "losses",
@@ -44,7 +44,7 @@ _HOME = {
     "simclr_projector": "models.heads",
     "simsiam_predictor": "models.heads",
     "simsiam_projector": "models.heads",
-    "unit": "similarity",
+    "unit": "losses.similarity",
     "weighted_cosine": "frameworks.hardness_weight",
     "weighted_distance": "frameworks.hardness_weight",
 }

@@ -1,26 +1,54 @@
-"""Every loss of the paper: a scalar per anchor times a vector. As functions, and as modules with the same arguments."""
+"""Every loss of the paper: a scalar per anchor times a vector. As functions, and as modules with the same arguments.
 
-from dualtemp.losses.functions import (
-    cross_entropy,
-    decomposed,
-    dual_temperature,
-    equal_anchors,
-    in_batch_weight,
-    info_nce,
-    negative_cosine,
-    nt_xent,
-    simple,
-)
-from dualtemp.losses.modules import (
-    CrossEntropyLoss,
-    DecomposedLoss,
-    DualTemperatureLoss,
-    EqualAnchorsLoss,
-    InfoNCELoss,
-    NegativeCosineLoss,
-    NTXentLoss,
-    SimpleLoss,
-)
+Importing the package is cheap: torch is loaded with the first name that needs it.
+"""
+
+from typing import TYPE_CHECKING
+
+from dualtemp.lazy import lazily
+
+if TYPE_CHECKING:
+    from dualtemp.losses.functional import (
+        cross_entropy,
+        decomposed,
+        dual_temperature,
+        equal_anchors,
+        in_batch_weight,
+        info_nce,
+        negative_cosine,
+        nt_xent,
+        simple,
+    )
+    from dualtemp.losses.modules import (
+        CrossEntropyLoss,
+        DecomposedLoss,
+        DualTemperatureLoss,
+        EqualAnchorsLoss,
+        InfoNCELoss,
+        NegativeCosineLoss,
+        NTXentLoss,
+        SimpleLoss,
+    )
+
+_HOME = {
+    "CrossEntropyLoss": "modules",
+    "DecomposedLoss": "modules",
+    "DualTemperatureLoss": "modules",
+    "EqualAnchorsLoss": "modules",
+    "InfoNCELoss": "modules",
+    "NTXentLoss": "modules",
+    "NegativeCosineLoss": "modules",
+    "SimpleLoss": "modules",
+    "cross_entropy": "functional",
+    "decomposed": "functional",
+    "dual_temperature": "functional",
+    "equal_anchors": "functional",
+    "in_batch_weight": "functional",
+    "info_nce": "functional",
+    "negative_cosine": "functional",
+    "nt_xent": "functional",
+    "simple": "functional",
+}
 
 __all__ = [
     "CrossEntropyLoss",
@@ -41,3 +69,5 @@ __all__ = [
     "nt_xent",
     "simple",
 ]
+
+__getattr__, __dir__ = lazily(__name__, _HOME)

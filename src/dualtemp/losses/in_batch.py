@@ -7,7 +7,7 @@ from torch import Tensor
 
 from dualtemp import distributed
 from dualtemp.losses.arguments import require_in_batch_negatives
-from dualtemp.similarity import Reduced, log_sum_exp
+from dualtemp.losses.similarity import Reduced, log_sum_exp
 
 
 class LogOdds(NamedTuple):

@@ -4,9 +4,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from dualtemp.losses import functions
+from dualtemp.losses import functional as functions
 from dualtemp.losses.arguments import Reduction, require_reduction, require_temperatures
-from dualtemp.losses.functions import Stats
+from dualtemp.losses.functional import Stats
 from dualtemp.temperatures import TAU_ALPHA, TAU_BETA
 
 

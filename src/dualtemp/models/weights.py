@@ -11,8 +11,8 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from dualtemp.atomic_write import whole_file
 from dualtemp.errors import UserError
-from dualtemp.whole_file import whole_file
 
 BACKBONE_FILE = "backbone.safetensors"  # of a run folder
 PICKLES = (".pt", ".pth", ".bin", ".ckpt")

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
+from dualtemp.atomic_write import whole_file
 from dualtemp.config import Settings
-from dualtemp.data.cache import cache_folder
-from dualtemp.data.catalogue import PHOTOGRAPH, named_set
-from dualtemp.whole_file import whole_file
+from dualtemp.data.sources.cache import cache_folder
+from dualtemp.data.sources.catalogue import PHOTOGRAPH, named_set
 
 WITH_GRADIENT = 3  # a backward pass costs twice a forward pass
 

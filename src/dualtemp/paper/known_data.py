@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
-from dualtemp.data.cache import cached_set
-from dualtemp.data.catalogue import CATALOGUE, named_set
+from dualtemp.data.sources.cache import cached_set
+from dualtemp.data.sources.catalogue import CATALOGUE, named_set
 from dualtemp.errors import UserError
 from dualtemp.paper.plan import Plan
 from dualtemp.paper.results import ITSELF, DataFacts, KnownData, Results, data_name, opened_facts

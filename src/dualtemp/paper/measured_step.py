@@ -7,13 +7,13 @@ from tempfile import TemporaryDirectory
 import torch
 
 from dualtemp.config import complete, settings
+from dualtemp.data.augment.views import Views
 from dualtemp.data.images import ImageSet
-from dualtemp.data.loader import Loader
-from dualtemp.data.normalisation import normalisation
-from dualtemp.data.views import Views
+from dualtemp.data.loading.loader import Loader
+from dualtemp.data.normalization import normalisation
 from dualtemp.frameworks import build_framework
 from dualtemp.paper.cost import WITH_GRADIENT
-from dualtemp.training.run import How, start
+from dualtemp.training.start import How, start
 from dualtemp.training.train_step import TrainStep
 from dualtemp.training.training_data import TrainingData
 

@@ -13,11 +13,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from dualtemp.atomic_write import whole_file
 from dualtemp.config import ADDED_LATER, Settings, complete
-from dualtemp.data.catalogue import named_set
+from dualtemp.data.sources.catalogue import named_set
 from dualtemp.errors import UserError
 from dualtemp.paper.plan import PlannedRun, canonical
-from dualtemp.whole_file import whole_file
 
 ITSELF = "itself"  # what somebody's own images in colour are normalised as
 NOT_IN_KEY = {"data", "seed", "init"}  # data: its content stands for it; the seed has a place of its own
@@ -147,8 +147,8 @@ class Results:
 def opened_facts(word: str) -> DataFacts:
     """Open a set and tell what a key needs; downloads it if it has to."""
     from dualtemp.data import open_source
-    from dualtemp.data.normalisation import OF_SETS
-    from dualtemp.data.sources import named_path
+    from dualtemp.data.normalization import OF_SETS
+    from dualtemp.data.sources.opening import named_path
     from dualtemp.training.run_data import image_size
 
     splits = open_source(word)

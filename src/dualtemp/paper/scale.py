@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 from dualtemp.config import Settings, settings
-from dualtemp.data.catalogue import resolved_name
+from dualtemp.data.sources.catalogue import resolved_name
 from dualtemp.errors import UserError
 from dualtemp.paper.artefact import Artefact, Cell, read_yaml
 

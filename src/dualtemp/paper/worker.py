@@ -91,8 +91,8 @@ def perform(
 
 def made(job: Job, folder: Path, device: str, threads: int, watch: Any) -> dict[str, Any]:
     """The result of a run; that it failed or collapsed is a result."""
-    from dualtemp.training.run import How, chosen_device, go_on, start
-    from dualtemp.training.run_folder import RunFolder
+    from dualtemp.runs.folder import RunFolder
+    from dualtemp.training.start import How, chosen_device, go_on, start
 
     how = How(device=device, threads=threads, quiet=True)
     try:

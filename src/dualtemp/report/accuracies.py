@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from dualtemp.report.run_record import Facts, History, points
+from dualtemp.runs.record import Facts, History, points
 
 POINT = 1.0  # % of accuracy: what the paper's claims call a difference
 ERRORS = 2.0  # standard errors beyond which a difference is none of chance

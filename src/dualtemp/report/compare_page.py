@@ -6,14 +6,14 @@ from typing import Any
 
 from dualtemp.config import applicable, setting_names
 from dualtemp.errors import UserError
-from dualtemp.inference.evaluation_file import BASELINES, FROZEN, NAMES
+from dualtemp.evaluation.evaluation_file import BASELINES, FROZEN, NAMES
 from dualtemp.report.curves import MEASURES, PERCENT, compared_charts
 from dualtemp.report.epoch_chart import COLOURS, DASHES, colour_class
 from dualtemp.report.page import link_to, rendered, write_page
 from dualtemp.report.run_page import PAGE, shown
-from dualtemp.report.run_record import RunRecord, beside_trained, evaluated, facts_of, number, part, read_run, rows_of
 from dualtemp.report.standing import clear_difference
 from dualtemp.report.verdict import told, verdict
+from dualtemp.runs.record import RunRecord, beside_trained, evaluated, facts_of, number, part, read_run, rows_of
 
 NONE = "\N{EN DASH}"
 MOST = COLOURS * DASHES

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dualtemp.report.epoch_chart import Line, Reference, epoch_chart, moves
-from dualtemp.report.run_record import RunRecord, points
+from dualtemp.runs.record import RunRecord, points
 from dualtemp.training.thresholds import COLLAPSED, hardest_tenth
 
 PERCENT = "{:.2f} %"

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from dualtemp.inference.evaluation_file import ENCODERS, FROZEN, NAMES
-from dualtemp.report.run_record import RunRecord, beside_trained, evaluated, number, rows_of
+from dualtemp.evaluation.evaluation_file import ENCODERS, FROZEN, NAMES
 from dualtemp.report.standing import clear_difference, gain_bounds
+from dualtemp.runs.record import RunRecord, beside_trained, evaluated, number, rows_of
 
 TITLES = {"online": "while training"}
 MOST_SHOWN = 20  # classes: of a whole matrix, and of the hardest otherwise

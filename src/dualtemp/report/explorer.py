@@ -13,7 +13,7 @@ from dualtemp.analysis.thumbnails import sheet_url, tiles
 from dualtemp.analysis.trained_run import TrainedRun
 from dualtemp.data.images import ImageSet
 from dualtemp.errors import UserError
-from dualtemp.hardness import Similarities, similarities
+from dualtemp.losses.hardness import Similarities, similarities
 from dualtemp.report.page import rendered, write_page
 from dualtemp.temperatures import TAU_ALPHA, TAU_BETA
 

@@ -4,7 +4,7 @@ import time
 
 from dualtemp.analysis.pictures import ANCHORS, IMAGES, pictures, write_pictures
 from dualtemp.analysis.trained_run import running_run
-from dualtemp.training.watches import Snapshot
+from dualtemp.training.observers.observer import Snapshot
 
 SHARE = 0.02  # of the time since the run was begun or resumed
 SIZES = (IMAGES, IMAGES // 2, IMAGES // 4, IMAGES // 8)  # images on the map: fewer come sooner

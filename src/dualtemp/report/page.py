@@ -12,7 +12,7 @@ from jinja2 import Environment, FunctionLoader
 from markupsafe import Markup, escape
 
 from dualtemp import __version__
-from dualtemp.whole_file import write_output
+from dualtemp.atomic_write import write_output
 
 MINUS = "\N{MINUS SIGN}"
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from dualtemp.atomic_write import write_output
 from dualtemp.config import MEASURED_ON
 from dualtemp.paper.artefact import Artefact, artefacts
 from dualtemp.paper.claims import judged, looks_at, percent, unseen_cells
@@ -19,7 +20,6 @@ from dualtemp.paper.tables import Collected, collected
 from dualtemp.report.frameworks import frameworks_diagram
 from dualtemp.report.line_chart import Point, line_chart
 from dualtemp.report.page import rendered
-from dualtemp.whole_file import write_output
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from dualtemp.atomic_write import write_output
 from dualtemp.config import MEASURED_ON
 from dualtemp.paper.artefact import Artefact, artefacts
 from dualtemp.paper.claims import Verdict, judged, looks_at, percent, unseen_cells
@@ -19,7 +20,6 @@ from dualtemp.paper.reproduce import Request
 from dualtemp.paper.results import DataFacts, Results
 from dualtemp.paper.tables import Collected, collected
 from dualtemp.report.page import MINUS
-from dualtemp.whole_file import write_output
 
 NONE = "\N{EN DASH}"
 

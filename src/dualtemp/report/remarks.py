@@ -2,7 +2,7 @@
 
 import math
 
-from dualtemp.report.run_record import Facts, History, points
+from dualtemp.runs.record import Facts, History, points
 
 ONE_ANCHOR = 1 / 6  # of log N, the highest entropy: two of 64 anchors
 FEW_ANCHORS = 0.5  # exp(entropy) / N below which fewer than half of the anchors count

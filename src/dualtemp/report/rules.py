@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from dualtemp.inference.evaluation_file import BASELINES
+from dualtemp.evaluation.evaluation_file import BASELINES
 from dualtemp.report.accuracies import ACCURACIES, POINT, accuracy_of, fifths, guessed, seen, too_few
-from dualtemp.report.run_record import Facts, History, points
 from dualtemp.report.standing import Standing, Word, standings
+from dualtemp.runs.record import Facts, History, points
 from dualtemp.training.thresholds import COLLAPSED
 
 LOSS_STILL = 1e-3  # of the loss: a run whose loss never leaves this band learns nothing

@@ -9,9 +9,9 @@ from dualtemp.config import MEASURED_ON, Settings, applicable, complete, setting
 from dualtemp.report.curves import run_charts
 from dualtemp.report.evaluated_part import evaluated_part
 from dualtemp.report.page import link_to, rendered, write_page
-from dualtemp.report.run_record import RunRecord, facts_of, part, read_json, read_run
 from dualtemp.report.verdict import told, verdict
-from dualtemp.training.display import duration
+from dualtemp.runs.record import RunRecord, facts_of, part, read_json, read_run
+from dualtemp.training.observers.display import duration
 
 PAGE = "report.html"
 REFRESH = 30  # seconds, while the run goes on

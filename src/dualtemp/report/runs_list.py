@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dualtemp.errors import UserError
-from dualtemp.report.run_record import read_run
+from dualtemp.runs.record import read_run
 
 # What to sort by, and whether the largest comes first.
 ORDERS = {

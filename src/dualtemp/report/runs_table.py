@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dualtemp.atomic_write import write_output
 from dualtemp.report.compare_page import (
     NONE,
     differing_settings,
@@ -14,8 +15,7 @@ from dualtemp.report.compare_page import (
     refuse_twice,
     told_apart,
 )
-from dualtemp.report.run_record import RunRecord, read_run
-from dualtemp.whole_file import write_output
+from dualtemp.runs.record import RunRecord, read_run
 
 ABOUT = ("method", "data", "epochs")  # of each run, whether they differ or not
 SPECIAL = {character: f"\\{character}" for character in "&%$#_{}"} | {

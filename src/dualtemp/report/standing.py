@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from dualtemp.report.accuracies import POINT, error_of
-from dualtemp.report.run_record import Beside
+from dualtemp.runs.record import Beside
 
 LEVEL = 0.05  # chance of a false difference, shared by the measures of one comparison (Bonferroni)
 WIDTH = 1.96  # standard errors on either side: a 95 % interval

@@ -5,8 +5,8 @@ from typing import Any
 from dualtemp.report.accuracies import accuracy_of, fifths, seen
 from dualtemp.report.remarks import remarks
 from dualtemp.report.rules import NEEDED, RULES, Verdict
-from dualtemp.report.run_record import Facts, History, points
-from dualtemp.training.display import duration
+from dualtemp.runs.record import Facts, History, points
+from dualtemp.training.observers.display import duration
 
 
 def verdict(history: History, facts: Facts, word: str = "done", why: str = "") -> Verdict:

@@ -10,15 +10,15 @@ import torch
 
 from dualtemp import distributed
 from dualtemp.config import Settings, given_settings
-from dualtemp.data.files_in_memory import read_header
-from dualtemp.data.grey import grey_in_colour
+from dualtemp.data.grayscale import grey_in_colour
 from dualtemp.data.images import FileImages, ImageSet, Splits, UnreadableImage
-from dualtemp.data.sources import named_path
+from dualtemp.data.sources.files_in_memory import read_header
+from dualtemp.data.sources.opening import named_path
 from dualtemp.machine import cores
 from dualtemp.progress_bar import told
-from dualtemp.training.display import counted, duration
-from dualtemp.training.expected_time import expected_seconds
+from dualtemp.training.observers.display import counted, duration
 from dualtemp.training.sensible_settings import Facts, sensible
+from dualtemp.training.timing import expected_seconds
 from dualtemp.training.training_data import TrainingData
 
 LOOKED_AT = 100  # headers of a folder that are read for their sizes

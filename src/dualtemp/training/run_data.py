@@ -7,16 +7,16 @@ from typing import Any
 from dualtemp import distributed
 from dualtemp.config import Settings
 from dualtemp.data import open_source
-from dualtemp.data.catalogue import PHOTOGRAPH, resolved_name
-from dualtemp.data.fingerprint import names_fingerprint
+from dualtemp.data.augment.views import Views
 from dualtemp.data.images import FileImages, ImageSet, Splits
-from dualtemp.data.label_noise import with_label_noise
-from dualtemp.data.normalisation import Normalisation, earlier_normalisation, normalisation
-from dualtemp.data.sources import named_path
-from dualtemp.data.validation import held_out_for_validation
-from dualtemp.data.views import Views
+from dualtemp.data.normalization import Normalisation, earlier_normalisation, normalisation
+from dualtemp.data.sources.catalogue import PHOTOGRAPH, resolved_name
+from dualtemp.data.sources.fingerprint import names_fingerprint
+from dualtemp.data.sources.label_noise import with_label_noise
+from dualtemp.data.sources.opening import named_path
+from dualtemp.data.sources.validation import held_out_for_validation
 from dualtemp.errors import UserError
-from dualtemp.training.run_folder import RunFolder
+from dualtemp.runs.folder import RunFolder
 from dualtemp.training.training_data import TrainingData
 
 # How a run treats its images, in environment.json: since 2 all copies of an image are on one side of a split, and own

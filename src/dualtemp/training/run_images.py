@@ -3,10 +3,10 @@
 from typing import Any, NamedTuple
 
 from dualtemp.config import Settings
-from dualtemp.data.views import Views
+from dualtemp.data.augment.views import Views
 from dualtemp.errors import UserError
+from dualtemp.runs.folder import RunFolder
 from dualtemp.training.run_data import opened, training_data
-from dualtemp.training.run_folder import RunFolder
 
 
 class RunImages(NamedTuple):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dualtemp.config import Settings
-from dualtemp.data.catalogue import PHOTOGRAPH
+from dualtemp.data.sources.catalogue import PHOTOGRAPH
 from dualtemp.frameworks import framework_named
 from dualtemp.training.schedule import quoted_lr
 

@@ -11,11 +11,11 @@ from torch import nn
 
 from dualtemp import distributed
 from dualtemp.config import Settings
-from dualtemp.data.loader import Batch
+from dualtemp.data.loading.loader import Batch
 from dualtemp.evaluation.probe import OnlineProbe
 from dualtemp.frameworks.network import Network, Step
 from dualtemp.models.sync_batch_norm import synchronize_batch_norm
-from dualtemp.training.chunks import ChunkedNetwork
+from dualtemp.training.chunked import ChunkedNetwork
 from dualtemp.training.optimizers import build_optimizer, set_lr
 from dualtemp.training.schedule import highest_lr, step_seed
 from dualtemp.training.training_data import TrainingData

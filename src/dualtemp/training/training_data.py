@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from dualtemp.data.augment.views import Views
 from dualtemp.data.images import ImageSet
-from dualtemp.data.views import Views
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from dualtemp.training.display import counted
-from dualtemp.whole_file import whole_file
+from dualtemp.atomic_write import whole_file
+from dualtemp.training.observers.display import counted
 
 NAME = "unreadable.txt"
 A_FEW = 5

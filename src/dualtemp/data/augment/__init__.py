@@ -1,0 +1,1 @@
+"""Views of images: recipes, random draws, crops, colors; batched, on the device."""

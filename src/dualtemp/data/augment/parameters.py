@@ -1,0 +1,64 @@
+"""From draws to what happens to each image of a batch: torchvision's distributions, drawn on the CPU.
+
+Drawn on the CPU because the choice of which images an operation touches is then known there, without waiting for a
+device, and because float64 makes the same draws on every machine.
+"""
+
+from dataclasses import dataclass
+from itertools import permutations
+
+import torch
+from torch import Tensor
+
+from dualtemp.data.augment.color import NOTHING
+from dualtemp.data.augment.philox import Slot, integer_below, uniform
+from dualtemp.data.augment.recipes import Augmentation
+
+_ORDERS = torch.tensor(list(permutations(range(4))))  # (24, 4)
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What happens to N images after the crop; all on the CPU.
+
+    flipped, jittered, grey, blurred, solarised: bool (N,); factors: float64 (N, 4), brightness, contrast, saturation,
+    hue; order: int64 (N, 4), those four by number, in the order in which they act, NOTHING where the image is not
+    jittered; sigma: float64 (N,).
+    """
+
+    flipped: Tensor
+    jittered: Tensor
+    factors: Tensor
+    order: Tensor
+    grey: Tensor
+    blurred: Tensor
+    sigma: Tensor
+    solarised: Tensor
+
+
+def drawn_parameters(random: Tensor, augmentation: Augmentation) -> Parameters:
+    """Words of all slots (SLOTS, N) -> Parameters."""
+    unit = uniform(random)
+    jitter, blur = augmentation.jitter, augmentation.blur
+    strengths = (0.0, 0.0, 0.0, 0.0)
+    if jitter is not None:
+        strengths = (jitter.brightness, jitter.contrast, jitter.saturation, jitter.hue)
+    strengths = torch.tensor(strengths, dtype=torch.float64).unsqueeze(1)
+    jittered = unit[Slot.JITTER] < (0.0 if jitter is None else jitter.probability)
+    order = _ORDERS[integer_below(random[Slot.JITTER_ORDER], len(_ORDERS))]
+    order = torch.where(jittered.unsqueeze(1), order, NOTHING)
+    centre = torch.tensor([1.0, 1.0, 1.0, 0.0], dtype=torch.float64).unsqueeze(1)
+    low = centre - strengths
+    low[:3].clamp_(min=0.0)
+    factors = low + unit[Slot.BRIGHTNESS : Slot.HUE + 1] * (centre + strengths - low)
+    low_sigma, high_sigma = (1.0, 1.0) if blur is None else blur.sigma
+    return Parameters(
+        flipped=unit[Slot.FLIP] < augmentation.flip,
+        jittered=jittered,
+        factors=factors.T,
+        order=order,
+        grey=unit[Slot.GREYSCALE] < augmentation.greyscale,
+        blurred=unit[Slot.BLUR] < (0.0 if blur is None else blur.probability),
+        sigma=low_sigma + unit[Slot.BLUR_SIGMA] * (high_sigma - low_sigma),
+        solarised=unit[Slot.SOLARISE] < augmentation.solarise,
+    )

@@ -1,0 +1,220 @@
+"""Views of images: batched augmentation on the device of the pixels, and the clean view for evaluation.
+
+The result of an augmentation is real-valued: nothing is rounded to 8 bits between the operations. After the bicubic
+resize values are clamped to [0, 1], as they are wherever torchvision or Pillow resize 8-bit images.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from dualtemp.data.augment import color as colour
+from dualtemp.data.augment.crop import crop_words, random_crops
+from dualtemp.data.augment.parameters import drawn_parameters
+from dualtemp.data.augment.philox import words
+from dualtemp.data.augment.recipes import Recipe, recipe_named
+from dualtemp.data.augment.resample import CropTable, bicubic_weights, gaussian_blur, separable
+from dualtemp.data.augment.view_plan import ViewPlan, plans_on_device, view_plan
+from dualtemp.errors import UserError
+from dualtemp.losses.similarity import true_precision
+
+_LARGEST_PART = 1 << 21  # floats of a batch worked on at once on a CPU: 8 MB, 682 images of 32 px, 13 of 224 px
+
+
+class Views:
+    """Random views of a batch, each a function of (seed, epoch, image index, view) and of nothing else.
+
+    recipe: a name ("paper", "mocov2", "simclr", "byol") or a Recipe; size: the views are size x size pixels;
+    mean, std: one value a channel, for pixels in [0, 1].
+
+        views = Views("paper", size=32, seed=0, mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616))
+        first = views(pixels, index, epoch=0, view=0)  # uint8 (N, C, H, W), int64 (N,) -> float32 (N, C, 32, 32)
+    """
+
+    def __init__(self, recipe: str | Recipe, size: int, seed: int, mean: Sequence[float], std: Sequence[float]) -> None:
+        """Check and keep the arguments; nothing is drawn yet."""
+        if size < 1:
+            raise UserError(f"the size of a view is {size} pixels: give at least 1.")
+        if len(mean) != len(std) or not all(value > 0 for value in std):
+            raise UserError(f"mean {tuple(mean)} and std {tuple(std)}: give one pair a channel, each std above 0.")
+        self.recipe = recipe_named(recipe) if isinstance(recipe, str) else recipe
+        self.size, self.seed = size, seed
+        self.mean, self.std = tuple(mean), tuple(std)
+        self._tables: dict[tuple[int, torch.device], CropTable] = {}
+        self._normalisation: dict[torch.device, tuple[Tensor, Tensor]] = {}
+
+    def __call__(self, pixels: Tensor, index: Tensor, epoch: int, view: int) -> Tensor:
+        """uint8 (N, C, H, W) -> float32 (N, C, size, size), normalised, on the device of the pixels.
+
+        index: int64 (N,), the images' numbers in their set, best on the CPU (elsewhere it is copied from there).
+        """
+        _check(pixels, index, self.mean)
+        if (parts := _parts(pixels, self.size)) is not None:
+            return torch.cat([self(pixels[part], index[part], epoch, view) for part in parts])
+        plan = self.plan(index.cpu(), epoch, view, (pixels.shape[2], pixels.shape[3]))
+        (plan,), _ = plans_on_device([plan], [], pixels.device)
+        return self.carried_out(plan, pixels)
+
+    def plan(self, index: Tensor, epoch: int, view: int, sides: tuple[int, int] | None = None) -> ViewPlan:
+        """Draw a view of images with the given height and width, on the CPU; sides None: they are cropped already."""
+        augmentation = self.recipe.of_view(view)
+        random, boxes = words(self.seed, epoch, index, view), None
+        if sides is not None:
+            heights, widths = torch.tensor(sides).unsqueeze(1).expand(2, len(index))
+            boxes = random_crops(random, heights, widths, augmentation.scale, augmentation.ratio)
+        kernel = 0 if augmentation.blur is None or self.size == 1 else augmentation.blur.kernel(self.size)
+        return view_plan(boxes, drawn_parameters(random, augmentation), kernel)
+
+    def carried_out(self, plan: ViewPlan, pixels: Tensor) -> Tensor:
+        """uint8 (N, C, H, W) -> float32 (N, C, size, size), normalised; the plan is on the device of the pixels."""
+        height, width = pixels.shape[2:]
+        with true_precision(pixels.device):  # half precision would round pixels to 8 bits or fewer
+            if plan.boxes.numel():
+                top, left, crop_height, crop_width = plan.boxes
+                rows = self._table(height, pixels.device).weights(top, crop_height).div_(255.0)
+                columns = self._table(width, pixels.device).weights(left, crop_width, plan.flipped)
+                images = separable(rows, pixels.to(torch.float32), columns).clamp_(0.0, 1.0)
+            else:
+                images = pixels.to(torch.float32).div_(255.0)
+                images.index_copy_(0, plan.flipped, images.index_select(0, plan.flipped).flip(3))
+            return self._recoloured(images, plan)
+
+    def crop_boxes(self, index: Tensor, epoch: int, view: int, heights: Tensor, widths: Tensor) -> Tensor:
+        """The crops that these images get, from their sizes: (N, 4) int64 top, left, height, width. All on the CPU."""
+        augmentation = self.recipe.of_view(view)
+        random = crop_words(self.seed, epoch, index, view)
+        return random_crops(random, heights, widths, augmentation.scale, augmentation.ratio)
+
+    def after_crop(self, cropped: Tensor, index: Tensor, epoch: int, view: int) -> Tensor:
+        """Everything after the crop: uint8 (N, C, size, size) -> float32 (N, C, size, size), normalised."""
+        _check(cropped, index, self.mean)
+        if (parts := _parts(cropped, self.size)) is not None:
+            return torch.cat([self.after_crop(cropped[part], index[part], epoch, view) for part in parts])
+        (plan,), _ = plans_on_device([self.plan(index.cpu(), epoch, view)], [], cropped.device)
+        return self.carried_out(plan, cropped)
+
+    def evaluation(self, pixels: Tensor) -> Tensor:
+        """The clean view: uint8 (N, C, H, W) -> float32 (N, C, size, size). See evaluation_view."""
+        return evaluation_view(pixels, self.size, self.mean, self.std)
+
+    def normalised(self, pixels: Tensor) -> Tensor:
+        """uint8 (N, C, H, W) of any size -> float32, normalised and otherwise as it is."""
+        return self._normalised(pixels.to(torch.float32).div_(255.0))
+
+    def unnormalised(self, views: Tensor) -> Tensor:
+        """Normalised views back to pixels in [0, 1], to be looked at."""
+        mean, std = self._constants(views.device)
+        return (views * std + mean).clamp_(0.0, 1.0)
+
+    def _recoloured(self, images: Tensor, plan: ViewPlan) -> Tensor:
+        """Jitter, greyscale, blur, solarise, normalise; each only where it was drawn."""
+        if plan.ends:
+            images = colour.jitter(images, plan.shuffles, plan.factors, plan.ends)
+        if images.shape[1] == 3 and len(plan.grey):
+            colour.greyscale_(images, plan.grey)
+        if len(plan.blurred):
+            where = plan.blurred
+            images.index_copy_(0, where, gaussian_blur(images.index_select(0, where), plan.sigma, plan.kernel))
+        if len(plan.solarised):
+            part = images.index_select(0, plan.solarised)
+            colour.solarise_(part)
+            images.index_copy_(0, plan.solarised, part)
+        return self._normalised(images)
+
+    def _normalised(self, images: Tensor) -> Tensor:
+        mean, std = self._constants(images.device)
+        return images.sub_(mean).div_(std)
+
+    def _constants(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        if device not in self._normalisation:
+            self._normalisation[device] = _constants(self.mean, self.std, device)
+        return self._normalisation[device]
+
+    def _table(self, side: int, device: torch.device) -> CropTable:
+        key = (side, device)
+        if key not in self._tables:
+            self._tables[key] = CropTable(side, self.size, device)
+        return self._tables[key]
+
+    def __getstate__(self) -> dict[str, object]:
+        """Leave behind what lies on a device: a worker process, which only crops, needs none of it."""
+        return {**self.__dict__, "_tables": {}, "_normalisation": {}}
+
+
+def evaluation_view(pixels: Tensor, size: int, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    """The clean view of images in one tensor: nothing random.
+
+    The shorter side is resized to `evaluation_side(size)`, the central size x size pixels are cut out and normalised.
+    uint8 (N, C, H, W) -> float32 (N, C, size, size) on the device of the pixels.
+    """
+    height, width = pixels.shape[2:]
+    images = pixels.to(torch.float32)
+    with true_precision(pixels.device):
+        if (height, width) != (size, size) or evaluation_side(size) != size:
+            new_height, new_width, top, left = evaluation_geometry(height, width, size)
+            rows, columns = (
+                _whole(side, new)[:, start : start + size]
+                for side, new, start in ((height, new_height, top), (width, new_width, left))
+            )
+            images = separable(rows.to(images.device), images, columns.to(images.device))
+        mean_there, std_there = _constants(mean, std, images.device)
+        return images.div_(255.0).clamp_(0.0, 1.0).sub_(mean_there).div_(std_there)
+
+
+def evaluation_side(size: int) -> int:
+    """The length of the shorter side before the central crop: 8/7 of it from 128 px on (256 for 224)."""
+    return size * 8 // 7 if size >= 128 else size
+
+
+def evaluation_geometry(height: int, width: int, size: int) -> tuple[int, int, int, int]:
+    """Height and width after the resize, top and left of the central crop; torchvision's Resize and CenterCrop."""
+    shorter = evaluation_side(size)
+    if height <= width:
+        new_height, new_width = shorter, int(shorter * width / height)
+    else:
+        new_height, new_width = int(shorter * height / width), shorter
+    return new_height, new_width, round((new_height - size) / 2.0), round((new_width - size) / 2.0)
+
+
+def _whole(side: int, size: int) -> Tensor:
+    """Weights (1, size, side) that resize a whole side."""
+    return bicubic_weights(torch.tensor([0]), torch.tensor([side]), side, size, torch.float64).to(torch.float32)
+
+
+def _constants(mean: Sequence[float], std: Sequence[float], device: torch.device) -> tuple[Tensor, Tensor]:
+    both = torch.tensor([list(mean), list(std)], dtype=torch.float32).view(2, 1, -1, 1, 1)
+    both = both.to(device, non_blocking=True)
+    return both[0], both[1]
+
+
+def _parts(pixels: Tensor, size: int) -> list[slice] | None:
+    """Parts of a batch that a CPU's cache and allocator like, or None if the batch is small enough, or not on a CPU."""
+    if pixels.device.type != "cpu":
+        return None
+    _keep_freed_memory()
+    count, channels = pixels.shape[:2]
+    most = max(1, _LARGEST_PART // (channels * max(size * size, pixels.shape[2] * pixels.shape[3])))
+    return None if count <= most else [slice(start, start + most) for start in range(0, count, most)]
+
+
+@cache
+def _keep_freed_memory() -> None:
+    """Make glibc keep freed blocks of a batch's size for the next batch; views take a third less time on a CPU.
+
+    It hands blocks back to the system above a limit that rises to the largest block freed so far, and every batch then
+    pays for fresh pages. Memory that is never touched costs nothing. Other allocators do not mind.
+    """
+    torch.empty(31 << 20, dtype=torch.uint8)
+
+
+def _check(pixels: Tensor, index: Tensor, mean: Sequence[float]) -> None:
+    if pixels.dtype != torch.uint8 or pixels.ndim != 4:
+        raise TypeError(f"pixels: uint8 (N, C, H, W) expected, not {pixels.dtype} {tuple(pixels.shape)}")
+    if index.shape != (len(pixels),):
+        raise ValueError(f"index: ({len(pixels)},) expected, not {tuple(index.shape)}")
+    if pixels.shape[1] != len(mean):
+        raise UserError(
+            f"the images have {pixels.shape[1]} channels, mean and std have {len(mean)}: give one pair a channel."
+        )

@@ -1,0 +1,39 @@
+"""Grey images that are stored in three channels: medical pictures often are.
+
+They keep their three channels: hue, saturation and the turn to grey do nothing to such pixels (they stay equal to the
+bit), weights and pretrained starts for colour fit, and an image in colour that nobody looked at loses nothing.
+"""
+
+from torch import Tensor
+
+from dualtemp.data.images import FileImages, ImageSet, UnreadableImage
+from dualtemp.data.loading.crop_files import to_tensor
+from dualtemp.data.sources.catalogue import PHOTOGRAPH
+
+LOOKED_AT = 64  # files at most; one in colour is enough to end the search
+ROUNDING = 3  # levels by which the channels of a grey JPEG may differ
+
+
+def grey_in_colour(images: ImageSet) -> bool:
+    """Whether every image looked at (in memory all, of files some) has three channels, and all three alike."""
+    if images.channels != 3:
+        return False
+    pixels = images.pixels
+    if isinstance(pixels, Tensor):
+        return all(_alike(part) for part in pixels.split(1024))
+    seen = False
+    for i in range(0, len(pixels), max(1, len(pixels) // LOOKED_AT)):
+        try:
+            image = to_tensor(FileImages(pixels.root, pixels.names, 3, PHOTOGRAPH).open(i))
+        except UnreadableImage:
+            continue
+        if not _alike(image.unsqueeze(0)):
+            return False
+        seen = True
+    return seen
+
+
+def _alike(pixels: Tensor) -> bool:
+    """uint8 (N, 3, H, W)."""
+    values = pixels.short()
+    return int((values.amax(1) - values.amin(1)).amax()) <= ROUNDING

@@ -1,0 +1,1 @@
+"""From files to batches: decoding, worker processes, the loader."""

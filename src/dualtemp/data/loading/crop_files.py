@@ -1,0 +1,143 @@
+"""Photographs from files to uint8 tensors of one size: what happens in a worker process, to one part of a batch.
+
+An image is decoded whole unless even the smallest crop of it would have to be shrunk to half or less: then it comes
+reduced by a whole number (a JPEG of 12 million pixels for views of 128 px: half the time of decoding it whole). The
+resize is torch's antialiased bicubic on uint8, the one that torchvision's v2 transforms use on tensors; it takes half
+the time of Pillow's.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dualtemp.data.augment.philox import replacements
+from dualtemp.data.augment.views import Views, evaluation_geometry, evaluation_side
+from dualtemp.data.images import FileImages, UnreadableImage
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+_DECODED_AT_ONCE = 8  # images held decoded while their crops are drawn together
+_REPLACEMENTS = 16  # drawn; then the next ones in order, so that a folder of mostly broken files still serves
+_MOST_TRIES = 1000
+_LONGEST = 500  # times its shorter side, an image that is resized whole
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some images of a batch: where they go (slot and first row of the buffer) and which they are.
+
+    epoch None asks for the one clean view of evaluation instead of two random ones.
+    """
+
+    slot: int
+    row: int
+    index: tuple[int, ...]
+    epoch: int | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a part came to: the image shown in each row (None: none), unreadable files as (name, reason)."""
+
+    shown: tuple[int | None, ...]
+    problems: tuple[tuple[str, str], ...]
+
+
+def read_part(part: Part, files: FileImages, views: Views, buffer: Tensor) -> Outcome:
+    """Fill rows of the buffer, uint8 (slots, 2, batch, C, size, size), with the crops of a part.
+
+    An unreadable image of an epoch is replaced by another, drawn like everything else from seed, epoch and index;
+    the crops stay those of the image that was asked for. In evaluation nothing is replaced.
+    """
+    shown: list[int | None] = []
+    problems: dict[str, str] = {}
+    for start in range(0, len(part.index), _DECODED_AT_ONCE):
+        wanted = part.index[start : start + _DECODED_AT_ONCE]
+        opened = [_open(i, part.epoch, files, views.seed, problems) for i in wanted]
+        shown.extend(number for number, _ in opened)
+        rows = buffer[part.slot, :, part.row + start : part.row + start + len(wanted)]
+        if part.epoch is None:
+            for row, (_, image) in enumerate(opened):
+                if image is not None:
+                    rows[0, row] = clean_crop(image, views.size)
+        else:
+            _crop_twice(opened, wanted, part.epoch, views, rows)
+    return Outcome(tuple(shown), tuple(problems.items()))
+
+
+def enough_pixels(views: Views) -> int:
+    """The shorter side that an image need have: the smallest crop of it still fills a view, and evaluation does."""
+    shares = [min(each.scale) * min(*each.ratio, *(1 / r for r in each.ratio)) for each in views.recipe.both]
+    return max(evaluation_side(views.size), math.ceil(views.size / math.sqrt(min(shares))))
+
+
+def to_tensor(image: "Image.Image") -> Tensor:
+    """PIL image, mode L or RGB -> uint8 (C, H, W), channels innermost in memory."""
+    pixels = torch.from_numpy(np.array(image))
+    return pixels.unsqueeze(0) if pixels.ndim == 2 else pixels.permute(2, 0, 1)
+
+
+def resize(image: Tensor, height: int, width: int) -> Tensor:
+    """uint8 (C, H, W) -> uint8 (C, height, width), antialiased bicubic."""
+    if image.shape[1:] == (height, width):
+        return image
+    if image.shape[0] == 1:  # torch has no quick way for one channel, but has one for three
+        return resize(image.permute(1, 2, 0).expand(-1, -1, 3).contiguous().permute(2, 0, 1), height, width)[:1]
+    return F.interpolate(image.unsqueeze(0), (height, width), mode="bicubic", antialias=True)[0]
+
+
+def clean_crop(image: Tensor, size: int) -> Tensor:
+    """The evaluation view before normalisation: uint8 (C, H, W) -> uint8 (C, size, size)."""
+    image = _middle(image)
+    height, width, top, left = evaluation_geometry(image.shape[1], image.shape[2], size)
+    return resize(image, height, width)[:, top : top + size, left : left + size]
+
+
+def _middle(image: Tensor) -> Tensor:
+    """The middle of a very long image, which is all that its central crop sees; the whole of it would be enlarged."""
+    height, width = image.shape[1:]
+    for dim, longer, shorter in ((1, height, width), (2, width, height)):
+        spare = (longer - _LONGEST * shorter) // 2
+        if spare > 0:
+            image = image.narrow(dim, spare, longer - 2 * spare)
+    return image
+
+
+def _crop_twice(
+    opened: list[tuple[int | None, Tensor | None]], wanted: tuple[int, ...], epoch: int, views: Views, rows: Tensor
+) -> None:
+    heights = torch.tensor([1 if image is None else image.shape[1] for _, image in opened])
+    widths = torch.tensor([1 if image is None else image.shape[2] for _, image in opened])
+    for view in (0, 1):
+        boxes = views.crop_boxes(torch.tensor(wanted), epoch, view, heights, widths).tolist()
+        for row, ((_, image), (top, left, height, width)) in enumerate(zip(opened, boxes, strict=True)):
+            if image is not None:
+                crop = image[:, top : top + height, left : left + width]
+                rows[view, row] = resize(crop, views.size, views.size)
+
+
+def _open(
+    index: int, epoch: int | None, files: FileImages, seed: int, problems: dict[str, str]
+) -> tuple[int | None, Tensor | None]:
+    for i in _candidates(index, epoch, len(files), seed):
+        if files.names[i] in problems:  # of this part already
+            continue
+        try:
+            return i, to_tensor(files.open(i))
+        except UnreadableImage as unreadable:
+            problems[unreadable.name] = unreadable.reason
+    return None, None
+
+
+def _candidates(index: int, epoch: int | None, count: int, seed: int) -> Iterator[int]:
+    yield index
+    if epoch is not None:
+        yield from replacements(seed, epoch, index, count, _REPLACEMENTS)
+        yield from ((index + step) % count for step in range(1, min(count, _MOST_TRIES)))

@@ -1,0 +1,227 @@
+"""Two views of every image, batch by batch: the same for any number of processes, and from any position.
+
+An epoch is floor(N / batch) steps of a permutation that seed and epoch decide; the rest is dropped. The batch is the
+global one: rank r of R takes its contiguous share of each.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dualtemp.data.augment.philox import permutation
+from dualtemp.data.augment.view_plan import ViewPlan, plans_on_device
+from dualtemp.data.augment.views import Views
+from dualtemp.data.images import FileImages, ImageSet, ImagesGone
+from dualtemp.data.loading.workers import Photographs, Reader, Request
+from dualtemp.errors import UserError
+from dualtemp.machine import cores
+
+EVALUATION_BATCH = 256  # images at once where nothing is learned
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Images of a step: index int64 (n,) on the CPU, which images of the set are shown; labels int64 (n,) or None, and
+    views, each float32 (n, C, size, size), all on the device.
+    """
+
+    index: Tensor
+    labels: Tensor | None
+    views: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class CleanBatch:
+    """Images for evaluation: index int64 (n,) on the CPU; labels int64 (n,) or None and pixels float32 (n, C, size,
+    size), normalised, on the device.
+    """
+
+    index: Tensor
+    labels: Tensor | None
+    pixels: Tensor
+
+
+class Loader:
+    """Training batches of an image set.
+
+    batch: images of a step over all ranks, divisible by world; workers: processes that read photographs, default one
+    for each core but one, at most 8 (sets in memory need none); count: views of each image, 1 or 2. `problems` collects
+    unreadable files, name -> reason, as they are met: each was replaced by another image of the set.
+
+        with Loader(images, Views("paper", 32, 0, mean, std), batch=256) as loader:
+            for batch in loader.batches(epoch=3, start_step=17):
+                ...
+    """
+
+    def __init__(
+        self,
+        images: ImageSet,
+        views: Views,
+        batch: int,
+        *,
+        device: torch.device | str = "cpu",
+        rank: int = 0,
+        world: int = 1,
+        workers: int | None = None,
+        count: int = 2,
+    ) -> None:
+        """Move a set in memory to the device; files are opened when they are needed."""
+        if batch < 1 or batch > len(images):
+            raise UserError(f"batch {batch}, but {images.name} has {len(images)} images: give 1 to {len(images)}.")
+        if batch % world:
+            raise UserError(f"batch {batch} cannot be shared by {world} processes: give a multiple of {world}.")
+        if not 0 <= rank < world:
+            raise ValueError(f"rank {rank} of {world}")
+        self.device = torch.device(device)
+        self.images = images.to(self.device)
+        self.views, self.batch, self.rank, self.world, self.count = views, batch, rank, world, count
+        self.steps = len(images) // batch
+        self.problems: dict[str, str] = {}
+        self._reader: Reader | None = None
+        if isinstance(images.pixels, FileImages):
+            self._reader = Reader(
+                images.pixels, views, batch // world, default_workers() if workers is None else workers
+            )
+
+    def batches(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
+        """Yield the batches of this rank from a step of an epoch on; nothing before it is computed."""
+        if epoch < 0 or not 0 <= start_step <= self.steps:
+            raise ValueError(f"epoch {epoch}, step {start_step}: an epoch has steps 0 to {self.steps}")
+        share = self.batch // self.world
+        order = permutation(self.views.seed, epoch, len(self.images))
+        firsts = range(start_step * self.batch + self.rank * share, self.steps * self.batch, self.batch)
+        indices = (order[first : first + share] for first in firsts)
+        return self._from_memory(indices, epoch) if self._reader is None else self._from_files(indices, epoch)
+
+    def close(self) -> None:
+        """End the worker processes, if there are any."""
+        if self._reader is not None:
+            self._reader.close()
+
+    def __enter__(self) -> "Loader":
+        """Return the loader; leaving closes it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    def _from_memory(self, indices: Iterator[Tensor], epoch: int) -> Iterator[Batch]:
+        assert isinstance(self.images.pixels, Tensor)
+        if self.device.type != "cpu":
+            yield from self._from_device_memory(self.images.pixels, indices, epoch)
+            return
+        for index in indices:
+            pixels = self.images.pixels.index_select(0, index)
+            views = tuple(self.views(pixels, index, epoch, view) for view in range(self.count))
+            yield Batch(index, _labels(self.images, index), views)
+
+    def _from_device_memory(self, pixels: Tensor, indices: Iterator[Tensor], epoch: int) -> Iterator[Batch]:
+        """The same on an accelerator: it never waits for a draw, nor the draws for it."""
+        sides = (pixels.shape[2], pixels.shape[3])
+        drawn = ((index, self._plans(index, epoch, sides)) for index in indices)
+        following = next(drawn, None)
+        while following is not None:
+            index, plans = following
+            plans, (there,) = plans_on_device(plans, [index], self.device)
+            chosen = pixels.index_select(0, there)
+            views = tuple(self.views.carried_out(plan, chosen) for plan in plans)
+            batch = Batch(index, _labels(self.images, there), views)
+            following = next(drawn, None)  # while the device works at these
+            yield batch
+
+    def _from_files(self, indices: Iterator[Tensor], epoch: int) -> Iterator[Batch]:
+        assert self._reader is not None
+        requests = (Request(tuple(index.tolist()), epoch) for index in indices)
+        for photographs in self._reader.read(requests):
+            self.problems.update(photographs.problems)
+            index, shown = torch.tensor(photographs.request.index), _all_shown(photographs, self.images)
+            pixels = photographs.pixels[: self.count]
+            if self.device.type == "cpu":
+                views = tuple(self.views.after_crop(crops, index, epoch, view) for view, crops in enumerate(pixels))
+                yield Batch(shown, _labels(self.images, shown), views)
+            else:
+                plans, (pixels, there) = plans_on_device(self._plans(index, epoch, None), [pixels, shown], self.device)
+                views = tuple(map(self.views.carried_out, plans, pixels))
+                yield Batch(shown, _labels(self.images, there), views)
+
+    def _plans(self, index: Tensor, epoch: int, sides: tuple[int, int] | None) -> list[ViewPlan]:
+        return [self.views.plan(index, epoch, view, sides) for view in range(self.count)]
+
+
+def evaluation_batches(
+    images: ImageSet,
+    views: Views,
+    batch: int = EVALUATION_BATCH,
+    *,
+    device: torch.device | str = "cpu",
+    workers: int | None = None,
+    problems: dict[str, str] | None = None,
+    may_be_empty: bool | None = None,
+) -> Iterator[CleanBatch]:
+    """Yield every image once, in order, without augmentation, `batch` at a time (the last may be smaller).
+
+    The size and the normalisation are those of the views. Unreadable files are left out (index tells what is there)
+    and put into problems, name -> reason. If no file at all can be read, ImagesGone is raised, unless that may be (by
+    default it may if problems are asked for).
+    """
+    if batch < 1:
+        raise UserError(f"evaluation batch {batch}: give at least 1.")
+    device = torch.device(device)
+    indices = torch.arange(len(images)).split(batch)
+    if isinstance(images.pixels, Tensor):
+        for index in indices:
+            pixels = images.pixels[index[0] : index[-1] + 1].to(device)
+            yield CleanBatch(index, _labels(images, index, device), views.evaluation(pixels))
+        return
+    workers = default_workers() if workers is None else workers
+    may_be_empty = problems is not None if may_be_empty is None else may_be_empty
+    reader = Reader(images.pixels, views, min(batch, len(images)), workers)
+    any_shown, last = False, ()
+    try:
+        for photographs in reader.read(Request(tuple(index.tolist()), None) for index in indices):
+            if problems is not None:
+                problems.update(photographs.problems)
+            last = photographs.problems or last
+            rows = [row for row, number in enumerate(photographs.shown) if number is not None]
+            if rows:
+                any_shown = True
+                index = torch.tensor([photographs.request.index[row] for row in rows])
+                pixels = views.normalised(photographs.pixels[0, rows].to(device))
+                yield CleanBatch(index, _labels(images, index, device), pixels)
+    finally:
+        reader.close()
+    if not any_shown and not may_be_empty and len(images):
+        raise _gone(images, last)
+
+
+def default_workers() -> int:
+    """One worker for each core that this process may use but one; at least 1, at most 8."""
+    return max(1, min(8, cores() - 1))
+
+
+def _labels(images: ImageSet, index: Tensor, device: torch.device | None = None) -> Tensor | None:
+    if images.labels is None:
+        return None
+    found = images.labels.index_select(0, index.to(images.labels.device, non_blocking=True))
+    return found if device is None else found.to(device)
+
+
+def _all_shown(photographs: Photographs, images: ImageSet) -> Tensor:
+    numbers = [number for number in photographs.shown if number is not None]
+    if len(numbers) < len(photographs.shown):
+        raise _gone(images, photographs.problems)
+    return torch.tensor(numbers)
+
+
+def _gone(images: ImageSet, problems: Sequence[tuple[str, str]]) -> ImagesGone:
+    assert isinstance(images.pixels, FileImages)
+    if not images.pixels.root.exists():
+        return ImagesGone(f"{images.pixels.root} is gone: put it back")
+    name, reason = problems[-1]
+    return ImagesGone(
+        f"hardly an image below {images.pixels.root} can be read any more ({len(problems)} files in a row cannot, the "
+        f"last is {name}: {reason}): check the folder with `dualtemp data`"
+    )

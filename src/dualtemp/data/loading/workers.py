@@ -1,0 +1,204 @@
+"""Worker processes that read photographs into shared memory, a few batches ahead of the consumer.
+
+A batch is read in parts, so that all workers help with the next one. Parts carry all that decides their outcome, so a
+pool that lost a worker is simply started again and given the parts that are not read yet. The memory is anonymous and
+shared by fork where there is fork (no limit of /dev/shm applies), else torch's.
+"""
+
+import contextlib
+import mmap
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from dualtemp.data.augment.views import Views
+from dualtemp.data.images import FileImages, ImagesGone
+from dualtemp.data.loading.crop_files import Outcome, Part, enough_pixels, read_part
+from dualtemp.data.loading.worker_pool import FORKS, WorkerPool, wait_for
+
+_AHEAD = 2  # batches in preparation while one is in use
+_IMAGES_A_PART = 16
+_ATTEMPTS = 3  # at a batch at which workers die
+_PATIENCE = 30.0  # seconds without a part of 16 images before one line says so
+
+
+class WorkersLost(ImagesGone):
+    """Worker processes die again and again at the same images, which cannot be read then."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A batch to read: image numbers, and the epoch (None: the clean view of evaluation)."""
+
+    index: tuple[int, ...]
+    epoch: int | None
+
+
+@dataclass(frozen=True)
+class Photographs:
+    """A batch that was read.
+
+    pixels: uint8 (2, N, C, size, size), valid until the next batch is asked for; shown: the number of the image in each
+    row (None: none); problems: unreadable files as (name, reason).
+    """
+
+    request: Request
+    pixels: Tensor
+    shown: tuple[int | None, ...]
+    problems: tuple[tuple[str, str], ...]
+
+
+@dataclass
+class _Pending:
+    slot: int
+    request: Request
+    parts: list[Part]
+    futures: dict[Part, Future[Outcome]] = field(default_factory=dict)
+
+
+class Reader:
+    """Reads batches of photographs, in order, with `workers` processes (0: in this one).
+
+    Workers that die are replaced, which one line tells; at the third time at the same batch WorkersLost is raised.
+    """
+
+    def __init__(self, files: FileImages, views: Views, batch: int, workers: int) -> None:
+        """Reserve shared memory for batches of up to `batch` images; processes start with the first batch."""
+        self.files, self.views = replace(files, enough=enough_pixels(views)), views
+        self.batch, self.workers = batch, workers
+        slots = 1 + _AHEAD if workers else 1
+        shape = (slots, 2, batch, files.channels, views.size, views.size)
+        self._buffer = _shared(shape) if workers else torch.empty(shape, dtype=torch.uint8)
+        self._pool: WorkerPool | None = None
+        self._busy = False
+
+    def read(self, requests: Iterable[Request]) -> Iterator[Photographs]:
+        """Yield the batches asked for, in order. One iteration at a time; leaving it early is fine."""
+        if self._busy:
+            raise RuntimeError("this reader is already reading: finish or close that iteration first")
+        self._busy = True
+        pending: deque[_Pending] = deque()
+        free = deque(range(len(self._buffer)))
+        remaining = iter(requests)
+        try:
+            while True:
+                while free and (request := next(remaining, None)) is not None:
+                    item = _Pending(free.popleft(), request, [])
+                    item.parts = list(_parts(request, item.slot))
+                    pending.append(item)
+                    with contextlib.suppress(BrokenProcessPool):  # it is mended when this batch's turn comes
+                        self._submit(item)
+                if not pending:
+                    return
+                outcomes = self._outcomes(pending)
+                item = pending.popleft()
+                yield Photographs(
+                    request=item.request,
+                    pixels=self._buffer[item.slot, :, : len(item.request.index)],
+                    shown=tuple(number for outcome in outcomes for number in outcome.shown),
+                    problems=tuple(problem for outcome in outcomes for problem in outcome.problems),
+                )
+                free.append(item.slot)
+        finally:
+            # Nobody may write into the buffer once the next iteration uses it.
+            if any(not future.done() for item in pending for future in item.futures.values()):
+                self.close()
+            self._busy = False
+
+    def close(self) -> None:
+        """End the worker processes."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+    def _submit(self, item: _Pending) -> None:
+        """Have the parts read that are not; the pool may be a new one."""
+        if self.workers == 0:
+            return
+        if self._pool is None:
+            self._pool = WorkerPool(self.workers, _begin, self.files, self.views, self._buffer)
+        for part in item.parts:
+            if part not in item.futures or _broken(item.futures[part]):
+                item.futures[part] = self._pool.submit(_read_in_worker, part)
+
+    def _outcomes(self, pending: deque[_Pending]) -> list[Outcome]:
+        """Wait for the first pending batch; start a broken pool again with everything that is pending."""
+        first = pending[0]
+        if self.workers == 0:
+            return [read_part(part, self.files, self.views, self._buffer) for part in first.parts]
+        died = ""
+        for attempt in range(1, _ATTEMPTS + 1):
+            with contextlib.suppress(BrokenProcessPool):
+                self._submit(first)  # the pool may have broken before the batch could be submitted
+                wait_for(tuple(first.futures.values()), _PATIENCE, self._tell_of_delay)
+                return [first.futures[part].result() for part in first.parts]
+            died = self._deaths()
+            if attempt < _ATTEMPTS:
+                _say(f"worker process {died}, which reads images, has ended; it is replaced and nothing is lost")
+                for item in pending:
+                    with contextlib.suppress(BrokenProcessPool):
+                        self._submit(item)
+        raise WorkersLost(
+            f"worker processes that read images below {self.files.root} were killed {_ATTEMPTS} times at the same "
+            f"batch, the last one was {died}; the system may be short of memory: use fewer than {self.workers} "
+            "workers, or 0 to read in the main process"
+        )
+
+    def _deaths(self) -> str:
+        """Give up a broken pool; say which of its workers died, and of what."""
+        pool, self._pool = self._pool, None
+        return "" if pool is None else ", ".join(pool.deaths())
+
+    def _tell_of_delay(self, seconds: int) -> None:
+        stopped = self._pool.stopped() if self._pool is not None else []
+        if not stopped:
+            _say(f"no image below {self.files.root} could be read for {seconds} s; still waiting")
+            return
+        pids = " ".join(map(str, stopped))
+        _say(
+            f"worker process {pids}, which reads images, is stopped, and the run waits for it since {seconds} s: "
+            f"`kill -CONT {pids}` lets it go on, `kill -KILL {pids}` has it replaced"
+        )
+
+
+def _broken(future: Future[Outcome]) -> bool:
+    return future.done() and isinstance(future.exception(), BrokenProcessPool)
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):  # nobody may be there to listen
+        if sys.stderr is not None:
+            print(f"dualtemp: {text}", file=sys.stderr, flush=True)
+
+
+def _parts(request: Request, slot: int) -> Iterator[Part]:
+    for row in range(0, len(request.index), _IMAGES_A_PART):
+        yield Part(slot, row, request.index[row : row + _IMAGES_A_PART], request.epoch)
+
+
+def _shared(shape: tuple[int, ...]) -> Tensor:
+    size = max(1, torch.Size(shape).numel())
+    if FORKS:
+        return torch.frombuffer(mmap.mmap(-1, size), dtype=torch.uint8)[: torch.Size(shape).numel()].view(shape)
+    return torch.empty(shape, dtype=torch.uint8).share_memory_()
+
+
+_in_worker: tuple[FileImages, Views, Tensor] | None = None
+
+
+def _begin(files: FileImages, views: Views, buffer: Tensor) -> None:
+    """Set up a worker: what it reads and where to, with one thread."""
+    global _in_worker
+    _in_worker = (files, views, buffer)
+    torch.set_num_threads(1)
+
+
+def _read_in_worker(part: Part) -> Outcome:
+    assert _in_worker is not None
+    return read_part(part, *_in_worker)

@@ -1,0 +1,230 @@
+"""A folder of image files as a set: what counts as an image, which part it belongs to, which class it has.
+
+FOLDER/train/CLASS/...  FOLDER/test/CLASS/...     or val/, validation/; unlabelled/ beside them if there is one
+FOLDER/CLASS/...                                  a tenth of each class is held out
+FOLDER/...                                        a flat folder: no labels, a tenth is held out
+"""
+
+import os
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from dualtemp.data.images import FileImages, ImageSet, Splits
+from dualtemp.data.loading.decode import CONVERT, FOREIGN, UnreadableImage, image_extensions
+from dualtemp.data.sources.copies import copies
+from dualtemp.data.sources.files_in_memory import load_files, survey
+from dualtemp.data.sources.held_out import held_out
+from dualtemp.errors import UserError
+
+TEST_NAMES = ("test", "val", "validation")
+UNLABELLED_NAMES = ("unlabelled", "unlabeled")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some of the files: names relative to the source's folder, and their class folder ("" if there is none)."""
+
+    names: list[str]
+    folders: list[str]
+
+    def where(self, keep: np.ndarray) -> "Part":
+        """Return the files at which `keep` (bool, N) holds."""
+        index = np.flatnonzero(keep)
+        return Part([self.names[i] for i in index], [self.folders[i] for i in index])
+
+
+NO_FILES = Part([], [])
+
+
+def open_folder(
+    root: Path,
+    name: str = "",
+    labels: bool = True,
+    only_classes: frozenset[str] | None = None,
+    together: bool = True,
+) -> Splits:
+    """Open a folder of images.
+
+    labels=False leaves the class folders aside; only_classes keeps the images of these class folders; together=False
+    holds out by names alone, as earlier runs did, so that a copy of a held-out image may be learned from.
+    """
+    parts, split = _parts(root, labels, only_classes, together)
+    classes = tuple(sorted(set(parts["train"].folders) - {""})) if labels else ()
+    if labels and "test" in parts:
+        _check_classes(root, parts["train"], parts["test"])
+    files = {part: FileImages(root, tuple(found.names)) for part, found in parts.items()}
+    facts = survey(list(files.values()))
+    if not facts.readable:
+        first = facts.unreadable[0]
+        raise UserError(f"{root}: none of {facts.looked_at} image files can be read, the first {first}")
+    sets: dict[str, ImageSet] = {}
+    unreadable = foreign_images(root)
+    for part, found in parts.items():
+        images = FileImages(root, tuple(found.names), facts.channels)
+        labels_here = _labels(found, classes) if classes and part != "unlabelled" else None
+        pixels, kept, lost = load_files(images, facts.common_size) if facts.common_size else (images, None, [])
+        unreadable += lost
+        if labels_here is not None and kept is not None:
+            labels_here = labels_here[torch.from_numpy(kept)]
+        if len(pixels):
+            known = classes if labels_here is not None else ()
+            sets[part] = ImageSet(name or root.name, pixels, labels_here, known, facts.channels)
+    if "train" not in sets:
+        raise UserError(f"{root}: no training image can be read, the first {unreadable[0]}")
+    return Splits(sets["train"], sets.get("test"), sets.get("unlabelled"), tuple(unreadable), split)
+
+
+def _labels(part: Part, classes: tuple[str, ...]) -> torch.Tensor:
+    number = {folder: label for label, folder in enumerate(classes)}
+    return torch.tensor([number[folder] for folder in part.folders], dtype=torch.int64)
+
+
+def folder_files(root: Path, labels: bool = True) -> dict[str, FileImages]:
+    """The files of a folder by part ("train", "test", "unlabelled"), whether they can be read or not."""
+    return {part: FileImages(root, tuple(found.names)) for part, found in _parts(root, labels, None, True)[0].items()}
+
+
+def find_images(folder: Path, only: frozenset[str] | None = None) -> list[str]:
+    """Names of all image files below a folder, relative, posix, sorted; hidden ones and other files are ignored.
+
+    only: look nowhere but in these folders of the first level.
+    """
+    return _find(folder, image_extensions(), only)
+
+
+def foreign_images(folder: Path) -> list[UnreadableImage]:
+    """Photographs below a folder whose format is not read: HEIC, raw files of cameras, JPEG XL."""
+    return [UnreadableImage(name, CONVERT) for name in _find(folder, FOREIGN - image_extensions(), None)]
+
+
+def _find(folder: Path, endings: frozenset[str], only: frozenset[str] | None) -> list[str]:
+    names: list[str] = []
+
+    def walk(at: Path, prefix: str, above: tuple[str, ...]) -> None:
+        real = os.path.realpath(at)
+        if real in above:  # a link to a folder that contains it
+            return
+        try:
+            entries = sorted(os.scandir(at), key=lambda entry: entry.name)
+        except FileNotFoundError:
+            if not above:
+                raise
+            return  # taken away since its parent was listed
+        for entry in entries:
+            if entry.name.startswith(".") or (only is not None and not prefix and entry.name not in only):
+                continue
+            if _is_folder(entry):
+                walk(Path(entry.path), f"{prefix}{entry.name}/", (*above, real))
+            elif os.path.splitext(entry.name)[1].lower() in endings and _may_be_image(entry):
+                names.append(prefix + entry.name)
+
+    try:
+        walk(folder, "", ())
+    except OSError as error:
+        raise UserError(f"{error.filename}: cannot be listed ({error.strerror}); check its permissions") from error
+    return sorted(names)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
+
+
+def _may_be_image(entry: os.DirEntry[str]) -> bool:
+    """A regular file or a link to one; a dangling link too, which is named as unreadable. No pipe, socket or device."""
+    try:
+        return entry.is_file() or (entry.is_symlink() and not os.path.exists(entry.path))
+    except OSError:  # a link to itself
+        return True
+
+
+def name_keys(names: list[str]) -> np.ndarray:
+    """A uint64 for each name: the first eight bytes of its blake2b hash, big-endian."""
+    digests = b"".join(blake2b(name.encode(errors="surrogateescape"), digest_size=8).digest() for name in names)
+    return np.frombuffer(digests, dtype=">u8").astype(np.uint64)
+
+
+def _parts(
+    root: Path, labels: bool, only_classes: frozenset[str] | None, together: bool
+) -> tuple[dict[str, Part], str]:
+    """The parts of a folder by name, and in words how they were told apart."""
+    try:
+        below = {entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith(".")}
+    except OSError as error:
+        raise UserError(f"{root}: cannot be listed ({error.strerror}); check its permissions") from error
+    tests = [name for name in TEST_NAMES if name in below]
+    # A lone train/ beside other folders is a class of its own (car, train, tram), unless a test part is there too.
+    if "train" not in below or not (tests or below == {"train"}):
+        return _hold_out(root, _part(root, "", labels, only_classes), together)
+    train = _part(root, "train", labels, only_classes)
+    found = {name: _part(root, name, labels, only_classes) for name in tests}
+    # ImageNet's test/ has no labels, its val/ has: take the first that is labelled as train/ is.
+    fitting = [name for name in tests if found[name].names and bool(found[name].folders[0]) == bool(train.folders[0])]
+    test = next(iter(fitting or [name for name in tests if found[name].names]), None)
+    extra = next((name for name in UNLABELLED_NAMES if name in below), None)
+    more = _part(root, extra, False, None) if extra else NO_FILES
+    if test is None:
+        return _hold_out(root, train, together, more)
+    unused = [f"{name}/" for name in tests if name != test and found[name].names]
+    split = f"train/ and {test}/" + (f"; {' and '.join(unused)} left aside" if unused else "")
+    return _present({"train": train, "test": found[test], "unlabelled": more}), split
+
+
+def _part(root: Path, split: str, labels: bool, only_classes: frozenset[str] | None) -> Part:
+    names = find_images(root / split, only_classes)
+    if not names and split in ("", "train"):
+        if foreign := foreign_images(root / split):
+            raise UserError(f"{root / split}: its {len(foreign)} photographs cannot be read, the first {foreign[0]}")
+        raise UserError(f"{root / split}: no image file in it; expected images, class folders, or train/ and test/")
+    folders = [name.split("/", 1)[0] if labels and "/" in name else "" for name in names]
+    loose = [name for name, folder in zip(names, folders, strict=True) if not folder]
+    if labels and loose and len(loose) < len(names):
+        raise UserError(
+            f"{root / split}: {len(loose)} image files lie beside the class folders ('{loose[0]}' is the first); move "
+            "them into a class folder or away, or ask for no labels"
+        )
+    return Part([f"{split}/{name}" if split else name for name in names], folders)
+
+
+def _hold_out(root: Path, whole: Part, together: bool, more: Part = NO_FILES) -> tuple[dict[str, Part], str]:
+    """Hold a tenth out; of `more`, unlabelled images, those go that are held out under another name."""
+    _, groups = np.unique(np.array(whole.folders, dtype=object).astype(str), return_inverse=True)
+    count = len(whole.names)
+    alike = np.arange(count + len(more.names))
+    if together:
+        alike = copies([FileImages(root, (*whole.names, *more.names))])
+    # Hashed without train/, so that the same images are held out wherever the class folders lie.
+    test = held_out(groups, name_keys([name.removeprefix("train/") for name in whole.names]), alike[:count])
+    if not test.any():
+        return _present({"train": whole, "unlabelled": more}), "no image held out: too few"
+    split = "a tenth held out, balanced, by a hash of the file name"
+    if (twice := count - len(set(alike[:count].tolist()))) > 0:
+        split += f"; {twice:,} {'name' if twice == 1 else 'names'} of images that have another stay with it"
+    left = more.where(~np.isin(alike[count:], alike[:count][test]))
+    return _present({"train": whole.where(~test), "test": whole.where(test), "unlabelled": left}), split
+
+
+def _present(parts: dict[str, Part]) -> dict[str, Part]:
+    return {name: part for name, part in parts.items() if part.names or name == "train"}
+
+
+def _check_classes(root: Path, train: Part, test: Part) -> None:
+    if bool(train.folders[0]) != bool(test.folders[0]):
+        has, lacks = ("train", "test") if train.folders[0] else ("test", "train")
+        raise UserError(
+            f"{root}: the {has} part has class folders, the {lacks} part has none; expected both or neither, or ask "
+            "for no labels"
+        )
+    unseen = sorted(set(test.folders) - set(train.folders))
+    if unseen:
+        part = test.names[0].split("/", 1)[0]
+        raise UserError(
+            f"{root}: class '{unseen[0]}' is in the test part only; expected every class in train/: put "
+            f"train/{unseen[0]} back, take {part}/{unseen[0]} away, or train with --no-labels"
+        )

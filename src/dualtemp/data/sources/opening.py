@@ -1,0 +1,64 @@
+"""Any images in: a named set, a folder of images, an .npz file, or a folder with train.npz."""
+
+import os
+from pathlib import Path
+
+from dualtemp.data.images import Splits
+from dualtemp.data.sources.cache import cached_set
+from dualtemp.data.sources.catalogue import looks_like_path, named_set, unknown_set
+from dualtemp.data.sources.digits import open_digits
+from dualtemp.data.sources.download import cached_or_fetched
+from dualtemp.data.sources.folder import open_folder
+from dualtemp.data.sources.imagenet100 import open_imagenet100
+from dualtemp.data.sources.npz import is_npz_folder, open_npz
+from dualtemp.errors import UserError
+
+
+def open_source(
+    source: str | Path,
+    *,
+    labels: bool = True,
+    download: bool = True,
+    root: Path | None = None,
+    together: bool = True,
+) -> Splits:
+    """Open images by set name ("cifar10", "digits", ...) or by path.
+
+    A set's name comes before a folder of that name: write ./cifar10 for the folder.
+    labels=False leaves labels and class folders aside; download=False takes only what is in the cache;
+    root is the ImageNet folder of imagenet100 (default: `imagenet100` or `imagenet` in the cache folder);
+    together=False holds out by names alone, as earlier runs did: copies of one image may then part.
+    """
+    path = named_path(source)
+    if path is not None:
+        return open_path(path, labels, together)
+    entry = named_set(str(source))
+    assert entry is not None  # named_path has seen to it
+    if entry.name == "digits":
+        return open_digits(labels)
+    if entry.name == "imagenet100":
+        return open_imagenet100(root, labels)
+    folder = cached_set(entry.name) or cached_or_fetched(entry.name, download)
+    return open_npz(folder, entry.name, labels)
+
+
+def named_path(source: str | Path) -> Path | None:
+    """Return the path that a source is, None if it is the name of a set; raises UserError if it is neither."""
+    text = str(source)
+    if isinstance(source, str) and not looks_like_path(text) and named_set(text):
+        return None
+    path = Path(os.path.expanduser(source))  # where there is no such home, the path as it is
+    if not os.path.exists(path):
+        if isinstance(source, str) and not looks_like_path(text):
+            raise unknown_set(text)
+        raise UserError(f"{path}: no such folder or file; give a folder of images, an .npz file, or the name of a set")
+    return path.resolve() if path.name in ("", "..") else path
+
+
+def open_path(path: Path, labels: bool = True, together: bool = True) -> Splits:
+    """Open a folder of images, an .npz file, or a folder with train.npz."""
+    if path.is_file() and path.suffix.lower() != ".npz":
+        raise UserError(f"{path}: a file, but not an .npz file; give a folder of images or an .npz file")
+    if path.is_file() or is_npz_folder(path):
+        return open_npz(path, labels=labels, together=together)
+    return open_folder(path, labels=labels, together=together)

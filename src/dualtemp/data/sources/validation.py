@@ -1,0 +1,46 @@
+"""A tenth of the training images to choose settings on, so that the test images are looked at once, at the end."""
+
+from dataclasses import replace
+
+import numpy as np
+from torch import Tensor
+
+from dualtemp.data.images import ImageSet, Splits
+from dualtemp.data.sources.copies import copies
+from dualtemp.data.sources.folder import name_keys
+from dualtemp.data.sources.held_out import held_out
+from dualtemp.data.subset import VALIDATION, random_keys
+from dualtemp.errors import UserError
+
+
+def held_out_for_validation(splits: Splits) -> Splits:
+    """The splits with a tenth of the training images, balanced over the classes, in the place of the test part.
+
+    No seed decides which: files by a hash of their names, images in memory by a hash of their place, so that all runs
+    on a source are measured on the same images. Copies of one image stay on one side.
+    """
+    train, more = splits.train, splits.unlabelled
+    alike = copies([train] if more is None else [train, more])
+    labels = np.zeros(len(train), np.int64) if train.labels is None else train.labels.numpy()
+    test = held_out(labels, _keys(train), alike[: len(train)])
+    if not test.any():
+        raise UserError(
+            f"{train.name}: too few training images to hold some out; leave --validate held-out away, or give more"
+        )
+    if more is not None:
+        seen = np.isin(alike[len(train) :], alike[: len(train)][test])
+        more = more.take(np.flatnonzero(~seen)) if seen.any() else more
+    return replace(
+        splits,
+        train=train.take(np.flatnonzero(~test)),
+        test=train.take(np.flatnonzero(test)),
+        unlabelled=more if more is not None and len(more) else None,
+        split="a tenth of the training images held out to measure with; test images are not looked at",
+    )
+
+
+def _keys(images: ImageSet) -> np.ndarray:
+    if isinstance(images.pixels, Tensor):
+        return random_keys(0, VALIDATION, len(images))
+    # Hashed with a word before the name: not the next ones after those that a folder without a test part holds out.
+    return name_keys([f"validation/{name.removeprefix('train/')}" for name in images.pixels.names])

@@ -1,0 +1,1 @@
+"""An encoder in use: embedding, searching, finding near-duplicates."""

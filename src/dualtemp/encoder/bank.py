@@ -1,0 +1,74 @@
+"""Features to look among: from a file of features, from the cache, or computed as they are asked for."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from dualtemp.data.loading.loader import EVALUATION_BATCH
+from dualtemp.encoder.embedding_file import valid_text
+from dualtemp.encoder.embedding_reader import EmbeddingFile, Rows
+from dualtemp.encoder.encoder import RunEncoder
+from dualtemp.encoder.feature_cache import cached_records
+from dualtemp.encoder.feature_records import Told, backbone_fingerprint, images_of
+from dualtemp.encoder.image_list import ImageList, listed
+from dualtemp.errors import UserError
+
+
+class Bank(NamedTuple):
+    """Features to look among. images: gives the images themselves; None if nothing tells where they are."""
+
+    rows: Iterator[Rows]
+    images: Callable[[], ImageList | None]
+
+
+def bank_of(
+    encoder: RunEncoder,
+    data: Path | str | None,
+    embeddings: Path | str | None,
+    batch: int = EVALUATION_BATCH,
+    workers: int | None = None,
+    problems: dict[str, str] | None = None,
+    told: Told | None = None,
+    mirrored: bool = False,
+    cache: bool = True,
+    note: Callable[[str], None] | None = None,
+) -> Bank:
+    """Features from a file, if one is given (data then only says where its images are), else computed and kept."""
+    if embeddings is not None:
+        return _of_file(encoder, data, Path(embeddings))
+    images = images_of(encoder, data)
+    problems = {} if problems is None else problems
+    problems |= images.foreign
+
+    def rows() -> Iterator[Rows]:
+        for record in cached_records(encoder, images, batch, workers, told, note, mirrored, cache):
+            problems.update(record.problems)
+            numbers = record.index.tolist()
+            if numbers:
+                names = [valid_text(images.names[i]) for i in numbers]
+                labels, parts = [images.label(i) for i in numbers], [images.part(i) for i in numbers]
+                yield Rows(names, labels, parts, record.features)
+
+    return Bank(rows(), lambda: images)
+
+
+def _of_file(encoder: RunEncoder, data: Path | str | None, embeddings: Path) -> Bank:
+    file, own = EmbeddingFile(embeddings), backbone_fingerprint(encoder.path)
+    if file.about.get("backbone", own) != own:
+        raise UserError(f"{embeddings} has features of another encoder than {encoder.path}: embed the images anew")
+    if file.width != encoder.width:
+        raise UserError(
+            f"{embeddings} has {file.width} features an image, the encoder of {encoder.path} makes {encoder.width}: "
+            "embed the images anew"
+        )
+    source = file.about.get("source") if data is None else str(data)
+
+    def located() -> ImageList | None:
+        if data is not None:
+            return listed(data)
+        with suppress(UserError):  # moved or gone meanwhile: names are told without pictures
+            return listed(str(source)) if source is not None else None
+        return None
+
+    return Bank(file.rows(), located)

@@ -1,0 +1,159 @@
+"""Features that `search` and `near-duplicates` have computed, kept for the next time.
+
+They lie in `features` in the cache folder (`dualtemp data` tells where; DUALTEMP_DATA moves it), a file for each list
+of images and encoder, named after all that decides the features: weights, size and normalisation, names, lengths and
+times of the files or the pixels of a set, batch, versions. Every record in it has a checksum; from the first damaged
+one on, features are computed anew. Together the files take at most LIMIT bytes: those that were not used for longest go
+first. Where nothing can be written, nothing is kept, and everything works as it would without.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from hashlib import blake2b
+from pathlib import Path
+
+from dualtemp.data.sources.cache import cache_folder
+from dualtemp.encoder.encoder import RunEncoder
+from dualtemp.encoder.feature_records import Told, feature_records, features_facts
+from dualtemp.encoder.image_list import ImageList
+from dualtemp.encoder.work_file import Record, WorkFile
+from dualtemp.errors import UserError
+from dualtemp.file_lock import Busy, held, locked
+
+LIMIT = 2 << 30  # bytes of all files together
+
+
+def features_folder() -> Path:
+    """Where features are kept."""
+    return cache_folder() / "features"
+
+
+def cached_records(
+    encoder: RunEncoder,
+    images: ImageList,
+    batch: int,
+    workers: int | None,
+    told: Told | None = None,
+    note: Callable[[str], None] | None = None,
+    mirrored: bool = False,
+    cache: bool = True,
+) -> Iterator[Record]:
+    """The features of a list of images: those that are in the cache, then computed ones, which go there.
+
+    note hears of features that were there, and why nothing is kept if it cannot be. Without `cache` nothing is read or
+    kept.
+    """
+    with ExitStack() as stack:
+        kept = _opened(encoder, images, batch, mirrored, stack, note) if cache else None
+
+        def found(text: str) -> None:
+            if note is not None:
+                note(f"{text}: taken from {features_folder()}; --no-cache computes them anew")
+
+        yield from feature_records(kept, encoder, images, batch, workers, told, found, mirrored)
+
+
+class _Kept:
+    """A file of records which may fail at any time: then nothing more is kept."""
+
+    def __init__(self, work: WorkFile, note: Callable[[str], None] | None) -> None:
+        self.work, self.note, self.broken, self.empty = work, note, False, True
+
+    def records(self) -> Iterator[Record]:
+        try:
+            for record in self.work.records():
+                self.empty = False
+                yield record
+        except OSError as error:
+            self._give_up(error)
+
+    def append(self, record: Record) -> None:
+        if self.broken or not len(record.index):  # files that cannot be read are tried again next time
+            return
+        try:
+            self.work.append(record)
+            self.empty = False
+        except OSError as error:
+            self._give_up(error)
+
+    def close(self) -> None:
+        with suppress(OSError):  # what could not be written is tried once more
+            self.work.close()
+        if self.empty:
+            with suppress(OSError):
+                self.work.path.unlink()
+
+    def _give_up(self, error: OSError) -> None:
+        self.broken = True
+        with suppress(OSError):
+            self.work.path.unlink()
+        _tell_not_kept(self.note, error)
+
+
+def _opened(
+    encoder: RunEncoder,
+    images: ImageList,
+    batch: int,
+    mirrored: bool,
+    stack: ExitStack,
+    note: Callable[[str], None] | None,
+) -> _Kept | None:
+    """The file for these images, locked; None if there cannot be one, or another process is writing it."""
+    size = len(images) * (8 + 4 * encoder.width)
+    if size > LIMIT:
+        return None
+    facts = {**features_facts(encoder, images), "batch": batch, "mirrored": mirrored}
+    name = blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
+    try:
+        path = features_folder() / name
+        missing = [folder for folder in path.parents if not folder.exists()]
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        stack.callback(_remove_empty, missing)
+        stack.enter_context(locked(_lock(path), patience=1.0, remove=True))
+        _make_room(path, size)
+        kept = _Kept(WorkFile(path, facts), note)
+        stack.callback(kept.close)
+        os.utime(path)  # used now
+    except Busy:
+        return None
+    except (OSError, UserError) as error:  # no home folder, a full disk
+        _tell_not_kept(note, error)
+        return None
+    return kept
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    """Remove folders that were made for nothing, the innermost first; those with something in them stay."""
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
+
+
+def _make_room(path: Path, size: int) -> None:
+    """Remove what was not used for longest, until a file of `size` bytes at `path` fits within the limit."""
+    others: list[tuple[float, int, Path]] = []
+    for file in path.parent.iterdir():
+        with suppress(OSError):
+            if file != path and not file.name.startswith("."):
+                found = file.stat()
+                others.append((found.st_mtime, found.st_size, file))
+    total = size + sum(length for _, length, _ in others)
+    for _, length, file in sorted(others):
+        if total <= LIMIT:
+            return
+        if not held(_lock(file)):
+            with suppress(OSError):
+                file.unlink()
+                total -= length
+
+
+def _lock(path: Path) -> Path:
+    return path.with_name(f".{path.name}.lock")
+
+
+def _tell_not_kept(note: Callable[[str], None] | None, error: Exception) -> None:
+    if note is not None:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        note(f"features are not kept for the next time ({reason}); DUALTEMP_DATA names another cache folder")

@@ -1,0 +1,163 @@
+"""The images of a source one by one, in order, each with its name: what features are computed for."""
+
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dualtemp.data.images import FileImages, ImageSet, Splits
+from dualtemp.data.sources.catalogue import resolved_name
+from dualtemp.data.sources.copies import copies
+from dualtemp.data.sources.folder import find_images, folder_files, foreign_images
+from dualtemp.data.sources.npz import held_out_of_one, is_npz_folder, read_npz
+from dualtemp.data.sources.opening import named_path, open_source
+from dualtemp.errors import UserError
+
+PARTS = ("train", "test", "unlabelled")
+
+
+@dataclass(frozen=True)
+class ImageList:
+    """Images in order. source: a set's name or an absolute path; names: one an image, no two alike; parts: int64 (N,),
+    places in PARTS, -1 where an image belongs to none; foreign: photographs beside them whose format is not read (HEIC,
+    raw), name -> what to do.
+    """
+
+    source: str
+    images: ImageSet
+    names: tuple[str, ...]
+    parts: np.ndarray
+    foreign: dict[str, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """Return the number of images."""
+        return len(self.names)
+
+    def part(self, i: int) -> str | None:
+        """The part that image i belongs to."""
+        return PARTS[self.parts[i]] if self.parts[i] >= 0 else None
+
+    def label(self, i: int) -> str | None:
+        """The class of image i, by name."""
+        label = -1 if self.images.labels is None else int(self.images.labels[i])
+        return self.images.classes[label] if label >= 0 else None
+
+    def path(self, i: int) -> Path | None:
+        """The file of image i; None for images that are not in files of their own."""
+        return self.images.pixels.path(i) if isinstance(self.images.pixels, FileImages) else None
+
+    def since(self, start: int) -> ImageSet:
+        """The images from number `start` on; a tensor is not copied."""
+        pixels = self.images.pixels
+        if isinstance(pixels, FileImages):
+            return replace(self.images, pixels=replace(pixels, names=pixels.names[start:]), labels=None)
+        return replace(self.images, pixels=pixels[start:], labels=None)
+
+
+def listed(data: str | Path, part: str = "all", *, labels: bool = True) -> ImageList:
+    """All images of a source, or one part of it.
+
+    Files come in the order of their names, also those that cannot be read or that lie beside the class folders; the
+    images of a set or of an .npz file in its order, numbered, those of train first.
+
+    Args:
+        data: a set, a folder of images or an .npz file.
+        part: "train", "test" or "all".
+        labels: tell the classes.
+    """
+    path = named_path(data)
+    if path is not None and path.is_dir() and not is_npz_folder(path):
+        found = _of_folder(path.resolve(), labels)
+    elif path is not None and path.is_file() and path.suffix.lower() == ".npz":
+        found = _of_npz(path.resolve(), labels)
+    else:
+        splits = open_source(data, labels=labels)
+        found = _of_splits(resolved_name(str(data)) if path is None else str(path.resolve()), splits)
+    if part == "all":
+        return found
+    if part not in PARTS:
+        raise UserError(f"no part is called {part!r}: take train, test or all")
+    where = np.flatnonzero(found.parts == PARTS.index(part))
+    if not len(where):
+        raise UserError(f"{data} has no {part} part: leave --part out to take all its images")
+    names = tuple(found.names[i] for i in where.tolist())
+    beside = {_folder(name, 0) for name in names}
+    foreign = {name: reason for name, reason in found.foreign.items() if _folder(name, 0) in beside}
+    return ImageList(found.source, found.images.take(where), names, found.parts[where], foreign)
+
+
+def _of_folder(root: Path, labels: bool) -> ImageList:
+    names = tuple(find_images(root))
+    foreign = {each.name: each.reason for each in foreign_images(root)}
+    if not names and foreign:
+        first, reason = next(iter(foreign.items()))
+        raise UserError(f"{root}: none of {len(foreign)} photographs can be read, the first {first}: {reason}")
+    if not names:
+        raise UserError(f"{root}: no image file in it; give a folder of images")
+    parts, labelled = _folder_parts(root, labels)
+    part_of = {name: PARTS.index(part) for part, files in parts.items() for name in files.names}
+    numbers = np.array([part_of.get(name, -1) for name in names], dtype=np.int64)
+    files = FileImages(root, names)
+    if not labelled:
+        return ImageList(str(root), ImageSet(root.name, files), names, numbers, foreign)
+    # Where train/ is a part and not a class, all of the train part lies in it, and classes are one folder deeper.
+    depth = 1 if all(name.startswith("train/") for name in parts["train"].names) else 0
+    folders = ["" if number in (-1, 2) else _folder(name, depth) for name, number in zip(names, numbers, strict=True)]
+    classes = tuple(sorted({folder for folder in folders if folder}))
+    place = {folder: label for label, folder in enumerate(classes)} | {"": -1}
+    known = torch.tensor([place[folder] for folder in folders]) if classes else None
+    return ImageList(str(root), ImageSet(root.name, files, known, classes), names, numbers, foreign)
+
+
+def _folder_parts(root: Path, labels: bool) -> tuple[dict[str, FileImages], bool]:
+    """The parts of a folder, and whether its folders are classes; what training would refuse has just files."""
+    for labelled in (True, False) if labels else (False,):
+        with suppress(UserError):
+            return folder_files(root, labelled), labelled
+    return {}, False
+
+
+def _folder(name: str, depth: int) -> str:
+    folders = name.split("/")[:-1]
+    return folders[depth] if len(folders) > depth else ""
+
+
+def _of_npz(path: Path, labels: bool) -> ImageList:
+    arrays = read_npz(path)
+    pixels = torch.from_numpy(arrays.images).permute(0, 3, 1, 2)
+    known = torch.from_numpy(arrays.labels) if labels and arrays.labels is not None else None
+    classes: tuple[str, ...] = ()
+    if known is not None:
+        classes = arrays.classes or tuple(map(str, range(int(known.max()) + 1)))
+        if int(known.max()) >= len(classes):
+            raise UserError(f"{path}: `labels` has {int(known.max())}, `classes` only {len(classes)} names")
+    images = ImageSet(path.stem, pixels, known, classes, channels=pixels.shape[1])
+    test = held_out_of_one(images, copies([images]))
+    return ImageList(str(path), images, _numbered("", len(pixels)), test.astype(np.int64))
+
+
+def _of_splits(source: str, splits: Splits) -> ImageList:
+    sets = {part: images for part in PARTS if (images := getattr(splits, part)) is not None}
+    numbers = np.repeat([PARTS.index(part) for part in sets], [len(images) for images in sets.values()])
+    first = splits.train
+    pixels: Tensor | FileImages
+    if isinstance(first.pixels, FileImages):
+        names = tuple(name for images in sets.values() for name in images.pixels.names)  # pyright: ignore
+        pixels = replace(first.pixels, names=names)
+    else:
+        names = tuple(name for part, images in sets.items() for name in _numbered(f"{part}/", len(images)))
+        pixels = torch.cat([images.pixels for images in sets.values()])  # pyright: ignore
+    labels = None
+    if first.labels is not None:
+        unknown = {part: torch.full((len(images),), -1) for part, images in sets.items()}
+        labels = torch.cat([unknown[part] if i.labels is None else i.labels for part, i in sets.items()])
+    return ImageList(source, replace(first, pixels=pixels, labels=labels), names, numbers)
+
+
+def _numbered(prefix: str, count: int) -> tuple[str, ...]:
+    """Names that sort as the images stand."""
+    digits = len(str(count - 1))
+    return tuple(f"{prefix}{i:0{digits}}" for i in range(count))

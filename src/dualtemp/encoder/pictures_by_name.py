@@ -1,0 +1,85 @@
+"""The images behind the names in a list of features: to be shown small, or compared byte by byte."""
+
+import base64
+import io
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from torch import Tensor
+
+from dualtemp.data.loading.decode import UnreadableImage, read_image
+from dualtemp.encoder.embedding_file import valid_text
+from dualtemp.encoder.image_list import ImageList
+
+SIDE = 160  # px, of a thumbnail at most
+CLEAR = 64  # px; images no larger are kept without loss, so that a page can show their pixels
+
+
+class PicturesByName:
+    """Images of a list, by the names that files of features have; of None, no image is known."""
+
+    def __init__(self, images: ImageList | None) -> None:
+        self.images = images
+        names = () if images is None else images.names
+        self._place = {valid_text(name): i for i, name in enumerate(names)}
+        self._digests: dict[str, bytes | None] = {}
+
+    def path(self, name: str) -> Path | None:
+        """The file of an image, if it has one of its own."""
+        place = self._place.get(name)
+        return None if place is None or self.images is None else self.images.path(place)
+
+    def thumbnail(self, name: str) -> str | None:
+        """The image as a data URL, at most SIDE px; None if it is not there or cannot be read."""
+        place = self._place.get(name)
+        if place is None or self.images is None:
+            return None
+        pixels = self.images.images.pixels
+        if isinstance(pixels, Tensor):
+            return thumbnail_url(_picture(pixels[place]))
+        return thumbnail_of_file(pixels.path(place))
+
+    def digest(self, name: str) -> bytes | None:
+        """Of the bytes of the file, or of the pixels of an image without one: the same if the content is the same."""
+        if name not in self._digests:
+            self._digests[name] = self._digest(name)
+        return self._digests[name]
+
+    def _digest(self, name: str) -> bytes | None:
+        place = self._place.get(name)
+        if place is None or self.images is None:
+            return None
+        pixels = self.images.images.pixels
+        try:
+            content = pixels[place].numpy().tobytes() if isinstance(pixels, Tensor) else pixels.path(place).read_bytes()
+        except OSError:
+            return None
+        return blake2b(content, digest_size=16).digest()
+
+
+def thumbnail_of_file(path: Path) -> str | None:
+    """An image file as a small data URL; None if it cannot be read."""
+    try:
+        return thumbnail_url(read_image(path, path.name, 3, enough=SIDE))
+    except UnreadableImage:
+        return None
+
+
+def thumbnail_url(picture: Image.Image) -> str:
+    """A picture as a data URL: reduced to SIDE px as JPEG, small ones as they are."""
+    clear = max(picture.size) <= CLEAR
+    if max(picture.size) > SIDE:
+        scale = SIDE / max(picture.size)
+        size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
+        picture = picture.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
+    buffer = io.BytesIO()
+    picture.save(buffer, "PNG" if clear else "JPEG", **({} if clear else {"quality": 82}))
+    return f"data:image/{'png' if clear else 'jpeg'};base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+
+def _picture(pixels: Tensor) -> Image.Image:
+    """From uint8 (C, H, W): one or two channels grey, more the first three as RGB."""
+    array = pixels.cpu().numpy()
+    return Image.fromarray(array[0] if len(array) < 3 else np.ascontiguousarray(array[:3].transpose(1, 2, 0)))

@@ -1,0 +1,103 @@
+"""What a trained encoder is compared with: raw pixels, colours, and the same encoder before training."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dualtemp.encoder.encoder import RunEncoder
+from dualtemp.models.backbones import build_backbone
+
+# More pixels do not help and cost: with 5,000 images of CIFAR-10, kNN, probe and few labels all do a little better on
+# 16 px than on 32 px.
+RAW_SIDE = 16
+# Hue and saturation together, value (or the intensity of a grey image) alone, which still tells grey images apart that
+# are stored in colour. Finer bins, or all three together, are within the error on 200 photographs of ten classes.
+HUES, SATURATIONS, VALUES = 8, 4, 32
+
+
+class RawPixels(nn.Module):
+    """Images (N, C, H, W) as features: averaged over squares to at most 16 x 16, then flattened."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Features (N, C * side * side)."""
+        squares = -(-images.shape[-1] // RAW_SIDE)
+        return F.avg_pool2d(images, squares).flatten(1)
+
+
+class ColorHistogram(nn.Module):
+    """Which colours an image has, and roughly where: HSV histograms of the whole and of its four quarters.
+
+    Of images that do not have three channels, a histogram of the intensity of each channel. Shares of pixels enter by
+    their square roots (Hellinger): with plain shares kNN and probe do up to ten points worse on chest X-rays.
+
+    Args:
+        mean: of the normalisation, which is taken back first.
+        std: the same.
+    """
+
+    mean: Tensor  # (C, 1, 1)
+    std: Tensor
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        for name, values in (("mean", mean), ("std", std)):
+            self.register_buffer(name, torch.tensor(values).view(-1, 1, 1), persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Features (N, 5 * bins) of normalised images (N, C, H, W): 64 bins in colour, 32 a channel else."""
+        pixels = (images * self.std + self.mean).clamp(0, 1)
+        if pixels.shape[1] == 3:
+            hue, saturation, value = hsv(pixels)
+            colour = _bin(hue, HUES) * SATURATIONS + _bin(saturation, SATURATIONS)
+            found = [_shares(colour, HUES * SATURATIONS), _shares(_bin(value, VALUES), VALUES)]
+        else:
+            found = [_shares(_bin(channel, VALUES), VALUES) for channel in pixels.unbind(1)]
+        return torch.cat(found, 1).sqrt()
+
+
+def hsv(pixels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Hue, saturation and value, each (N, H, W) from 0 to 1, of colours (N, 3, H, W) in [0, 1]; grey has hue 0."""
+    red, green, blue = pixels.unbind(1)
+    value, strongest = pixels.max(1)
+    chroma = value - pixels.amin(1)
+    safe = chroma.where(chroma > 0, 1)
+    sixth = torch.where(strongest == 0, (green - blue) / safe % 6, (blue - red) / safe + 2)
+    sixth = torch.where(strongest == 2, (red - green) / safe + 4, sixth)
+    return sixth.where(chroma > 0, 0) / 6, chroma / value.where(value > 0, 1), value
+
+
+def compared(encoder: RunEncoder) -> dict[str, RunEncoder]:
+    """The trained encoder, then what it has to beat; all see images in the same way."""
+    chosen, views = encoder.chosen, encoder.views
+    assert chosen.image_size is not None
+    untrained = build_backbone(chosen.backbone, chosen.image_size, encoder.channels, seed=chosen.seed)
+    histogram = ColorHistogram(views.mean, views.std)
+    return {
+        "trained": encoder,
+        "untrained": replace(encoder, backbone=untrained.to(encoder.device).eval()),
+        "raw pixels": replace(encoder, backbone=RawPixels()),
+        "colour histogram": replace(encoder, backbone=histogram.to(encoder.device)),
+    }
+
+
+def _bin(values: Tensor, count: int) -> Tensor:
+    return (values * count).long().clamp_(0, count - 1)
+
+
+def _shares(places: Tensor, bins: int) -> Tensor:
+    """Shares (N, 5 * bins) of the pixels of the whole, then of each quarter, that are in each of so many bins."""
+    top, left = (-(-side // 2) for side in places.shape[1:])
+    quarters = [places[:, rows, columns] for rows in _halves(top) for columns in _halves(left)]
+    found = []
+    for part in (places, *quarters):
+        flat = part.flatten(1)
+        counts = torch.zeros(len(flat), bins, device=flat.device)
+        found.append(counts.scatter_add_(1, flat, torch.ones_like(flat, dtype=counts.dtype)) / max(flat.shape[1], 1))
+    return torch.cat(found, 1)
+
+
+def _halves(middle: int) -> tuple[slice, slice]:
+    return slice(None, middle), slice(middle, None)

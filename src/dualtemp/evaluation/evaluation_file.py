@@ -1,0 +1,93 @@
+"""RUN/evaluation.json: what was measured of a run's encoder, on whatever data. Needs no torch."""
+
+import json
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dualtemp.atomic_write import whole_file
+from dualtemp.errors import UserError
+
+EVALUATION_FILE = "evaluation.json"
+MEASURES = ("knn", "probe", "few-shot", "fine-tune")  # what can be asked for, and below what it gives
+ONE_A_CLASS = "1 label a class"
+FROZEN = ("kNN", "linear probe", ONE_A_CLASS, "1 % of labels", "5 % of labels", "10 % of labels")
+NAMES = (*FROZEN, "fine-tuning")
+BASELINES = ("raw pixels", "colour histogram", "untrained")  # what a trained encoder has to beat
+ENCODERS = (*BASELINES, "trained", "online")
+
+
+def result(
+    name: str,
+    encoder: str,
+    data: str,
+    top1: float,
+    top5: float | None,
+    images: int,
+    labels: int,
+    began: float | None = None,
+) -> dict[str, Any]:
+    """One result as the file has it, accuracies in %.
+
+    Args:
+        name: of the measure, see NAMES.
+        encoder: see ENCODERS.
+        data: "validation", or the name of other data.
+        top1: share of right answers, from 0 to 1.
+        top5: the same; None where it means nothing, as of five classes.
+        images: asked about.
+        labels: learned from.
+        began: when, on the monotonic clock; None if that is not known.
+    """
+    return {
+        "name": name,
+        "encoder": encoder,
+        "data": data,
+        "top1": 100 * top1,
+        "top5": None if top5 is None else 100 * top5,
+        "images": images,
+        "labels": labels,
+        "seconds": None if began is None else round(time.monotonic() - began, 3),
+    }
+
+
+def read_evaluation(run: Path) -> dict[str, Any]:
+    """What the file says; nothing measured if there is none, or none that can be read."""
+    try:
+        found = json.loads((run / EVALUATION_FILE).read_text())
+        step, rows = found["step"], [row for row in found["measured"] if {"name", "encoder", "data"} <= set(row)]
+        return {"step": step, "made": str(found["made"]), "measured": rows}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {"step": None, "made": "", "measured": []}
+
+
+def add_to_evaluation(run: Path, step: int, measured: list[dict[str, Any]]) -> dict[str, Any]:
+    """Put results into the file, in the place of earlier ones of the same name, encoder and data; gives its content.
+
+    Results of other weights (the run has gone on since) are dropped.
+    """
+    before = read_evaluation(run)
+    rows = {_key(row): row for row in before["measured"]} if before["step"] == step else {}
+    rows |= {_key(row): row for row in measured}
+    made = datetime.now(UTC).isoformat(timespec="seconds")
+    content = {"step": step, "made": made, "measured": sorted(rows.values(), key=place)}
+    try:
+        with whole_file(run / EVALUATION_FILE) as file:
+            file.write((json.dumps(content, indent=1) + "\n").encode())
+    except OSError as error:
+        raise UserError(
+            f"{run / EVALUATION_FILE} cannot be written ({error.strerror}): make the run writable"
+        ) from None
+    return content
+
+
+def _key(row: dict[str, Any]) -> tuple[str, str, str]:
+    return row["name"], row["encoder"], row["data"]
+
+
+def place(row: dict[str, Any]) -> tuple[str, int, int]:
+    """Where a result stands: the run's own data first, then by measure, then by encoder."""
+    name, encoder, data = _key(row)
+    at = NAMES.index(name) if name in NAMES else len(NAMES)
+    return "" if data == "validation" else data, at, ENCODERS.index(encoder) if encoder in ENCODERS else len(ENCODERS)

@@ -1,0 +1,117 @@
+"""kNN, linear probe and few labels: measures of features that are computed once."""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from dualtemp.data.images import ImageSet
+from dualtemp.data.loading.loader import evaluation_batches
+from dualtemp.encoder.encoder import RunEncoder
+from dualtemp.errors import UserError
+from dualtemp.evaluation.accuracy import Accuracy, predicted, top_accuracy
+from dualtemp.evaluation.answers import Answers
+from dualtemp.evaluation.evaluation_file import ONE_A_CLASS, result
+from dualtemp.evaluation.few_shot import DRAWS, few_labels, few_shot_result, few_shot_scores
+from dualtemp.evaluation.knn import best_k, knn_votes
+from dualtemp.evaluation.labeled_data import LabelledData, labels_of
+from dualtemp.evaluation.probe import probe_scores
+
+SHARES = (0.01, 0.05, 0.1)
+
+
+class Features(NamedTuple):
+    """Features (N, F) and labels (N,) to learn from, (M, F) and (M,) to be asked about; all on one device."""
+
+    train: Tensor
+    train_labels: Tensor
+    test: Tensor
+    test_labels: Tensor
+
+
+def frozen_measures(
+    encoders: Mapping[str, RunEncoder],
+    found: LabelledData,
+    wanted: set[str],
+    seed: int,
+    workers: int | None,
+    problems: dict[str, str],
+) -> Iterator[dict[str, Any]]:
+    """Rows of kNN, linear probe and few labels of each encoder by name, the trained one first.
+
+    Images are read once for all encoders, so that each is asked about the same ones; problems collects unreadable
+    files.
+    """
+    train, train_labels = readable_features(encoders, found.train, workers, problems)
+    test, test_labels = readable_features(encoders, found.test, workers, problems)
+    answers = Answers(found.train.classes)
+    for name, encoder in encoders.items():
+        parts = (train.pop(name), train_labels, test.pop(name), test_labels)
+        features = Features(*(part.to(encoder.device) for part in parts))
+        for row, chosen in _measured(name, features, found, wanted, seed, encoder.chosen.knn):
+            yield {**row, **answers.details(row["name"], name, chosen, features.test_labels)}
+
+
+def _measured(
+    name: str, features: Features, found: LabelledData, wanted: set[str], seed: int, k: int | str
+) -> Iterator[tuple[dict[str, Any], list[Tensor]]]:
+    """Rows, each with the class that each test image is taken for, (M,), a tensor a draw."""
+    images, labels = len(features.test), len(features.train)
+    truth = features.test_labels
+
+    def row(measure: str, accuracy: Accuracy, labels: int, began: float) -> dict[str, Any]:
+        top5 = accuracy.top5 if found.classes > 5 else None
+        return result(measure, name, found.name, accuracy.top1, top5, images, labels, began)
+
+    if "knn" in wanted:
+        began = time.monotonic()
+        neighbours = best_k(features.train, features.train_labels) if isinstance(k, str) else k
+        votes = knn_votes(*features[:3], found.classes, k=neighbours)
+        told = row("kNN", top_accuracy(votes, truth), labels, began)
+        yield {**told, "k": neighbours}, [predicted(votes)]
+    if "probe" in wanted:
+        began = time.monotonic()
+        scores, _ = probe_scores(*features, seed=seed)
+        yield row("linear probe", top_accuracy(scores, truth), labels, began), [predicted(scores)]
+    for title, share in few_label_draws(features.train_labels) if "few-shot" in wanted else ():
+        began = time.monotonic()
+        draws = list(few_shot_scores(*features, share, seed=seed))
+        few = few_shot_result([top_accuracy(each, truth) for each in draws], few_labels(features.train_labels, share))
+        told = row(title, Accuracy(few.top1, few.top5), few.labels, began)
+        yield {**told, "deviation": 100 * few.deviation, "draws": DRAWS}, [predicted(each) for each in draws]
+
+
+def few_label_draws(labels: Tensor) -> list[tuple[str, float]]:
+    """Name and share of each draw of few labels that is another one: of a small set the smallest shares are the same.
+
+    Where a share is less than one label a class, one of each is drawn, and the name says so.
+    """
+    draws: dict[int, tuple[str, float]] = {}
+    for share in SHARES:
+        count = few_labels(labels, share)
+        title = f"{100 * share:.0f} % of labels" if round(share * len(labels)) == count else ONE_A_CLASS
+        draws.setdefault(count, (title, share))
+    return list(draws.values())
+
+
+def readable_features(
+    encoders: Mapping[str, RunEncoder], images: ImageSet, workers: int | None, problems: dict[str, str]
+) -> tuple[dict[str, Tensor], Tensor]:
+    """Features (N, F) of each encoder and labels (N,) of all images that can be read, on the CPU; images read once."""
+    first = next(iter(encoders.values()))
+    index: list[Tensor] = []
+    parts: dict[str, list[Tensor]] = {name: [] for name in encoders}
+    clean = evaluation_batches(
+        first.fitted(images), first.views, device=first.device, workers=workers, problems=problems
+    )
+    for each in clean:
+        index.append(each.index)
+        for name, encoder in encoders.items():
+            parts[name].append(encoder.of_views(each.pixels))
+        if first.told is not None:
+            first.told(int(each.index[-1]) + 1, len(images))
+    if not index:
+        raise UserError(f"{images.name}: not one image can be read; check them with `dualtemp data`")
+    return {name: torch.cat(found) for name, found in parts.items()}, labels_of(images)[torch.cat(index)]

@@ -1,0 +1,89 @@
+"""Labelled images to measure an encoder with: the run's own, or any others."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch import Tensor
+
+from dualtemp.config import Settings
+from dualtemp.data import open_source
+from dualtemp.data.images import FileImages, ImageSet, Splits
+from dualtemp.data.sources.catalogue import resolved_name
+from dualtemp.data.sources.opening import named_path
+from dualtemp.errors import UserError
+from dualtemp.runs.folder import RunFolder
+from dualtemp.training.run_data import opened
+
+VALIDATION = "validation"  # what results on a run's own data are filed under
+
+
+@dataclass(frozen=True)
+class LabelledData:
+    """name: for tables and evaluation.json; train: to learn from, test: to be asked about, both with labels; classes:
+    number of them; untested: names of classes without a test image; unreadable: files left out already, name -> reason.
+    """
+
+    name: str
+    train: ImageSet
+    test: ImageSet
+    classes: int
+    untested: tuple[str, ...]
+    unreadable: dict[str, str] = field(default_factory=dict)
+
+
+def labelled_data(run: Path, chosen: Settings, data: str | Path | None) -> LabelledData:
+    """The run's training and validation images with their labels, or those of another source, split as it is opened.
+
+    What a run learned from stays what it was (`subset`), but labels that were made wrong on purpose are right here.
+    """
+    if data is None:
+        made_with = RunFolder(run).made_with()
+        splits, name = opened(with_right_labels(chosen), made_with), VALIDATION
+        missing = f"{run} was trained without labels: give labelled images to measure with, --data FOLDER|SET|FILE.npz"
+    else:
+        splits, path = open_source(data), named_path(data)
+        name = (
+            resolved_name(str(data)) if path is None else path.resolve().stem if path.is_file() else path.resolve().name
+        )
+        name = f"{name}/" if name == VALIDATION else name  # a folder of that name is not the run's own data
+        missing = f"{data} has no labels: expected class folders (FOLDER/CLASS/...), or an .npz file with `labels`"
+    return _checked(splits, name, str(data or run), missing)
+
+
+def with_right_labels(chosen: Settings) -> Settings:
+    """The settings of a run without labels made wrong on purpose."""
+    return chosen if chosen.get("label_noise") is None else chosen.model_copy(update={"label_noise": 0.0})
+
+
+def _checked(splits: Splits, name: str, source: str, missing: str) -> LabelledData:
+    train, test = splits.train, splits.test
+    if train.labels is None:
+        raise UserError(missing)
+    if test is None or test.labels is None:
+        raise UserError(
+            f"{source}: every class has one image, or copies of one, so that none is left to test on; give two or more"
+        )
+    learned, asked = (set(part.unique().tolist()) for part in (train.labels, test.labels))
+    names = train.classes or tuple(str(label) for label in range(1 + max(learned | asked)))
+    if asked - learned:
+        lost = names[min(asked - learned)]
+        raise UserError(f"{source}: class {lost!r} has test images but none to learn from; give some, or take it away")
+    if len(learned) < 2:
+        raise UserError(f"{source}: one class only, {names[min(learned)]!r}; give two or more")
+    untested = tuple(names[label] for label in sorted(learned - asked))
+    unreadable = {each.name: each.reason for each in splits.unreadable}
+    return LabelledData(name, train, test, 1 + max(learned), untested, unreadable)
+
+
+def labels_of(images: ImageSet) -> Tensor:
+    """Labels (N,), which `labelled_data` has seen to."""
+    assert images.labels is not None
+    return images.labels
+
+
+def readable_count(images: ImageSet, problems: Collection[str]) -> int:
+    """How many of the images are not among the files that cannot be read."""
+    if not isinstance(images.pixels, FileImages):
+        return len(images)
+    return sum(name not in problems for name in images.pixels.names)

@@ -1,0 +1,132 @@
+"""What is measured after an epoch: online probe, kNN, and what the features look like on the unit sphere."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dualtemp.config import Settings
+from dualtemp.data.augment.views import Views
+from dualtemp.data.images import ImageSet
+from dualtemp.data.loading.loader import Loader, evaluation_batches
+from dualtemp.evaluation.accuracy import top_accuracy
+from dualtemp.evaluation.features import image_features, image_features_and_labels
+from dualtemp.evaluation.knn import best_k, knn_accuracy
+from dualtemp.evaluation.probe import OnlineProbe
+from dualtemp.evaluation.spread import alignment, effective_rank, feature_spread, uniformity
+from dualtemp.frameworks.network import Network
+from dualtemp.training.training_data import TrainingData
+
+SPREAD_IMAGES = 2_000  # at most, where only the features are looked at, and for what grows faster than their number
+ALIGNED_IMAGES = 512  # at most, of which two augmented views are compared
+ALIGNED_BATCH = 64  # photographs of a batch are held twice, and are large
+
+
+def evaluate(
+    network: Network,
+    probe: OnlineProbe | None,
+    data: TrainingData,
+    chosen: Settings,
+    device: torch.device,
+    workers: int | None = None,
+    *,
+    epoch: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> dict[str, float]:
+    """Accuracies in %, top-1 and top-5 of the probe and top-1 of kNN, and what the features look like.
+
+    These are of clean images; the alignment alone is of two augmented views, as this epoch (from 0) draws them.
+    progress is told how many images of how many have been seen, batch by batch.
+    """
+    parts = [few(data.images, SPREAD_IMAGES)]
+    if data.bank is not None and data.test is not None:
+        parts = [data.test, few(data.bank, chosen.knn_images)]
+    pairs = min(len(data.images), ALIGNED_IMAGES)
+    total, done = pairs - pairs % min(ALIGNED_BATCH, pairs) + sum(map(len, parts)), 0
+
+    def seen(images: int) -> None:
+        nonlocal done
+        done += images
+        progress(done, total)
+
+    aligned = {"alignment": view_alignment(network.backbone, data, epoch, device, workers, seen)}
+    if data.bank is None or data.test is None:
+        batches = evaluation_batches(
+            parts[0], data.views, device=device, workers=workers, problems=data.unreadable, may_be_empty=False
+        )
+        pixels = (batch.pixels for batch in _told(batches, seen))
+        return {**sphere(image_features(network.backbone, pixels)), **aligned}
+    found, labels = clean_features(network.backbone, data.test, data.views, device, workers, data.unreadable, seen)
+    if probe is None:  # supervised: the classifier itself
+        with torch.inference_mode():
+            top1, top5 = top_accuracy(network.projector(found), labels)
+    else:
+        top1, top5 = probe.accuracy(found, labels)
+    bank = clean_features(network.backbone, parts[1], data.views, device, workers, data.unreadable, seen)
+    k = best_k(*bank) if chosen.knn == "auto" else chosen.knn
+    nearest = knn_accuracy(*bank, found, labels, k=k).top1
+    return {
+        "probe_top1": 100 * top1,
+        "probe_top5": 100 * top5,
+        "knn_top1": 100 * nearest,
+        **({"knn_k": k} if chosen.knn == "auto" else {}),
+        **sphere(found),
+        **aligned,
+    }
+
+
+def sphere(features: Tensor) -> dict[str, float]:
+    """Spread of features (N, F); uniformity, which needs two, and effective rank of 2,000 of them, evenly chosen."""
+    some = features
+    if len(features) > SPREAD_IMAGES:
+        some = features[torch.linspace(0, len(features) - 1, SPREAD_IMAGES, device=features.device).long()]
+    return {
+        "spread": float(feature_spread(features)),
+        **({"uniformity": float(uniformity(some))} if len(some) > 1 else {}),
+        "effective_rank": float(effective_rank(some.cpu())),  # MPS has no singular values
+    }
+
+
+def view_alignment(
+    backbone: nn.Module,
+    data: TrainingData,
+    epoch: int,
+    device: torch.device,
+    workers: int | None = None,
+    seen: Callable[[int], None] = lambda images: None,
+) -> float:
+    """Alignment of two views of training images, always the same ones; the views are drawn anew for each epoch."""
+    images = few(data.images, ALIGNED_IMAGES)
+    size = min(ALIGNED_BATCH, len(images))
+    with Loader(images, data.views, size, device=device, workers=workers) as loader:
+        features = image_features(backbone, (torch.cat(batch.views) for batch in _told(loader.batches(epoch), seen)))
+    one, other = features.unflatten(0, (-1, 2, size)).transpose(0, 1).flatten(1, 2)  # each (images, F)
+    return float(alignment(one, other))
+
+
+def few(images: ImageSet, count: int) -> ImageSet:
+    """At most so many images, always the same ones."""
+    return images if len(images) <= count else images.subset(count, seed=0)
+
+
+def clean_features(
+    backbone: nn.Module,
+    images: ImageSet,
+    views: Views,
+    device: torch.device,
+    workers: int | None = None,
+    problems: dict[str, str] | None = None,
+    seen: Callable[[int], None] = lambda images: None,
+) -> tuple[Tensor, Tensor]:
+    """Features (N, F) and labels (N,) of the images, without augmentation, on the device; problems as for batches."""
+    clean = evaluation_batches(images, views, device=device, workers=workers, problems=problems, may_be_empty=False)
+    batches = ((batch.pixels, batch.labels) for batch in _told(clean, seen))
+    return image_features_and_labels(backbone, batches)  # pyright: ignore
+
+
+def _told(batches: Iterable[Any], seen: Callable[[int], None]) -> Iterator[Any]:
+    """The batches; `seen` is told of the images of each once it has been used."""
+    for batch in batches:
+        yield batch
+        seen(len(batch.index))

@@ -1,0 +1,111 @@
+"""Fine-tuning of a run's encoder on labelled images, and of the same encoder from scratch."""
+
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from itertools import islice
+from typing import Any
+
+from torch import Tensor, nn
+
+from dualtemp.data.augment.views import Views
+from dualtemp.data.images import ImageSet
+from dualtemp.data.loading.loader import Loader, evaluation_batches
+from dualtemp.encoder.encoder import RunEncoder
+from dualtemp.evaluation.accuracy import predicted, top_accuracy
+from dualtemp.evaluation.answers import Answers
+from dualtemp.evaluation.evaluation_file import result
+from dualtemp.evaluation.features import image_features_and_labels
+from dualtemp.evaluation.fine_tune import default_batch, default_epochs, fine_tuned
+from dualtemp.evaluation.labeled_data import LabelledData, readable_count
+from dualtemp.training.observers.display import duration
+from dualtemp.training.schedule import lr_factor
+
+RECIPE = "weak"  # crop a little and flip
+WARMUP = 0.1  # share of the steps
+TRIAL_STEPS = 3  # by which the time is foretold
+TOLD_EPOCHS = 5  # lines of progress an encoder
+
+
+def tuned_measures(
+    encoders: dict[str, RunEncoder],
+    found: LabelledData,
+    epochs: int | None,
+    seed: int,
+    workers: int | None,
+    tell: Callable[[str], None],
+    problems: dict[str, str],
+) -> Iterator[dict[str, Any]]:
+    """Fine-tuning of each encoder; how long it takes is said before; problems knows and collects unreadable files."""
+    encoder = encoders["trained"]
+    views = Views(RECIPE, encoder.views.size, seed, encoder.views.mean, encoder.views.std)
+    train, test = encoder.fitted(found.train), encoder.fitted(found.test)
+    epochs = default_epochs(len(train)) if epochs is None else epochs
+    batch = default_batch(len(train))
+    with Loader(train, views, batch, device=encoder.device, workers=workers, count=1) as loader:
+
+        def batches(epoch: int) -> Generator[tuple[Tensor, Tensor]]:
+            for each in loader.batches(epoch):
+                assert each.labels is not None
+                yield encoder.laid_out(each.views[0]), each.labels
+
+        steps = epochs * loader.steps
+        seconds = _foretold(encoder, found.classes, batches) * steps * len(encoders)
+
+        def factor(step: int) -> float:
+            return lr_factor(step, steps, round(WARMUP * steps))
+
+        both = " and ".join(f"the {name}" for name in encoders)
+        seen = f"each {epochs} epochs of {readable_count(train, problems):,} images"
+        tell(f"fine-tuning {both} encoder, {seen}: about {duration(seconds)}")
+        answers = Answers(found.train.classes)
+        for name, each in encoders.items():
+            began = time.monotonic()
+
+            def after(epoch: int, loss: float, name: str = name) -> None:
+                if epoch == epochs or epoch % -(-epochs // TOLD_EPOCHS) == 0:
+                    tell(f"{name}: fine-tuning, epoch {epoch}/{epochs}, loss {loss:.3f}")
+
+            model = fine_tuned(
+                each.backbone,
+                each.width,
+                found.classes,
+                batches,
+                epochs,
+                lr_factor=factor,
+                seed=seed,
+                after_epoch=after,
+            )
+            problems |= loader.problems
+            logits, labels = _logits(model, each, test, workers, problems)
+            top1, top5 = top_accuracy(logits, labels)
+            tell(f"{name}: fine-tuning {100 * top1:.2f} %, {duration(time.monotonic() - began)}")
+            learned, top5 = readable_count(train, problems), top5 if found.classes > 5 else None
+            row = result("fine-tuning", name, found.name, top1, top5, len(labels), learned, began)
+            yield {**row, "epochs": epochs, **answers.details(row["name"], name, [predicted(logits)], labels)}
+
+
+def _foretold(encoder: RunEncoder, classes: int, batches: Callable[[int], Generator[tuple[Tensor, Tensor]]]) -> float:
+    """Seconds of a step of fine-tuning, from a few on a copy; the first, which prepares much, is not counted."""
+    times: list[float] = []
+
+    def some(epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
+        with closing(batches(epoch)) as all_of_it:
+            for batch in islice(all_of_it, TRIAL_STEPS):
+                times.append(time.monotonic())
+                yield batch
+
+    fine_tuned(encoder.backbone, encoder.width, classes, some, 1)
+    times.append(time.monotonic())
+    return (times[-1] - times[1]) / (len(times) - 2) if len(times) > 2 else times[-1] - times[0]
+
+
+def _logits(
+    model: nn.Module, encoder: RunEncoder, test: ImageSet, workers: int | None, problems: dict[str, str]
+) -> tuple[Tensor, Tensor]:
+    """Logits (M, classes) and labels (M,) of the test images that can be read."""
+    clean = evaluation_batches(
+        test, encoder.views, device=encoder.device, workers=workers, problems=problems, may_be_empty=False
+    )
+    batches = ((encoder.laid_out(each.pixels), each.labels) for each in clean)
+    return image_features_and_labels(model, batches)  # pyright: ignore[reportArgumentType]

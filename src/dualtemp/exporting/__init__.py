@@ -1,0 +1,1 @@
+"""The encoder for other programs: weights, ONNX, a model card."""

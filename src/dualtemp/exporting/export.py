@@ -1,0 +1,216 @@
+"""A run's encoder for use without dualtemp: weights or graph, preprocessing, model card."""
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from dualtemp import __version__
+from dualtemp.encoder.encoder import run_encoder
+from dualtemp.errors import UserError
+from dualtemp.exporting.files import FORMATS, OPSET, Encoder, refuse_missing_packages, written
+from dualtemp.exporting.model_card import CardFacts, model_card
+from dualtemp.exporting.preprocessing import preprocessing
+from dualtemp.models.backbones import describe_backbone
+from dualtemp.runs.folder import RunFolder
+
+FOLDER = "export"  # of a run, if no other is named
+MANIFEST, PREPROCESSING, CARD = "export.json", "preprocessing.json", "README.md"
+
+
+def export(
+    run: Path | str,
+    format: str | Sequence[str] = "safetensors",
+    out: Path | str | None = None,
+    *,
+    normalise: bool = False,
+    note: Callable[[str], None] | None = None,
+) -> Path:
+    """Write a run's encoder in formats that need no dualtemp: what `dualtemp export` does. Returns the folder.
+
+    Beside the files of the formats lie preprocessing.json, a model card (README.md) and export.json, which lists what
+    was written. Every format is read back and compared with the run's encoder before it takes its place. Formats of an
+    earlier export in the same folder stay if they hold the same encoder, else they go.
+
+    Args:
+        run: the run's folder.
+        format: "safetensors" (weights and model.py, default), "timm" (a folder for `timm.create_model`), "onnx",
+            "torch-export", several of them, or "all" for those that the encoder can have.
+        out: the folder; default RUN/export.
+        normalise: the graphs (onnx, torch-export) take uint8 pixels and normalise them themselves.
+        note: is told what is being written.
+
+    Example:
+        >>> dualtemp.export("runs/mine", format=("timm", "onnx"), out="mine")  # doctest: +SKIP
+    """
+    path = Path(run)
+    out = path / FOLDER if out is None else Path(out)
+    names = _names(format)
+    refuse_missing_packages(names)
+    _refuse_other_content(out)
+    trained = run_encoder(path, "cpu")
+    chosen = trained.chosen
+    assert chosen.image_size is not None
+    encoder = Encoder(
+        trained.backbone.to(memory_format=torch.contiguous_format),  # pyright: ignore[reportCallIssue]
+        describe_backbone(chosen.backbone, chosen.image_size, trained.channels),
+        trained.views,
+        normalise,
+    )
+    names = _possible(names, encoder, everything="all" in _words(format))
+    if normalise and not any(FORMATS[name].graph for name in names):
+        raise UserError("normalise is for graphs: give --format onnx or torch-export, or leave it out")
+    how = preprocessing(trained.views)
+    manifest = _facts(RunFolder(path), encoder, how)
+    with _workshop(out) as workshop:
+        fresh = {}
+        for name in names:
+            if note is not None:
+                note(f"{name}: writing it, and comparing its features with the run's")
+            difference = written(name, encoder, workshop)
+            fresh[name] = _entry(name, encoder, difference)
+        stale, manifest["formats"] = _merged(out, manifest["weights"], fresh)
+        facts = CardFacts(RunFolder(path), chosen, trained.classes, encoder.recipe, how, manifest)
+        texts = {PREPROCESSING: json.dumps(how, indent=2) + "\n", CARD: model_card(facts)}
+        for file, text in (*texts.items(), (MANIFEST, json.dumps(manifest, indent=2) + "\n")):  # the list comes last
+            (workshop / file).write_text(text, encoding="utf-8")
+        _put_in_place(workshop, out, stale)
+    return out
+
+
+def formats_in(folder: Path) -> dict[str, dict[str, Any]]:
+    """What an export folder holds, by format; empty if it is not one."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text())
+        return {name: entry for name, entry in manifest["formats"].items() if name in FORMATS}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _words(format: str | Sequence[str]) -> list[str]:
+    return [word.strip() for part in ([format] if isinstance(format, str) else format) for word in part.split(",")]
+
+
+def _names(format: str | Sequence[str]) -> tuple[str, ...]:
+    words = _words(format)
+    for word in words:
+        if word not in FORMATS and word != "all":
+            raise UserError(f"no format is called {word!r}: choose among {', '.join(FORMATS)} or all")
+    if not words:
+        raise UserError(f"no format is given: choose among {', '.join(FORMATS)} or all")
+    return tuple(FORMATS) if "all" in words else tuple(dict.fromkeys(words))
+
+
+def _possible(names: tuple[str, ...], encoder: Encoder, everything: bool) -> tuple[str, ...]:
+    refusals = {name: reason for name in names if (reason := FORMATS[name].refusal(encoder))}
+    if refusals and not everything:
+        name, reason = next(iter(refusals.items()))
+        raise UserError(
+            f"--format {name}: {reason}; take safetensors (its model.py builds the encoder), onnx or torch-export"
+        )
+    return tuple(name for name in names if name not in refusals)
+
+
+def _refuse_other_content(out: Path) -> None:
+    with _told(out):
+        if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / MANIFEST).is_file())):
+            raise UserError(f"{out} exists and is not an export: give another --out")
+
+
+def _facts(run: RunFolder, encoder: Encoder, how: dict[str, Any]) -> dict[str, Any]:
+    last = (run.history() or [{}])[-1]
+    return {
+        "dualtemp": __version__,
+        "run": run.path.resolve().name,
+        "epoch": last.get("epoch"),
+        "step": last.get("step"),
+        "weights": _digest(encoder.backbone, how),
+        "features": encoder.recipe["num_features"],
+    }
+
+
+def _digest(backbone: nn.Module, how: dict[str, Any]) -> str:
+    """32 hexadecimal digits of all that decides features: weights and preprocessing."""
+    digest = hashlib.sha256(json.dumps(how, sort_keys=True).encode())
+    for name, value in sorted(backbone.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(value.contiguous().numpy().tobytes())
+    return digest.hexdigest()[:32]
+
+
+def _entry(name: str, encoder: Encoder, difference: float) -> dict[str, Any]:
+    graph = FORMATS[name].graph
+    found: dict[str, Any] = {
+        "files": list(FORMATS[name].files),
+        "takes": "uint8 pixels" if graph and encoder.normalising else "float32, normalised",
+        "difference": difference,
+    }
+    return found | ({"opset": OPSET} if name == "onnx" else {})
+
+
+def _merged(out: Path, weights: str, fresh: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
+    """Files of an earlier export that must go, because they hold another encoder; and all formats afterwards."""
+    before = formats_in(out)
+    same = bool(before) and json.loads((out / MANIFEST).read_text()).get("weights") == weights
+    kept = {
+        name: entry
+        for name, entry in before.items()
+        if same and all((out / file).is_file() for file in FORMATS[name].files)
+    }
+    after = {name: {**kept, **fresh}[name] for name in FORMATS if name in kept or name in fresh}
+    files = {file for name in after for file in FORMATS[name].files}
+    return [file for name in before for file in FORMATS[name].files if file not in files], after
+
+
+@contextlib.contextmanager
+def _told(out: Path) -> Iterator[None]:
+    """Trouble with the disk is one line."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{out} cannot be written ({error.strerror or error}): give another --out") from None
+
+
+@contextlib.contextmanager
+def _workshop(out: Path) -> Iterator[Path]:
+    """A folder on the disk of `out` in which everything is made before anything takes its place; gone afterwards."""
+    missing = [folder for folder in out.parents if not folder.exists()]
+    done = False
+    try:
+        with _told(out):
+            out.parent.mkdir(parents=True, exist_ok=True)
+            where = out if out.is_dir() else out.parent
+            with tempfile.TemporaryDirectory(prefix=f".{out.name}.", suffix=".unfinished", dir=where) as folder:
+                yield Path(folder)
+        done = True
+    finally:
+        if not done:
+            for folder in missing:
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+
+
+def _put_in_place(workshop: Path, out: Path, stale: list[str]) -> None:
+    """A new folder appears at once; in an existing one every file is exchanged whole, the list of them last."""
+    files = sorted(workshop.iterdir(), key=lambda file: file.name == MANIFEST)
+    for file in files:
+        with open(file, "rb") as content:
+            os.fsync(content.fileno())
+    if not out.is_dir():
+        ready = workshop / FOLDER  # the workshop itself is closed to others
+        ready.mkdir()
+        for file in files:
+            file.rename(ready / file.name)
+        ready.rename(out)
+        return
+    for file in stale:
+        (out / file).unlink(missing_ok=True)
+    for file in files:
+        file.replace(out / file.name)

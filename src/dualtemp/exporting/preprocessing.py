@@ -1,0 +1,57 @@
+"""How an image becomes what an exported encoder takes, in words that any program can follow."""
+
+from typing import Any
+
+from dualtemp.data.augment.views import Views, evaluation_side
+from dualtemp.data.loading.crop_files import enough_pixels
+
+# Pillow's name for 8-bit images of so many channels.
+MODES = {1: "L", 3: "RGB"}
+
+
+def preprocessing(views: Views) -> dict[str, Any]:
+    """What evaluation makes of an image file (`data.photographs`, `data.views`), as preprocessing.json tells it.
+
+    Args:
+        views: of the run.
+    """
+    channels, size = len(views.mean), views.size
+    return {
+        "channels": channels,
+        "mode": MODES.get(channels),  # None: Pillow has no such images
+        "size": size,
+        "decode": "upright by the EXIF orientation, first frame, transparent pixels on white, 8 bits a channel",
+        "reduce": {  # of photographs far larger than needed
+            "enough": enough_pixels(views),
+            "jpeg": "decoded at the smallest of 1/1, 1/2, 1/4, 1/8 that leaves the shorter side `enough` pixels",
+            "factor": "then shorter // enough, if above 1: the mean of whole squares of pixels (Pillow's reduce)",
+        },
+        "resize": {
+            "shorter_side": evaluation_side(size),
+            "longer_side": "int(shorter_side * longer / shorter)",
+            "interpolation": "bicubic",
+            "antialias": True,
+            "rounded": "to 8 bits, as Pillow and torchvision do with 8-bit images",
+        },
+        "crop": {"place": "centre", "height": size, "width": size, "offset": "round((side - size) / 2)"},
+        "value_range": [0.0, 1.0],  # of the pixels that mean and std are meant for
+        "mean": list(views.mean),
+        "std": list(views.std),
+        "layout": "NCHW",
+        "dtype": "float32",
+    }
+
+
+def timm_preprocessing(views: Views) -> dict[str, Any]:
+    """The same in the words of timm's `pretrained_cfg`."""
+    size, side = views.size, evaluation_side(views.size)
+    # timm resizes to floor(size / crop_pct): half a pixel more keeps rounding from taking one away.
+    crop_pct = 1.0 if side == size else size / (side + 0.5)
+    return {
+        "input_size": [len(views.mean), size, size],
+        "interpolation": "bicubic",
+        "crop_pct": crop_pct,
+        "crop_mode": "center",
+        "mean": list(views.mean),
+        "std": list(views.std),
+    }

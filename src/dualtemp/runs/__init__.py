@@ -1,0 +1,1 @@
+"""Runs on disk: the folder, its checkpoints, what state it is in, and what is recorded of it."""

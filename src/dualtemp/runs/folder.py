@@ -1,0 +1,194 @@
+"""One run, one folder, self-contained: what is in it, and that nobody else writes to it."""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dualtemp.atomic_write import whole_file
+from dualtemp.config import Settings, from_yaml, of_run, settings, to_yaml
+from dualtemp.errors import UserError
+from dualtemp.file_lock import CLAIM, locked
+
+
+class RunFolder:
+    """config.yaml, environment.json, metrics.jsonl, checkpoints/, backbone.safetensors; trouble.txt if it failed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config, self.environment = path / "config.yaml", path / "environment.json"
+        self.metrics, self.checkpoints = path / "metrics.jsonl", path / "checkpoints"
+        self.backbone, self.lock = path / "backbone.safetensors", path / ".lock"
+        self.trouble, self.logs = path / "trouble.txt", path / "logs"
+
+    @staticmethod
+    def opened(path: Path) -> "RunFolder":
+        """An existing run."""
+        folder = RunFolder(path)
+        if not os.path.isfile(folder.config):  # False too where a Path would raise: a name that is too long, a loop
+            raise UserError(f"{path} is not a run: it has no config.yaml; give the folder that --out named")
+        return folder
+
+    @staticmethod
+    def refuse_existing(path: Path) -> None:
+        """A run folder is never overwritten; what a kill left of one that was never begun may be."""
+        folder = RunFolder(path)
+        if os.path.exists(folder.config):
+            raise UserError(f"{path} holds a run already: go on with `dualtemp resume {path}`, or give another --out")
+        above = next(folder for folder in (*path.parents, Path("/")) if os.path.exists(folder))
+        if not above.is_dir():
+            raise UserError(f"{above} is a file, so that {path} cannot be made: give another --out")
+        for name in path.relative_to(above).parts if above in path.parents else ():
+            try:
+                os.lstat(above / name)  # names over the limit are told before anything is computed
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                raise UserError(f"{path} cannot be made ({error.strerror}): give another --out") from None
+        if os.path.lexists(path) and (not path.is_dir() or not folder._never_begun()):
+            raise UserError(f"{path} exists and is not a run: give another --out")
+
+    @contextlib.contextmanager
+    def created(self, chosen: Settings, environment: dict[str, Any]) -> Iterator[None]:
+        """Make the folder and hold its lock; the config comes last, so that a folder with a config is a run.
+
+        If it cannot be made, nothing is left of it. Another process may be making the same folder, so that whatever is
+        inside is touched by the lock's holder alone.
+        """
+        missing = [folder for folder in (self.path, *self.path.parents) if not os.path.exists(folder)]
+        with contextlib.ExitStack() as held:
+            try:
+                self._make_and_lock(held)
+                try:
+                    self.refuse_existing(self.path)  # once more: another process may have made it meanwhile
+                    self._clear_parts()
+                    self.checkpoints.mkdir(exist_ok=True)
+                    _write(self.environment, json.dumps(environment, indent=2) + "\n")
+                    _write(self.config, to_yaml(chosen))
+                except OSError:
+                    self._remove_unbegun()
+                    raise
+            except (OSError, UserError) as error:
+                for folder in missing:
+                    with contextlib.suppress(OSError):  # somebody else's by now
+                        folder.rmdir()
+                if isinstance(error, UserError):
+                    raise
+                raise UserError(f"{self.path} cannot be made ({error.strerror}): give another --out") from None
+            yield
+
+    @contextlib.contextmanager
+    def reopened(self) -> Iterator[None]:
+        """Hold the lock of an existing run, and clear away what a kill left half-written."""
+        with contextlib.ExitStack() as held:
+            try:
+                held.enter_context(locked(self.lock))
+            except OSError as error:
+                raise UserError(f"{self.path} cannot be written ({error.strerror}): make it writable") from None
+            self._clear_parts()
+            yield
+
+    def settings(self) -> Settings:
+        """What the run computes."""
+        values = of_run(from_yaml(self.config))
+        try:
+            return settings(values)
+        except UserError as error:
+            raise UserError(f"{self.config}: {error}") from None
+
+    def set_settings(self, chosen: Settings) -> None:
+        """Replace the config."""
+        _write(self.config, to_yaml(chosen))
+
+    def made_with(self) -> dict[str, Any]:
+        """environment.json; empty if somebody took it away or damaged it."""
+        try:
+            found = json.loads(self.environment.read_text())
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def threads(self) -> int | None:
+        """CPU threads that the run began with, if environment.json tells."""
+        found = self.made_with().get("threads")
+        return found if isinstance(found, int) and found >= 1 else None
+
+    def set_trouble(self, why: str) -> None:
+        """Write down, in one line, why the run failed; where that cannot be written either, nothing is."""
+        with contextlib.suppress(OSError), whole_file(self.trouble) as file:
+            file.write((" ".join(why.split()) + "\n").encode(errors="backslashreplace"))  # names of files
+
+    def clear_trouble(self) -> None:
+        """Forget why the run failed: it goes on."""
+        with contextlib.suppress(OSError):
+            self.trouble.unlink(missing_ok=True)
+
+    def append(self, metrics: dict[str, Any]) -> None:
+        """Add a line to metrics.jsonl."""
+        with open(self.metrics, "ab") as file:
+            file.write((json.dumps(metrics) + "\n").encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def length(self) -> int:
+        """Bytes of metrics.jsonl."""
+        return self.metrics.stat().st_size if self.metrics.exists() else 0
+
+    def cut_back(self, length: int) -> None:
+        """Forget metrics after a checkpoint."""
+        if self.length() > length:
+            with open(self.metrics, "r+b") as file:
+                file.truncate(length)
+
+    def history(self) -> list[dict[str, Any]]:
+        """All lines of metrics.jsonl; a line that a kill cut short is left out."""
+        if not self.metrics.exists():
+            return []
+        try:
+            found = [json.loads(line) for line in self.metrics.read_text().split("\n")[:-1]]
+            if not all(isinstance(line, dict) and isinstance(line.get("epoch"), int) for line in found):
+                raise ValueError("no epoch")
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"{self.metrics} is damaged ({error}): a JSON object with its epoch per line expected"
+            ) from None
+        return found
+
+    def _make_and_lock(self, held: contextlib.ExitStack) -> None:
+        for tries_left in reversed(range(100)):
+            self.path.mkdir(parents=True, exist_ok=True)
+            try:
+                held.enter_context(locked(self.lock))
+                return
+            except FileNotFoundError:  # a process that could not make the run has just removed the folder
+                if not tries_left:
+                    raise
+
+    def _remove_unbegun(self) -> None:
+        """Remove what is there of a run that cannot be begun; the lock last, for another process may wait for it."""
+        with contextlib.suppress(OSError):
+            self.config.unlink(missing_ok=True)  # its name may not have reached the disk
+            self._clear_parts()
+            self.environment.unlink(missing_ok=True)
+            self.checkpoints.rmdir()
+        with contextlib.suppress(OSError):
+            self.lock.unlink()
+            self.path.rmdir()
+
+    def _clear_parts(self) -> None:
+        for part in (*self.path.glob(".*.part"), *self.checkpoints.glob(".*.part")):
+            part.unlink(missing_ok=True)
+
+    def _never_begun(self) -> bool:
+        left = {self.lock, self.environment, self.checkpoints}
+        claim = self.lock.name + CLAIM
+        return all(
+            item in left or item.suffix == ".part" or item.name.startswith(claim) for item in self.path.iterdir()
+        ) and not (self.checkpoints.exists() and any(self.checkpoints.iterdir()))
+
+
+def _write(path: Path, text: str) -> None:
+    with whole_file(path) as file:
+        file.write(text.encode())

@@ -1,0 +1,239 @@
+"""What a run folder tells, read once for pages and lists. Needs no torch."""
+
+import json
+import math
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dualtemp.config import Settings
+from dualtemp.data.sources.catalogue import named_set
+from dualtemp.evaluation.evaluation_file import BASELINES, FROZEN
+from dualtemp.runs.folder import RunFolder
+from dualtemp.runs.status import Status, status_of
+
+History = Sequence[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A run: its folder, settings, environment.json, the lines of metrics.jsonl, how it stands, when it last moved."""
+
+    path: Path
+    chosen: Settings
+    environment: dict[str, Any]
+    history: History
+    status: Status
+    moved: datetime
+
+    @property
+    def name(self) -> str:
+        """The folder's own name."""
+        return self.path.resolve().name
+
+    @property
+    def data(self) -> str:
+        """The data in a word: a set's name, or that of a folder or file."""
+        return Path(self.chosen.data).name or self.chosen.data
+
+    @property
+    def epoch(self) -> int:
+        """Epochs that are over."""
+        return self.history[-1]["epoch"] if self.history else 0
+
+    @property
+    def classes(self) -> int:
+        """Classes of the data; 0 if that is unknown, or if the run leaves labels aside."""
+        if not self.chosen.labels:
+            return 0
+        names = part(self.environment, "images").get("classes")
+        if isinstance(names, list) and names:
+            return len(names)
+        named = named_set(self.chosen.data)
+        return named.classes if named else 0
+
+    @property
+    def test_images(self) -> int:
+        """Images that accuracies are read on; 0 if that is unknown."""
+        return int(part(self.environment, "test").get("images") or 0)
+
+    @property
+    def chance(self) -> float | None:
+        """Share of test images that always naming the commonest class gets right; of an older run, of even classes."""
+        if self.classes < 2:
+            return None
+        commonest, images = part(self.environment, "test").get("commonest"), self.test_images
+        if isinstance(commonest, int) and 0 < commonest <= images:
+            return commonest / images
+        return 1 / self.classes
+
+    def last(self, key: str) -> float | None:
+        """The newest value of a measure."""
+        found = points(self.history, key)
+        return found[-1][1] if found else None
+
+
+class Beside(NamedTuple):
+    """A measure of the trained encoder beside that of another ("untrained", "raw pixels"): top-1 in %, test images.
+
+    pairs: images that the trained encoder alone got right, and that the other alone did, a pair a draw of labels; empty
+    in files of before they were counted.
+    """
+
+    name: str
+    trained: float
+    encoder: str
+    other: float
+    images: int
+    pairs: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the rules must know beside the epochs; classes and test_images are 0, chance is None, if unknown."""
+
+    epochs: int
+    anchors: int
+    classes: int = 0
+    test_images: int = 0
+    weighted: bool = True  # whether W enters the loss, or is only measured
+    learns_from_labels: bool = False
+    advice_on_collapse: str = ""  # of the framework, if it has any of its own
+    beside: tuple[Beside, ...] = ()  # what `dualtemp evaluate` found of the run's last step
+    path: str = "RUN"  # as commands take it, as is data
+    data: str = "SOURCE"
+    commonest: float | None = None  # share of the commonest class among the test images
+
+    @property
+    def chance(self) -> float | None:
+        """Share of right answers that takes no image to look at."""
+        if self.commonest is not None:
+            return self.commonest
+        return 1 / self.classes if self.classes > 1 else None
+
+
+def facts_of(run: RunRecord) -> Facts:
+    """The facts of a run."""
+    chosen = run.chosen
+    weighted = chosen.framework.weighs_anchors(chosen.options)
+    return Facts(
+        chosen.epochs,
+        chosen.batch,
+        run.classes,
+        run.test_images,
+        weighted,
+        chosen.framework.learns_from_labels,
+        chosen.framework.advice_on_collapse,
+        beside(run),
+        shlex.quote(str(run.path)),
+        shlex.quote(chosen.data),
+        run.chance,
+    )
+
+
+def evaluated(run: RunRecord) -> tuple[dict[str, Any], list[dict[str, Any]], bool]:
+    """evaluation.json, the rows in it that can be read, and whether the run has gone on since."""
+    found = read_json(run.path / "evaluation.json") or {}
+    rows = found.get("measured")
+    last = run.history[-1].get("step") if run.history else None
+    old = None not in (found.get("step"), last) and found.get("step") != last
+    return found, [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else [], old
+
+
+def beside(run: RunRecord) -> tuple[Beside, ...]:
+    """What the trained encoder of the run's last step reaches on validation data beside each that it has to beat."""
+    _, rows, old = evaluated(run)
+    if old:
+        return ()
+    return tuple(
+        one
+        for encoder in BASELINES
+        for name, row in rows_of(rows, encoder).items()
+        if name in FROZEN and (one := beside_trained(rows_of(rows, "trained").get(name), row)) is not None
+    )
+
+
+def rows_of(rows: Sequence[dict[str, Any]], encoder: str, data: str = "validation") -> dict[str, dict[str, Any]]:
+    """Rows of evaluation.json of one encoder and data, by measure, in their order."""
+    found = [row for row in rows if row.get("encoder") == encoder and row.get("data") == data]
+    return {str(row.get("name")): row for row in found if number(row.get("top1")) is not None}
+
+
+def beside_trained(trained: dict[str, Any] | None, other: dict[str, Any]) -> Beside | None:
+    """A row of evaluation.json beside the trained encoder's of the same measure; None if there is none."""
+    if trained is None:
+        return None
+    images, own = int(number(other.get("images")) or 0), int(number(trained.get("images")) or 0)
+    found = Beside(str(other["name"]), trained["top1"], str(other["encoder"]), other["top1"], min(images, own))
+    pairs = other.get("pairs")
+    if not images or images != own or not isinstance(pairs, list) or not pairs:
+        return found
+    whole = [pair for pair in pairs if isinstance(pair, list) and [type(each) for each in pair] == [int, int]]
+    gain = sum(ahead - behind for ahead, behind in whole) / len(pairs) / images
+    # A row that was measured anew since does not fit the pairs that were counted with the one before.
+    if len(whole) < len(pairs) or abs(100 * gain - (found.trained - found.other)) > 1e-6:
+        return found
+    return found._replace(pairs=tuple((ahead, behind) for ahead, behind in whole))
+
+
+def number(value: Any) -> float | None:
+    """A finite number, if that is what the value is."""
+    there = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return value if there else None
+
+
+class ReadOnce(RunFolder):
+    """A run folder whose config and metrics are read once, however many ask: a list of runs asks of hundreds."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._settings, self._history = super().settings(), super().history()
+
+    def settings(self) -> Settings:
+        """What the run computes."""
+        return self._settings
+
+    def history(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl."""
+        return self._history
+
+
+def read_run(path: Path) -> RunRecord:
+    """Read a run folder; what is damaged in it is a UserError."""
+    RunFolder.opened(path)
+    run = ReadOnce(path)
+    newest = run.metrics if run.metrics.exists() else run.config
+    moved = _local_time(newest.stat().st_mtime)
+    return RunRecord(path, run.settings(), run.made_with(), run.history(), status_of(run), moved)
+
+
+def _local_time(seconds: float) -> datetime:
+    """A moment in the local time zone; in UTC if TZ names none that there could be."""
+    try:
+        return datetime.fromtimestamp(seconds).astimezone()
+    except (ValueError, OverflowError):
+        return datetime.fromtimestamp(min(max(seconds, 0.0), 2.0**37), UTC)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """A JSON object that may be missing; one that is damaged counts as missing."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def points(history: History, key: str) -> list[tuple[int, float]]:
+    """(epoch, value) wherever an epoch has a finite value of this measure."""
+    found = [(line["epoch"], line.get(key)) for line in history]
+    return [(epoch, float(value)) for epoch, value in found if isinstance(value, int | float) and math.isfinite(value)]
+
+
+def part(values: dict[str, Any], name: str) -> dict[str, Any]:
+    """A part of a JSON object that is an object itself; empty if it is not there."""
+    found = values.get(name)
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,28 @@
+"""How a run stands, from its folder alone; needs no torch."""
+
+from typing import Literal, NamedTuple
+
+from dualtemp.file_lock import held
+from dualtemp.runs.folder import RunFolder
+
+
+class Status(NamedTuple):
+    """A word, and the reason for it: "failed", "the loss is not finite at step 3 (epoch 1); ..."."""
+
+    word: Literal["running", "done", "interrupted", "failed"]
+    reason: str
+
+
+def status_of(run: RunFolder) -> Status:
+    """How a run stands now: running while a process holds its lock, else failed, done or interrupted.
+
+    Raises UserError if the config cannot be read.
+    """
+    epochs, history = run.settings().epochs, run.history()
+    reached = int(history[-1]["epoch"]) if history else 0
+    so_far = f"{reached} of {epochs} epochs"
+    if held(run.lock):
+        return Status("running", so_far)
+    if run.trouble.is_file():
+        return Status("failed", run.trouble.read_text(errors="replace").strip())
+    return Status("done" if reached >= epochs else "interrupted", so_far)

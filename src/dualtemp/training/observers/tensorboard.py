@@ -1,0 +1,45 @@
+"""The figures of a run for TensorBoard, in RUN/logs/tensorboard: `tensorboard --logdir RUN/logs`."""
+
+from pathlib import Path
+from typing import Any
+
+from dualtemp.config import Settings
+from dualtemp.runs.folder import RunFolder
+from dualtemp.training.observers.observer import scalars
+
+
+class TensorBoardLog:
+    """Writes the scalars of metrics.jsonl, by epoch, as they come."""
+
+    def __init__(self) -> None:
+        self.folder: Path | None = None
+        self.writer: Any = None
+
+    def __str__(self) -> str:
+        """Name it in a note."""
+        return "the log for TensorBoard"
+
+    def begin(self, path: Path, chosen: Settings) -> None:
+        """Know the folder; nothing is written before the first epoch."""
+        self.folder = RunFolder(path).logs / "tensorboard"
+
+    def step(self, epoch: int, step: int, steps: int, loss: float) -> None:
+        """Steps are not logged."""
+
+    def epoch(self, metrics: dict[str, Any]) -> None:
+        """Log an epoch. What an earlier process logged from this epoch on, past its last checkpoint, is void."""
+        if self.writer is None:
+            from torch.utils.tensorboard.writer import SummaryWriter
+
+            self.writer = SummaryWriter(self.folder, purge_step=metrics["epoch"])
+        for name, value in scalars(metrics).items():
+            self.writer.add_scalar(name, value, metrics["epoch"])
+        self.writer.flush()
+
+    def note(self, text: str) -> None:
+        """Notes are not logged."""
+
+    def close(self) -> None:
+        """Close the file."""
+        if self.writer is not None:
+            self.writer.close()

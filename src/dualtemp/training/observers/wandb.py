@@ -1,0 +1,63 @@
+"""The figures of a run for Weights & Biases, in RUN/logs/wandb; WANDB_MODE, WANDB_PROJECT and the rest hold."""
+
+import os
+import uuid
+from pathlib import Path
+from typing import Any
+
+from dualtemp.atomic_write import whole_file
+from dualtemp.config import Settings
+from dualtemp.runs.folder import RunFolder
+from dualtemp.training.observers.observer import scalars
+
+PROJECT = "dualtemp"  # unless WANDB_PROJECT names another
+
+
+class WandbLog:
+    """Logs the scalars of metrics.jsonl with the epoch as step; a run that goes on stays the same run there."""
+
+    def __init__(self) -> None:
+        self.run: Any = None
+
+    def __str__(self) -> str:
+        """Name it in a note."""
+        return "the log for Weights & Biases"
+
+    def begin(self, path: Path, chosen: Settings) -> None:
+        """Begin, or go on with, the run of this folder."""
+        import wandb
+
+        folder = RunFolder(path).logs
+        folder.mkdir(exist_ok=True)
+        self.run = wandb.init(
+            dir=folder,
+            project=None if "WANDB_PROJECT" in os.environ else PROJECT,
+            name=path.resolve().name,
+            id=_identity(folder / "wandb-id.txt"),
+            resume="allow",
+            config=chosen.model_dump(exclude_none=True),
+            settings=wandb.Settings(console="off", quiet=True),  # the terminal is the display's
+        )
+
+    def step(self, epoch: int, step: int, steps: int, loss: float) -> None:
+        """Steps are not logged."""
+
+    def epoch(self, metrics: dict[str, Any]) -> None:
+        """Log an epoch; one that is there already, as it was logged after the last checkpoint, is not taken twice."""
+        self.run.log(scalars(metrics), step=metrics["epoch"])
+
+    def note(self, text: str) -> None:
+        """Notes are not logged."""
+
+    def close(self) -> None:
+        """Send what waits."""
+        if self.run is not None:
+            self.run.finish()
+
+
+def _identity(path: Path) -> str:
+    """The name by which Weights & Biases knows the run again."""
+    if not path.exists():
+        with whole_file(path) as file:
+            file.write(uuid.uuid4().hex[:8].encode())
+    return path.read_text().strip()

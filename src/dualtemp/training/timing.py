@@ -1,0 +1,93 @@
+"""How long a run will take: a few steps of this very framework on these very images, measured before it starts."""
+
+import copy
+import time
+from typing import Any
+
+import torch
+
+from dualtemp import distributed
+from dualtemp.config import Settings
+from dualtemp.data.loading.loader import Loader, evaluation_batches
+from dualtemp.evaluation.online import ALIGNED_IMAGES
+from dualtemp.training.train_step import TrainStep
+from dualtemp.training.training_data import TrainingData
+
+IMAGES = 32  # of a measured step: time grows with the batch, and a large one would take long
+SECONDS = 2.0  # of steps; one is always measured, and one before it that does not count
+
+
+def expected_seconds(
+    chosen: Settings, data: TrainingData, method: Any, device: torch.device, workers: int | None = None
+) -> float:
+    """Seconds of the whole run, from a step and an evaluation of some images. The framework stays as it is.
+
+    Every process calls it: the loss of a step may wait for the others' keys.
+    """
+    copied = copy.deepcopy(method).to(device)
+    # On a CPU readers compete with the network for the cores, and what they have read ahead would look like no work.
+    learning = seconds_of_step(copied, chosen, data, device, 0 if device.type == "cpu" else workers)
+    measuring = distributed.from_first(lambda: seconds_of_evaluation(copied.network.backbone, data, device))
+    seen = chosen.epochs * (len(data.images) // chosen.batch) * chosen.batch / distributed.world_size()
+    looks = -(-chosen.epochs // chosen.evaluate_every)
+    if data.bank is None or data.test is None:
+        measured = min(len(data.images), 2000)
+    else:
+        measured = min(len(data.bank), chosen.knn_images) + len(data.test)
+    measured += 2 * min(len(data.images), ALIGNED_IMAGES)
+    return seen * learning + looks * measured * measuring
+
+
+def seconds_of_step(
+    method: Any, chosen: Settings, data: TrainingData, device: torch.device, workers: int | None
+) -> float:
+    """Seconds of an image of this process in a step: reading, views, passes, optimizer. Every process calls it."""
+    rank, world = distributed.rank(), distributed.world_size()
+    share = chosen.batch // world
+    count, chunk = min(IMAGES, share), chosen.chunk
+    if chunk is not None and count < share and chunk < share:
+        chunk = min(chunk, count // 2)  # so that chunks, which take two passes, are measured too
+    # Without the compiler, whose start would take longer than all that is measured here.
+    small = chosen.model_copy(update={"batch": count * world, "chunk": chunk, "compile": False})
+    step, steps, views = TrainStep(small, method, data, device), 0, chosen.framework.views
+    with Loader(
+        data.images, data.views, small.batch, device=device, rank=rank, world=world, workers=workers, count=views
+    ) as loader:
+        began = time.perf_counter()
+        for batch in loader.batches(0):
+            step(batch, 0, factor=0.0)  # at rate 0: weights that a high rate has spoiled may take other times
+            _wait(device)
+            steps += 1
+            if steps == 1:
+                began = time.perf_counter()  # the first starts workers and fills caches
+                continue
+            (enough,) = distributed.agree(time.perf_counter() - began > SECONDS)  # all stop after the same step
+            if enough:
+                break
+        taken = time.perf_counter() - began
+        if steps < 2:  # a set of one batch: what it took is all that is known
+            return taken / count
+    return taken / (steps - 1) / count
+
+
+def seconds_of_evaluation(backbone: Any, data: TrainingData, device: torch.device) -> float:
+    """Seconds of an image that is measured: reading and one pass without gradient."""
+    some = data.images.take(range(min(3 * IMAGES, len(data.images))))
+    backbone.eval()
+    began, seen = time.perf_counter(), 0
+    with torch.inference_mode():
+        for number, batch in enumerate(evaluation_batches(some, data.views, IMAGES, device=device, workers=0)):
+            backbone(batch.pixels.contiguous(memory_format=torch.channels_last))
+            seen += len(batch.pixels)
+            if number == 0 and len(some) > IMAGES:  # the first fills caches
+                _wait(device)
+                began, seen = time.perf_counter(), 0
+    _wait(device)
+    return (time.perf_counter() - began) / max(1, seen)
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()

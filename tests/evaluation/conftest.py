@@ -1,0 +1,1 @@
+from trained_encoders import digits_run, own_cache, photos, photos_run, run_copy  # noqa: F401  fixtures

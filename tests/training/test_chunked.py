@@ -1,0 +1,95 @@
+"""A batch that goes through the encoder in chunks gives the same loss and the same gradients."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dualtemp.frameworks.byol import BYOL
+from dualtemp.frameworks.moco import MoCo
+from dualtemp.frameworks.network import Network
+from dualtemp.frameworks.simco import SimCo
+from dualtemp.frameworks.simmoco import SimMoCo
+from dualtemp.frameworks.simsiam import SimSiam
+from dualtemp.training.chunked import ChunkedNetwork
+
+N = 14
+
+
+def network(predictor: bool, *extra: nn.Module) -> Network:
+    backbone = nn.Sequential(nn.Flatten(), nn.Linear(12, 9), *extra, nn.Tanh(), nn.Linear(9, 6))
+    return Network(backbone, nn.Linear(6, 5), nn.Linear(5, 5) if predictor else None).double()
+
+
+METHODS: dict[str, Any] = {
+    "simco": lambda: SimCo(network(False), 0.1, 1.0),
+    "simmoco": lambda: SimMoCo(network(False), 0.1, 1.0, 0.9, symmetric=True),
+    "moco": lambda: MoCo(network(False), 5, 0.1, 0.1, 0.9, 20, symmetric=True),
+    "byol": lambda: BYOL(network(True), 0.9, True, 0.1),
+    "simsiam": lambda: SimSiam(network(True), False, 0.1),
+}
+
+
+def stepped(method: Any, views: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """Loss, features, and all weights after two steps of SGD."""
+    optimizer = torch.optim.SGD([p for p in method.parameters() if p.requires_grad], lr=0.1)
+    for step in range(2):
+        torch.manual_seed(step)
+        made = method(views, None, step)
+        optimizer.zero_grad()
+        made.loss.backward()
+        if isinstance(method.network, ChunkedNetwork):
+            method.network.backward()
+        optimizer.step()
+        method.after_step()
+    return made.loss.detach(), made.features, list(method.state_dict().values())
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 7, 13])
+@pytest.mark.parametrize("name", METHODS)
+def test_chunks_change_neither_loss_nor_weights(name: str, chunk: int) -> None:
+    torch.manual_seed(0)
+    whole = METHODS[name]().double()
+    views = (torch.randn(N, 3, 2, 2).double(), torch.randn(N, 3, 2, 2).double())
+    chunked = copy.deepcopy(whole)
+    chunked.network = ChunkedNetwork(chunked.network, chunk)
+    assert list(chunked.state_dict()) == list(whole.state_dict()), "a checkpoint fits with and without chunks"
+    expected, found = stepped(whole, views), stepped(chunked, views)
+    torch.testing.assert_close(found[0], expected[0], rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(found[1], expected[1], rtol=1e-12, atol=1e-12)
+    for one, other in zip(found[2], expected[2], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_running_statistics_move_once_for_each_chunk() -> None:
+    torch.manual_seed(0)
+    norm = nn.BatchNorm1d(9)
+    chunked, alone = ChunkedNetwork(network(False, norm), 7), nn.BatchNorm1d(9).double()
+    view = torch.randn(N, 3, 2, 2).double()
+    hidden = chunked.backbone[1](view.flatten(1)).detach()  # pyright: ignore
+    chunked(view).projection.sum().backward()
+    assert norm.num_batches_tracked == 0
+    assert norm.running_mean.count_nonzero() == 0  # pyright: ignore
+    chunked.backward()
+    for part in hidden.split(7):
+        alone(part)
+    assert norm.num_batches_tracked == 2
+    torch.testing.assert_close(norm.running_mean, alone.running_mean)
+    torch.testing.assert_close(norm.running_var, alone.running_var)
+
+
+def test_dropout_is_the_same_in_both_passes() -> None:
+    torch.manual_seed(0)
+    drop = nn.Dropout(0.5)
+    seen: list[Tensor] = []
+    drop.register_forward_hook(lambda module, given, made: seen.append(made == 0))
+    chunked = ChunkedNetwork(network(False, drop), 7)
+    view = torch.randn(N, 3, 2, 2).double()
+    for made in (chunked(view), chunked(view)):
+        made.projection.sum().backward()
+    chunked.backward()
+    masks = [part.flatten().tolist() for part in seen]
+    assert masks[:4] == masks[4:]
+    assert len({str(mask) for mask in masks[:4]}) == 4, "every chunk of every pass draws its own"
