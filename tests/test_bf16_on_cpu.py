@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from dualtemp.doctor import doctor
 from made_runs import made_run
 
 from dualtemp.bf16_on_cpu import CAP, Bf16, bf16_on_cpu
 from dualtemp.cli import main
-from dualtemp.doctor import doctor
 
 DIES = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
 DIES_UNLESS_CAPPED = (
