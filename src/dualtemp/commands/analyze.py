@@ -1,13 +1,13 @@
 """`dualtemp analyze`: measure what the paper looks at in a run; print a table or JSON, or draw a figure."""
 
 import argparse
-import json
 import math
 from pathlib import Path
 from typing import Any
 
 from dualtemp.commands.arguments import add_device, add_json, add_run
 from dualtemp.commands.command import Command, Group
+from dualtemp.commands.printing import print_json
 from dualtemp.errors import UserError
 from dualtemp.text import suggest
 
@@ -43,14 +43,11 @@ def run(given: dict[str, Any]) -> int:
 
     others = {name: given[name] for name in ("data", "images", "device")}
     found = analyze(given["run"], given["what"], taus=taus, sizes=sizes, **others)
-    text, out = json.dumps(found, indent=2), given["out"]
+    out = given["out"]
     if out is not None:
-        from dualtemp.atomic_write import write_output
-        from dualtemp.report.analysis_figure import analysis_figure
-
-        write_output(out, analysis_figure(found) if out.suffix == ".svg" else text + "\n")
+        _write(out, found)
     if given["json"]:
-        print(text)
+        print_json(found, indent=2)
         return 0
     from dualtemp.report.analysis_table import print_analysis
 
@@ -58,6 +55,15 @@ def run(given: dict[str, Any]) -> int:
     if out is not None:
         print(out)
     return 0
+
+
+def _write(out: Path, found: dict[str, Any]) -> None:
+    import json
+
+    from dualtemp.atomic_write import write_output
+    from dualtemp.report.analysis_figure import analysis_figure
+
+    write_output(out, analysis_figure(found) if out.suffix == ".svg" else json.dumps(found, indent=2) + "\n")
 
 
 def _check(given: dict[str, Any]) -> None:

@@ -1,12 +1,12 @@
 """`dualtemp data`: list the named sets, check one source, or draw what the network will see of it."""
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dualtemp.commands.arguments import add_json
 from dualtemp.commands.command import Command, Group
+from dualtemp.commands.printing import print_json
 from dualtemp.errors import UserError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def run(given: dict[str, Any]) -> int:
 
     facts = check_source(source, labels)
     if given["json"]:
-        print(json.dumps(asdict(facts), indent=2))
+        print_json(asdict(facts), indent=2)
     else:
         _print_facts(source, facts)
     return 1 if facts.unreadable else 0
@@ -62,7 +62,7 @@ def _list_sets(as_json: bool) -> None:
 
     if as_json:
         rows = [asdict(entry) | {"cached": _is_here(entry), "how": _how(entry)} for entry in CATALOGUE.values()]
-        print(json.dumps({"cache": str(cache_folder()), "sets": rows}, indent=2))
+        print_json({"cache": str(cache_folder()), "sets": rows}, indent=2)
         return
     from rich.console import Console
     from rich.markup import escape

@@ -1,11 +1,11 @@
 """`dualtemp evaluate`: measure a run's encoder with labelled images. Needs no torch until it measures."""
 
 import argparse
-import json
 from typing import Any
 
 from dualtemp.commands.arguments import SOURCE, add_device, add_json, add_run, add_workers, check_at_least
 from dualtemp.commands.command import Command, Group
+from dualtemp.commands.printing import print_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +41,7 @@ def run(given: dict[str, Any]) -> int:
     with image_progress(given["quiet"]) as told:
         found = evaluate(**given, told=told)
     if as_json:
-        print(json.dumps(found, indent=1))
+        print_json(found)
     else:
         _print_accuracies(found)
     return 0

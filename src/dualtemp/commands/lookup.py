@@ -1,7 +1,7 @@
 """Find commands by listing the files of this folder: a new command is one new file."""
 
+import os
 from importlib import import_module
-from pathlib import Path
 
 from dualtemp import commands
 from dualtemp.commands.command import Command
@@ -21,7 +21,8 @@ def all_commands() -> list[Command]:
 
 
 def _modules() -> set[str]:
-    return {path.stem for folder in commands.__path__ for path in Path(folder).glob("*.py")} - {"__init__"}
+    names = (name for folder in commands.__path__ for name in os.listdir(folder))
+    return {name.removesuffix(".py") for name in names if name.endswith(".py")} - {"__init__"}
 
 
 def _load(module: str) -> Command | None:

@@ -1,7 +1,6 @@
 """`dualtemp near-duplicates`: pairs and groups of almost equal images. Needs no torch until images are read."""
 
 import argparse
-import json
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from dualtemp.commands.arguments import (
     encoding_options,
 )
 from dualtemp.commands.command import Command, Group
-from dualtemp.commands.printing import print_note, print_table, print_unreadable
+from dualtemp.commands.printing import print_json, print_note, print_table, print_unreadable
 
 if TYPE_CHECKING:
     from dualtemp.encoder.near_duplicates import NearDuplicates
@@ -55,7 +54,7 @@ def run(given: dict[str, Any]) -> int:
     elif out is not None:
         write_duplicates_page(out, given["run"], found, threshold, SHOWN_GROUPS)
     if given["json"]:
-        print(_as_json(found, threshold))
+        print_json(_for_json(found, threshold))
         return 0
     _print_pairs(found, threshold)
     print_unreadable(found.unreadable)
@@ -64,7 +63,7 @@ def run(given: dict[str, Any]) -> int:
     return 0
 
 
-def _as_json(found: "NearDuplicates", threshold: float) -> str:
+def _for_json(found: "NearDuplicates", threshold: float) -> dict[str, Any]:
     names = found.names
     pairs = [
         {
@@ -78,7 +77,7 @@ def _as_json(found: "NearDuplicates", threshold: float) -> str:
     ]
     groups = [[names[i] for i in group] for group in found.groups]
     summary = {"images": len(names), "threshold": threshold, "cut": found.cut, "unreadable": found.unreadable}
-    return json.dumps({**summary, "pairs": pairs, "groups": groups}, indent=1)
+    return {**summary, "pairs": pairs, "groups": groups}
 
 
 def _print_pairs(found: "NearDuplicates", threshold: float) -> None:

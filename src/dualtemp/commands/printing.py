@@ -1,7 +1,8 @@
-"""What several commands print: tables, notes, and the files that could not be read."""
+"""What several commands print: tables, JSON, notes, and the files that could not be read."""
 
 import sys
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 
 def print_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -19,6 +20,13 @@ def print_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]])
     if title:
         console.print(f"[bold]{escape(title)}[/bold]", soft_wrap=True)
     console.print(table)
+
+
+def print_json(value: Any, indent: int = 1) -> None:
+    """Print what --json promises."""
+    import json
+
+    print(json.dumps(value, indent=indent))
 
 
 def print_note(text: str) -> None:

@@ -1,7 +1,6 @@
 """`dualtemp search`: the images nearest to a photograph. Needs no torch until images are read."""
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from dualtemp.commands.arguments import (
     encoding_options,
 )
 from dualtemp.commands.command import Command, Group
-from dualtemp.commands.printing import print_note, print_table, print_unreadable
+from dualtemp.commands.printing import print_json, print_note, print_table, print_unreadable
 
 if TYPE_CHECKING:
     from dualtemp.encoder.search import Found
@@ -51,7 +50,7 @@ def run(given: dict[str, Any]) -> int:
 
         write_found_page(out, given["run"], found)
     if given["json"]:
-        print(_as_json(found))
+        print_json(_for_json(found))
         return 0
     for photo, each in zip(found.photos, found.near, strict=True):
         rows = [(str(rank), f"{near.s:.4f}", near.name, near.label or "") for rank, near in enumerate(each, 1)]
@@ -61,12 +60,12 @@ def run(given: dict[str, Any]) -> int:
     return 0
 
 
-def _as_json(found: "Found") -> str:
+def _for_json(found: "Found") -> dict[str, Any]:
     answers = [
         {"photo": str(photo), "found": [near._asdict() for near in each]}
         for photo, each in zip(found.photos, found.near, strict=True)
     ]
-    return json.dumps({"among": found.among, "photos": answers, "unreadable": found.unreadable}, indent=1)
+    return {"among": found.among, "photos": answers, "unreadable": found.unreadable}
 
 
 COMMAND = Command(
