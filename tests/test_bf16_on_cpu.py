@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from dualtemp.doctor import doctor
 from made_runs import made_run
 
 from dualtemp.bf16_on_cpu import CAP, Bf16, bf16_on_cpu
@@ -127,5 +126,5 @@ except dualtemp.errors.UserError:
 )
 def test_the_doctor_tells_it(text: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
     bf16_on_cpu(program(text))
-    assert doctor() == 0
+    assert main(["doctor"]) == 0
     assert f"bf16 on cpu   {told}" in capsys.readouterr().out
