@@ -10,7 +10,7 @@ from dualtemp import commands
 from dualtemp.cli import main
 from dualtemp.commands.lookup import all_commands, find_command
 
-GREET = '''
+GREET = """
 from dualtemp.commands.command import Command, Group
 
 def add_arguments(parser):
@@ -21,7 +21,7 @@ def run(given):
     return 3
 
 COMMAND = Command("greet-me", "Say hello.", run, add_arguments, (Group.TRAIN, 99), takes_threads=False)
-'''
+"""
 
 
 @pytest.fixture
@@ -69,3 +69,12 @@ def test_a_command_loads_no_other() -> None:
 
 def test_the_overview_loads_nothing_heavy() -> None:
     assert not imported("--help") & {"torch", "numpy", "rich", "pydantic", "yaml", "jinja2", "dataclasses", "json"}
+
+
+def test_the_python_functions_are_called_like_commands() -> None:
+    import dualtemp
+    from dualtemp import api
+
+    words = {command.name.replace("-", "_") for command in all_commands()}
+    assert set(api.__all__) <= words
+    assert all(getattr(dualtemp, name) is getattr(api, name) for name in api.__all__)
