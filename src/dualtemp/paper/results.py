@@ -3,6 +3,7 @@
 `results/KEY-sSEED.json`; while a cell is being run its run folder lies in `results/runs/`.
 """
 
+import contextlib
 import hashlib
 import json
 import math
@@ -111,6 +112,11 @@ class Results:
             self.runs.mkdir(parents=True, exist_ok=True)
             if not os.access(self.runs, os.W_OK):
                 raise PermissionError(0, "no permission")
+
+    def refuse_impossible(self) -> None:
+        """Refuse a path that can be no folder, such as a name over the limit or one below a file; makes nothing."""
+        with self._writing(), contextlib.suppress(FileNotFoundError):
+            os.stat(self.runs)
 
     def run_folder(self, job: Job) -> Path:
         """Where the run of a job lies while it is being made."""
