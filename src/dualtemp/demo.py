@@ -11,8 +11,8 @@ from dualtemp import api
 from dualtemp.data import open_source
 from dualtemp.errors import UserError
 from dualtemp.evaluation.evaluate import evaluate
+from dualtemp.quantities import duration
 from dualtemp.runs.folder import RunFolder
-from dualtemp.training.observers.display import duration
 
 # The paper's SimCo at a small scale. At the paper's rate a batch of 64 would take a hundred epochs.
 SMALL = {"method": "simco", "backbone": "resnet_mini", "batch": 64, "lr": 0.24, "warmup_epochs": 1, "evaluate_every": 5}

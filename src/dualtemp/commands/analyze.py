@@ -70,9 +70,9 @@ def analysed(
     from dualtemp.analysis.neighbours import IMAGES, neighbours
     from dualtemp.analysis.penalty import measured_entropy, measured_similarity
     from dualtemp.analysis.trained_run import trained_run
-    from dualtemp.training.start import How, chosen_device
+    from dualtemp.device import open_device
 
-    run = trained_run(path, chosen_device(How(device=device)), data)
+    run = trained_run(path, open_device(device), data)
     about = {
         "analysis": what,
         "run": str(path),

@@ -90,11 +90,11 @@ def _view_size(images: "ImageSet", path: Path | None) -> int | None:
     if path is None:
         return None
     from dualtemp.data.images import Splits
+    from dualtemp.device import open_device
     from dualtemp.training.own_images import facts_of
     from dualtemp.training.sensible_settings import view_size
-    from dualtemp.training.start import How, chosen_device
 
-    return view_size(facts_of(images, Splits(images))[0], chosen_device(How()).type == "cpu")
+    return view_size(facts_of(images, Splits(images))[0], open_device("auto").type == "cpu")
 
 
 def _is_here(entry: NamedSet) -> bool:

@@ -119,7 +119,7 @@ def run_near_duplicates(given: dict[str, Any]) -> int:
     from dualtemp.encoder.near_duplicates import THRESHOLD, near_duplicates
     from dualtemp.encoder.search_pages import write_duplicates_page, write_pairs
     from dualtemp.progress_bar import image_progress
-    from dualtemp.training.observers.display import counted
+    from dualtemp.quantities import counted
 
     threshold = THRESHOLD if given["threshold"] is None else given["threshold"]
     with image_progress() as told:
@@ -236,7 +236,7 @@ def _print_table(title: str, heads: tuple[str, ...], rows: list[tuple[str, ...]]
 
 def _tell_unreadable(unreadable: dict[str, str]) -> None:
     if unreadable:
-        from dualtemp.training.observers.display import counted
+        from dualtemp.quantities import counted
 
         print(f"{counted(len(unreadable), 'file')} could not be read and left out:")
         for name, reason in unreadable.items():

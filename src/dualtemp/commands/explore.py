@@ -18,9 +18,9 @@ def add_explore_arguments(parser: argparse.ArgumentParser) -> None:
 def run_explore(given: dict[str, Any]) -> int:
     """Write the page and tell where it is."""
     from dualtemp.analysis.trained_run import trained_run
+    from dualtemp.device import open_device
     from dualtemp.report.explorer import write_explorer
-    from dualtemp.training.start import How, chosen_device
 
-    run = trained_run(given["run"], chosen_device(How(device=given["device"])), given["data"])
+    run = trained_run(given["run"], open_device(given["device"]), given["data"])
     print(write_explorer(run, given["out"] or given["run"] / "explore.html"))
     return 0

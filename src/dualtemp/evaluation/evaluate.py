@@ -16,8 +16,10 @@ from dualtemp.evaluation.evaluation_file import EVALUATION_FILE, MEASURES, add_t
 from dualtemp.evaluation.frozen_measures import frozen_measures
 from dualtemp.evaluation.labeled_data import LabelledData, labelled_data, readable_count
 from dualtemp.evaluation.tuned_measures import tuned_measures
+from dualtemp.quantities import duration
+from dualtemp.runs.evaluated_measures import EVALUATED
 from dualtemp.runs.folder import RunFolder
-from dualtemp.training.observers.display import duration
+from dualtemp.runs.metrics import measures
 
 
 def evaluate(
@@ -122,14 +124,15 @@ def online(
     """What the run itself measured of the same weights, while it learned; problems: files that cannot be read."""
     images, learned = readable_count(found.test, problems), readable_count(found.train, problems)
     last: dict[str, Any] = next(iter(run.history()[-1:]), {})
-    names = {"probe": "linear probe", "knn": "kNN"}
     labels = {"probe": learned, "knn": min(run.settings().knn_images, learned)}
+    words = {each.name: each.asked_as for each in EVALUATED}
     rows: list[dict[str, Any]] = []
-    for word in sorted(wanted & set(names)):
-        top1, top5 = (last.get(f"{word}_{top}") for top in ("top1", "top5"))
-        if top1 is not None:
-            row = result(names[word], "online", found.name, top1 / 100, None, images, labels[word])
-            rows.append({**row, "top1": top1, "top5": top5 if found.classes > 5 else None})  # as it stands, unrounded
+    for each in measures().values():
+        word, top1 = words.get(each.evaluated_as), last.get(each.key)
+        if word in wanted and top1 is not None:
+            row = result(each.evaluated_as, "online", found.name, top1 / 100, None, images, labels[word])
+            top5 = last.get(each.top5) if found.classes > 5 else None
+            rows.append({**row, "top1": top1, "top5": top5})  # as it stands, unrounded
     return rows
 
 

@@ -27,7 +27,7 @@ def expected_seconds(
     copied = copy.deepcopy(method).to(device)
     # On a CPU readers compete with the network for the cores, and what they have read ahead would look like no work.
     learning = seconds_of_step(copied, chosen, data, device, 0 if device.type == "cpu" else workers)
-    measuring = distributed.from_first(lambda: seconds_of_evaluation(copied.network.backbone, data, device))
+    measuring = distributed.run_on_rank0(lambda: seconds_of_evaluation(copied.network.backbone, data, device))
     seen = chosen.epochs * (len(data.images) // chosen.batch) * chosen.batch / distributed.world_size()
     looks = -(-chosen.epochs // chosen.evaluate_every)
     if data.bank is None or data.test is None:

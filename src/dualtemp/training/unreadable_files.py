@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dualtemp.atomic_write import whole_file
-from dualtemp.training.observers.display import counted
+from dualtemp.quantities import counted
 
 NAME = "unreadable.txt"
 A_FEW = 5

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from dualtemp.config import Settings
+from dualtemp.quantities import counted as counted
+from dualtemp.quantities import duration as duration
+from dualtemp.runs.metrics import measures
 
 SILENCE = 60.0  # seconds without a line before a file is told what is going on
 
@@ -103,33 +106,16 @@ class Display:
 
 
 def summary(metrics: dict[str, Any], width: int | None = None) -> str:
-    """One line of an epoch's figures; if it is wider than `width`, without those that tell the least."""
-    figures = {"loss": f"loss {metrics['loss']:.3f}"}
-    for name, form in (
-        ("probe_top1", "probe {:.2f} %"),
-        ("knn_top1", "kNN {:.2f} %"),
-        ("spread", "spread {:.2f}"),
-        ("entropy", "entropy of r_+ {:.3f}"),
-    ):
-        if name in metrics:
-            figures[name] = form.format(metrics[name])
-    if metrics.get("collapsed"):
-        figures["collapsed"] = "COLLAPSED: all images have nearly the same features"
-    for least in ("entropy", "spread", "knn_top1"):
-        if width is None or len("  ".join(figures.values())) <= width:
-            break
-        figures.pop(least, None)
-    return "  ".join(figures.values())
+    """One line of an epoch's figures; if it is wider than `width`, the least important are left out."""
+    shown = [each for each in measures().values() if each.key in metrics]
+    figures = sorted(
+        (each.terminal.rank, each.terminal.form.format(metrics[each.key])) for each in shown if each.terminal
+    )
+    alarms = [each.alarm for each in shown if each.alarm and metrics[each.key]]
+    while width is not None and figures[-1][0] > 1 and len("  ".join((*_texts(figures), *alarms))) > width:
+        figures.pop()
+    return "  ".join((*_texts(figures), *alarms))
 
 
-def counted(number: int, what: str) -> str:
-    """1 image, 2,000 images."""
-    return f"{number:,} {what}" + "s" * (number != 1)
-
-
-def duration(seconds: float) -> str:
-    """3 s, 2 min, 1 h 20 min."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+def _texts(figures: list[tuple[int, str]]) -> list[str]:
+    return [text for _, text in figures]
