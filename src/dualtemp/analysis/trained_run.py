@@ -220,7 +220,7 @@ def running_run(now: Snapshot) -> TrainedRun:
 def _with_weights(
     path: Path, chosen: Settings, saved: Checkpoint, seen: TrainingData, device: torch.device, own_data: bool
 ) -> TrainedRun:
-    weights = saved.method or {}
+    weights = saved.method
     classes = len(weights.get("network.projector.weight", [0])) if chosen.framework.learns_from_labels else 0
     # The weights come from the checkpoint: what the run was initialised from need not be there any more.
     method = build_framework(chosen.model_copy(update={"init": None}), seen.images.channels, classes)

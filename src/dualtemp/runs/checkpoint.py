@@ -40,9 +40,9 @@ class Checkpoint:
     seconds: float = 0.0
     totals: Mapping[str, float] | torch.Tensor | None = None
     metrics_length: int = 0
-    method: dict[str, Any] = field(default=None, metadata=_PART)
-    optimizer: dict[str, Any] = field(default=None, metadata=_PART)
-    scaler: dict[str, Any] = field(default=None, metadata=_PART)
+    method: dict[str, Any] = field(default_factory=dict, metadata=_PART)
+    optimizer: dict[str, Any] = field(default_factory=dict, metadata=_PART)
+    scaler: dict[str, Any] = field(default_factory=dict, metadata=_PART)
     probe: dict[str, Any] | None = field(default=None, metadata=_PART)
 
     def to_payload(self) -> dict[str, Any]:

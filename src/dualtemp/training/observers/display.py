@@ -1,4 +1,4 @@
-"""What a run shows on the terminal: a live line where there is one, plain lines elsewhere, nothing if quiet."""
+"""Shows a run on the terminal: a live progress line, plain lines where output is not a terminal, nothing if quiet."""
 
 import sys
 import time
@@ -11,15 +11,15 @@ from dualtemp.quantities import counted as counted
 from dualtemp.quantities import duration as duration
 from dualtemp.runs.metrics import measures
 
-SILENCE = 60.0  # seconds without a line before a file is told what is going on
+SILENCE = 60.0  # seconds without a line before a file is told what is happening
 
 
 class Display:
-    """Tells of a run on standard output. Where that is gone, such as a closed pipe, the run goes on unseen.
+    """Shows a run on standard output. If that is gone, such as a closed pipe, the run continues unseen.
 
     Args:
-        quiet: say nothing but notes, which go to standard error.
-        live: a progress line that is redrawn; default: if standard output is a terminal.
+        quiet: print nothing but notes, which go to standard error.
+        live: redraw a progress line; default: if standard output is a terminal.
     """
 
     def __init__(self, quiet: bool = False, live: bool | None = None) -> None:
@@ -30,12 +30,12 @@ class Display:
         self.begun: tuple[float, float] | None = None  # time and epochs at the first step seen
         self.now, self.said = 0.0, time.monotonic()  # epochs; when a line was printed last
 
-    def begin(self, path: Path, chosen: Settings) -> None:
-        """Know how many epochs there are."""
-        self.epochs, self.said = chosen.epochs, time.monotonic()
+    def begin(self, path: Path, settings: Settings) -> None:
+        """Remember the number of epochs."""
+        self.epochs, self.said = settings.epochs, time.monotonic()
 
     def step(self, epoch: int, step: int, steps: int, loss: float) -> None:
-        """Move the live line."""
+        """Update the live line."""
         if self.quiet or not self.live:
             return
         progress = self.progress or self._start()
@@ -43,20 +43,20 @@ class Display:
         progress.update(self.task, completed=now, loss=f"loss {loss:.3f}", left=self._left(now))
 
     def working(self, what: str, done: int, total: int) -> None:
-        """Show what takes time between steps: on the live line, elsewhere as a line after a minute of silence."""
+        """Show work between steps: on the live line, elsewhere as a line after a minute of silence."""
         if self.quiet:
             return
-        told = f"{what}, {done:,} of {total:,}"
+        text = f"{what}, {done:,} of {total:,}"
         if self.live:
             line = self.progress or self._start()
-            line.update(self.task, completed=self.now, loss=told, left="")
+            line.update(self.task, completed=self.now, loss=text, left="")
         elif time.monotonic() - self.said > SILENCE:
             self.said = time.monotonic()
             with suppress(OSError):
-                print(told, flush=True)
+                print(text, flush=True)
 
     def epoch(self, metrics: dict[str, Any]) -> None:
-        """Print a line: in a terminal, of as many figures as fit."""
+        """Print a line; in a terminal, with as many figures as fit."""
         if self.quiet:
             return
         self.said = time.monotonic()
