@@ -8,14 +8,10 @@ from typing import Any
 
 from dualtemp.atomic_write import whole_file
 from dualtemp.errors import UserError
-from dualtemp.runs.evaluated_measures import EVALUATED
+from dualtemp.runs.evaluated_measures import ENCODERS, NAMES
 
 EVALUATION_FILE = "evaluation.json"
-MEASURES = tuple(dict.fromkeys(each.asked_as for each in EVALUATED))  # what can be asked for, and below what it gives
-FROZEN = tuple(each.name for each in EVALUATED if each.frozen)
-NAMES = tuple(each.name for each in EVALUATED)
-BASELINES = ("raw pixels", "colour histogram", "untrained")  # what a trained encoder has to beat
-ENCODERS = (*BASELINES, "trained", "online")
+
 
 
 def result(

@@ -25,3 +25,8 @@ EVALUATED = (
     EvaluatedMeasure("fine-tuning", "fine-tune", "Encoder and classifier trained together on all labels.", False),
 )
 MEANINGS = {each.name: each.says for each in EVALUATED}
+WORDS = tuple(dict.fromkeys(each.asked_as for each in EVALUATED))
+NAMES = tuple(each.name for each in EVALUATED)
+FROZEN = tuple(each.name for each in EVALUATED if each.frozen)
+BASELINES = ("raw pixels", "colour histogram", "untrained")  # encoders that a trained one has to beat
+ENCODERS = (*BASELINES, "trained", "online")
