@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,3 +21,19 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pageless]:
     started = Pageless(tmp_path_factory.mktemp("commands"))
     yield started
     started.close()
+
+
+@pytest.fixture
+def run_once(commands: Commands, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Any:
+    """Give the folder of a run that was never disturbed; made once for the same words."""
+    made: dict[tuple[str, ...], Path] = request.config.__dict__.setdefault("undisturbed_runs", {})
+
+    def run(*words: str) -> Path:
+        if words not in made:
+            path = tmp_path_factory.mktemp("undisturbed") / "run"
+            ended = commands.run("train", *words, "--out", path)
+            assert ended.code == 0, ended.err
+            made[words] = path
+        return made[words]
+
+    return run

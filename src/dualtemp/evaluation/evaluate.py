@@ -1,6 +1,5 @@
 """Measure a run's encoder with labelled images: kNN, linear probe, few labels, fine-tuning; baselines beside it."""
 
-import difflib
 import os
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -12,14 +11,15 @@ from dualtemp.data.sources.copies import twins
 from dualtemp.encoder.encoder import run_encoder
 from dualtemp.errors import UserError
 from dualtemp.evaluation.baselines import compared
-from dualtemp.evaluation.evaluation_file import EVALUATION_FILE, MEASURES, add_to_evaluation, place, result
+from dualtemp.evaluation.evaluation_file import EVALUATION_FILE, add_to_evaluation, place, result
 from dualtemp.evaluation.frozen_measures import frozen_measures
 from dualtemp.evaluation.labeled_data import LabelledData, labelled_data, readable_count
 from dualtemp.evaluation.tuned_measures import tuned_measures
 from dualtemp.quantities import duration
-from dualtemp.runs.evaluated_measures import EVALUATED
+from dualtemp.runs.evaluated_measures import EVALUATED, WORDS
 from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.metrics import measures
+from dualtemp.text import suggest
 
 
 def evaluate(
@@ -105,12 +105,10 @@ def evaluate(
 
 def chosen_measures(only: str | Sequence[str] | None, fine_tune: bool) -> set[str]:
     """The measures to take; a mistyped one is answered with the nearest."""
-    words = MEASURES if only is None else only.split(",") if isinstance(only, str) else only
+    words = WORDS if only is None else only.split(",") if isinstance(only, str) else only
     wanted = {word.strip() for word in words}
-    for word in sorted(wanted - set(MEASURES)):
-        near = difflib.get_close_matches(word, MEASURES, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose among {', '.join(MEASURES)}"
-        raise UserError(f"no measure is called {word!r}: {hint}")
+    for word in sorted(wanted - set(WORDS)):
+        raise UserError(f"no measure is called {word!r}: {suggest(word, WORDS)}")
     if not fine_tune:
         wanted -= {"fine-tune"}
     if not wanted:

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from dualtemp.atomic_write import whole_file
-from dualtemp.errors import UserError
+from dualtemp.errors import writing
 from dualtemp.runs.evaluated_measures import ENCODERS, NAMES
 
 EVALUATION_FILE = "evaluation.json"
-
 
 
 def result(
@@ -68,13 +67,8 @@ def add_to_evaluation(run: Path, step: int, measured: list[dict[str, Any]]) -> d
     rows |= {_key(row): row for row in measured}
     made = datetime.now(UTC).isoformat(timespec="seconds")
     content = {"step": step, "made": made, "measured": sorted(rows.values(), key=place)}
-    try:
-        with whole_file(run / EVALUATION_FILE) as file:
-            file.write((json.dumps(content, indent=1) + "\n").encode())
-    except OSError as error:
-        raise UserError(
-            f"{run / EVALUATION_FILE} cannot be written ({error.strerror}): make the run writable"
-        ) from None
+    with writing(run / EVALUATION_FILE, "make the run writable"), whole_file(run / EVALUATION_FILE) as file:
+        file.write((json.dumps(content, indent=1) + "\n").encode())
     return content
 
 

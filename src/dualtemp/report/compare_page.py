@@ -6,14 +6,13 @@ from typing import Any
 
 from dualtemp.config import applicable, setting_names
 from dualtemp.errors import UserError
-from dualtemp.evaluation.evaluation_file import BASELINES, FROZEN, NAMES
 from dualtemp.report.curves import compared_charts
 from dualtemp.report.epoch_chart import COLOURS, DASHES, colour_class
 from dualtemp.report.page import link_to, rendered, write_page
 from dualtemp.report.run_page import PAGE, shown
 from dualtemp.report.standing import clear_difference
 from dualtemp.report.verdict import told, verdict
-from dualtemp.runs.evaluated_measures import MEANINGS
+from dualtemp.runs.evaluated_measures import BASELINES, FROZEN, MEANINGS, NAMES
 from dualtemp.runs.metrics import PERCENT, measures
 from dualtemp.runs.record import RunRecord, beside_trained, evaluated, facts_of, number, part, read_run, rows_of
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from dualtemp.evaluation.evaluation_file import BASELINES
 from dualtemp.report.accuracies import ACCURACIES, POINT, accuracy_of, fifths, guessed, seen, too_few
 from dualtemp.report.standing import Standing, Word, standings
+from dualtemp.runs.evaluated_measures import BASELINES
 from dualtemp.runs.record import Facts, History, points
 from dualtemp.runs.thresholds import COLLAPSED
 

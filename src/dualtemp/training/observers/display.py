@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dualtemp.config import Settings
-from dualtemp.quantities import counted as counted
-from dualtemp.quantities import duration as duration
+from dualtemp.quantities import duration
 from dualtemp.runs.metrics import measures
 
 SILENCE = 60.0  # seconds without a line before a file is told what is happening
