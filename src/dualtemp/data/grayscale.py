@@ -6,7 +6,7 @@ bit), weights and pretrained starts for colour fit, and an image in colour that 
 
 from torch import Tensor
 
-from dualtemp.data.images import FileImages, ImageSet, UnreadableImage
+from dualtemp.data.images import ImageSet, UnreadableImage
 from dualtemp.data.loading.crop_files import to_tensor
 from dualtemp.data.sources.catalogue import PHOTOGRAPH
 
@@ -18,13 +18,12 @@ def grey_in_colour(images: ImageSet) -> bool:
     """Whether every image looked at (in memory all, of files some) has three channels, and all three alike."""
     if images.channels != 3:
         return False
-    pixels = images.pixels
-    if isinstance(pixels, Tensor):
-        return all(_alike(part) for part in pixels.split(1024))
-    seen = False
-    for i in range(0, len(pixels), max(1, len(pixels) // LOOKED_AT)):
+    if images.source.tensor is not None:
+        return all(_alike(part) for part in images.source.tensor.split(1024))
+    source, seen = images.source.convert(enough=PHOTOGRAPH), False
+    for i in range(0, len(source), max(1, len(source) // LOOKED_AT)):
         try:
-            image = to_tensor(FileImages(pixels.root, pixels.names, 3, PHOTOGRAPH).open(i))
+            image = to_tensor(source.open(i))
         except UnreadableImage:
             continue
         if not _alike(image.unsqueeze(0)):

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from dualtemp.data.images import FileImages, UnreadableImage
+from dualtemp.data.image_source import ImageSource, as_source
 from dualtemp.data.loading.crop_files import to_tensor
+from dualtemp.data.loading.decode import UnreadableImage
 from dualtemp.data.sources.catalogue import PHOTOGRAPH
 from dualtemp.errors import UserError
 from dualtemp.machine import cores
@@ -29,7 +29,7 @@ _VALUES_AT_ONCE = 1 << 22
 _MOST_FILES = 256
 
 
-def normalisation(name: str, pixels: Tensor | FileImages) -> Normalisation:
+def normalisation(name: str, pixels: Tensor | ImageSource) -> Normalisation:
     """Mean and std for a set: the listed ones, else measured on the images.
 
     name: the source as it was asked for ("cifar10"), never a name taken from a path, so that results do not depend on
@@ -38,26 +38,26 @@ def normalisation(name: str, pixels: Tensor | FileImages) -> Normalisation:
     return _listed(name, pixels) or measured(pixels)
 
 
-def earlier_normalisation(name: str, pixels: Tensor | FileImages) -> Normalisation:
+def earlier_normalisation(name: str, pixels: Tensor | ImageSource) -> Normalisation:
     """What runs took that did not write it down: CIFAR-10's for every RGB set that is not listed."""
-    return _listed(name, pixels) or (CIFAR10 if _channels(pixels) == 3 else measured(pixels))
+    return _listed(name, pixels) or (CIFAR10 if as_source(pixels).channels == 3 else measured(pixels))
 
 
-def _listed(name: str, pixels: Tensor | FileImages) -> Normalisation | None:
+def _listed(name: str, pixels: Tensor | ImageSource) -> Normalisation | None:
     found = OF_SETS.get(name)
-    return found if found is not None and len(found[0]) == _channels(pixels) else None
+    return found if found is not None and len(found[0]) == as_source(pixels).channels else None
 
 
-def measured(pixels: Tensor | FileImages) -> Normalisation:
+def measured(pixels: Tensor | ImageSource) -> Normalisation:
     """Mean and std of all pixels of each channel (files: of up to 256, evenly spread over the set), to 4 digits.
 
     Photographs in colour are read at about the size of their views. A channel that never changes gets a std of 1. The
     sums are integers, so that every machine finds the same.
     """
-    channels = _channels(pixels)
+    channels = as_source(pixels).channels
     sums = torch.zeros(2, channels, dtype=torch.int64)  # of the values, and of their squares
     count = 0
-    for part in _parts(pixels):
+    for part in _parts(as_source(pixels)):
         values = part.to(torch.int64)
         sums += torch.stack((values.sum((0, 2, 3)), values.square().sum((0, 2, 3)))).cpu()
         count += values[:, 0].numel()
@@ -71,25 +71,21 @@ def measured(pixels: Tensor | FileImages) -> Normalisation:
     )
 
 
-def _parts(pixels: Tensor | FileImages) -> Iterator[Tensor]:
+def _parts(source: ImageSource) -> Iterator[Tensor]:
     """The images in pieces of at most some million values: uint8 (n, C, H, W)."""
-    if isinstance(pixels, Tensor):
-        yield from pixels.split(max(1, _VALUES_AT_ONCE // max(1, pixels[:1].numel())))
+    if source.tensor is not None:
+        yield from source.tensor.split(max(1, _VALUES_AT_ONCE // max(1, source.tensor[:1].numel())))
         return
-    # Grey ones come whole, as they always did: earlier runs that did not write these figures down find them again.
-    files = replace(pixels, enough=PHOTOGRAPH) if pixels.channels == 3 else pixels
+    # Gray ones come whole, as they always did: earlier runs that did not write these figures down find them again.
+    source = source.convert(enough=PHOTOGRAPH) if source.channels == 3 else source
 
     def read(i: int) -> Tensor | None:
         try:
-            return to_tensor(files.open(i)).unsqueeze(0)
+            return to_tensor(source.open(i)).unsqueeze(0)
         except UnreadableImage:
             return None
 
     with ThreadPoolExecutor(cores()) as pool:  # Pillow decodes without holding the interpreter's lock
-        for image in pool.map(read, range(0, len(files), max(1, len(files) // _MOST_FILES))):
+        for image in pool.map(read, range(0, len(source), max(1, len(source) // _MOST_FILES))):
             if image is not None:
                 yield image
-
-
-def _channels(pixels: Tensor | FileImages) -> int:
-    return pixels.channels if isinstance(pixels, FileImages) else pixels.shape[1]

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from dualtemp.data.augment.philox import replacements
 from dualtemp.data.augment.views import Views, evaluation_geometry, evaluation_side
-from dualtemp.data.images import FileImages, UnreadableImage
+from dualtemp.data.image_source import ImageSource
+from dualtemp.data.loading.decode import UnreadableImage
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -50,7 +51,7 @@ class Outcome:
     problems: tuple[tuple[str, str], ...]
 
 
-def read_part(part: Part, files: FileImages, views: Views, buffer: Tensor) -> Outcome:
+def read_part(part: Part, source: ImageSource, views: Views, buffer: Tensor) -> Outcome:
     """Fill rows of the buffer, uint8 (slots, 2, batch, C, size, size), with the crops of a part.
 
     An unreadable image of an epoch is replaced by another, drawn like everything else from seed, epoch and index;
@@ -60,7 +61,7 @@ def read_part(part: Part, files: FileImages, views: Views, buffer: Tensor) -> Ou
     problems: dict[str, str] = {}
     for start in range(0, len(part.index), _DECODED_AT_ONCE):
         wanted = part.index[start : start + _DECODED_AT_ONCE]
-        opened = [_open(i, part.epoch, files, views.seed, problems) for i in wanted]
+        opened = [_open(i, part.epoch, source, views.seed, problems) for i in wanted]
         shown.extend(number for number, _ in opened)
         rows = buffer[part.slot, :, part.row + start : part.row + start + len(wanted)]
         if part.epoch is None:
@@ -124,13 +125,13 @@ def _crop_twice(
 
 
 def _open(
-    index: int, epoch: int | None, files: FileImages, seed: int, problems: dict[str, str]
+    index: int, epoch: int | None, source: ImageSource, seed: int, problems: dict[str, str]
 ) -> tuple[int | None, Tensor | None]:
-    for i in _candidates(index, epoch, len(files), seed):
-        if files.names[i] in problems:  # of this part already
+    for i in _candidates(index, epoch, len(source), seed):
+        if source.names[i] in problems:  # of this part already
             continue
         try:
-            return i, to_tensor(files.open(i))
+            return i, to_tensor(source.open(i))
         except UnreadableImage as unreadable:
             problems[unreadable.name] = unreadable.reason
     return None, None

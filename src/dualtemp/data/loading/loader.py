@@ -13,7 +13,7 @@ from torch import Tensor
 from dualtemp.data.augment.philox import permutation
 from dualtemp.data.augment.view_plan import ViewPlan, plans_on_device
 from dualtemp.data.augment.views import Views
-from dualtemp.data.images import FileImages, ImageSet, ImagesGone
+from dualtemp.data.images import ImageSet, ImagesGone
 from dualtemp.data.loading.workers import Photographs, Reader, Request
 from dualtemp.errors import UserError
 from dualtemp.machine import cores
@@ -80,10 +80,9 @@ class Loader:
         self.steps = len(images) // batch
         self.problems: dict[str, str] = {}
         self._reader: Reader | None = None
-        if isinstance(images.pixels, FileImages):
-            self._reader = Reader(
-                images.pixels, views, batch // world, default_workers() if workers is None else workers
-            )
+        if not images.in_memory:
+            workers = default_workers() if workers is None else workers
+            self._reader = Reader(images.source, views, batch // world, workers)
 
     def batches(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
         """Yield the batches of this rank from a step of an epoch on; nothing before it is computed."""
@@ -93,7 +92,8 @@ class Loader:
         order = permutation(self.views.seed, epoch, len(self.images))
         firsts = range(start_step * self.batch + self.rank * share, self.steps * self.batch, self.batch)
         indices = (order[first : first + share] for first in firsts)
-        return self._from_memory(indices, epoch) if self._reader is None else self._from_files(indices, epoch)
+        tensor = self.images.source.tensor
+        return self._read(indices, epoch) if tensor is None else self._from_memory(tensor, indices, epoch)
 
     def close(self) -> None:
         """End the worker processes, if there are any."""
@@ -108,14 +108,13 @@ class Loader:
         """Close."""
         self.close()
 
-    def _from_memory(self, indices: Iterator[Tensor], epoch: int) -> Iterator[Batch]:
-        assert isinstance(self.images.pixels, Tensor)
+    def _from_memory(self, pixels: Tensor, indices: Iterator[Tensor], epoch: int) -> Iterator[Batch]:
         if self.device.type != "cpu":
-            yield from self._from_device_memory(self.images.pixels, indices, epoch)
+            yield from self._from_device_memory(pixels, indices, epoch)
             return
         for index in indices:
-            pixels = self.images.pixels.index_select(0, index)
-            views = tuple(self.views(pixels, index, epoch, view) for view in range(self.count))
+            chosen = pixels.index_select(0, index)
+            views = tuple(self.views(chosen, index, epoch, view) for view in range(self.count))
             yield Batch(index, _labels(self.images, index), views)
 
     def _from_device_memory(self, pixels: Tensor, indices: Iterator[Tensor], epoch: int) -> Iterator[Batch]:
@@ -132,7 +131,7 @@ class Loader:
             following = next(drawn, None)  # while the device works at these
             yield batch
 
-    def _from_files(self, indices: Iterator[Tensor], epoch: int) -> Iterator[Batch]:
+    def _read(self, indices: Iterator[Tensor], epoch: int) -> Iterator[Batch]:
         assert self._reader is not None
         requests = (Request(tuple(index.tolist()), epoch) for index in indices)
         for photographs in self._reader.read(requests):
@@ -171,14 +170,14 @@ def evaluation_batches(
         raise UserError(f"evaluation batch {batch}: give at least 1.")
     device = torch.device(device)
     indices = torch.arange(len(images)).split(batch)
-    if isinstance(images.pixels, Tensor):
+    if (tensor := images.source.tensor) is not None:
         for index in indices:
-            pixels = images.pixels[index[0] : index[-1] + 1].to(device)
+            pixels = tensor[index[0] : index[-1] + 1].to(device)
             yield CleanBatch(index, _labels(images, index, device), views.evaluation(pixels))
         return
     workers = default_workers() if workers is None else workers
     may_be_empty = problems is not None if may_be_empty is None else may_be_empty
-    reader = Reader(images.pixels, views, min(batch, len(images)), workers)
+    reader = Reader(images.source, views, min(batch, len(images)), workers)
     any_shown, last = False, ()
     try:
         for photographs in reader.read(Request(tuple(index.tolist()), None) for index in indices):
@@ -217,11 +216,11 @@ def _all_shown(photographs: Photographs, images: ImageSet) -> Tensor:
 
 
 def _gone(images: ImageSet, problems: Sequence[tuple[str, str]]) -> ImagesGone:
-    assert isinstance(images.pixels, FileImages)
-    if not images.pixels.root.exists():
-        return ImagesGone(f"{images.pixels.root} is gone: put it back")
+    source = images.source
+    if source.is_gone():
+        return ImagesGone(f"{source.place} is gone: put it back")
     name, reason = problems[-1]
     return ImagesGone(
-        f"hardly an image below {images.pixels.root} can be read any more ({len(problems)} files in a row cannot, the "
+        f"hardly an image below {source.place} can be read any more ({len(problems)} files in a row cannot, the "
         f"last is {name}: {reason}): check the folder with `dualtemp data`"
     )
