@@ -102,21 +102,21 @@ def test_images_that_are_not_rgb_are_jittered_in_brightness_and_contrast_only(ch
     )
 
 
-def test_greyscale_equals_torchvisions_where_it_is_chosen_and_touches_nothing_else():
+def test_grayscale_equals_torchvisions_where_it_is_chosen_and_touches_nothing_else():
     pixels = images(6)
     expected = pixels.clone()
     expected[::2] = reference.rgb_to_grayscale(pixels[::2], num_output_channels=3)
     untouched = pixels[1::2].clone()
-    colour.greyscale_(pixels, torch.tensor([1.0, 0.0] * 3))
+    colour.grayscale_(pixels, torch.tensor([1.0, 0.0] * 3))
     torch.testing.assert_close(pixels, expected, rtol=0, atol=1e-6)
     assert torch.equal(pixels[1::2], untouched)
 
 
-def test_solarise_equals_torchvisions_on_every_8_bit_level():
+def test_solarize_equals_torchvisions_on_every_8_bit_level():
     levels = torch.arange(256, dtype=torch.uint8).view(1, 1, 16, 16)
     theirs = reference.solarize(levels, threshold=128)
     ours = levels.float() / 255
     expected = reference.solarize(ours, threshold=0.5)
-    colour.solarise_(ours)
+    colour.solarize_(ours)
     assert torch.equal(ours, expected)
     assert torch.equal((ours * 255).round().to(torch.uint8), theirs)

@@ -22,7 +22,7 @@ from torchvision.transforms.v2 import functional as reference  # noqa: E402
 BICUBIC = v2.InterpolationMode.BICUBIC
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 EVERYTHING = Recipe(
-    Augmentation(blur=Blur(0.5), solarise=0.3), Augmentation(jitter=Jitter(0.8, 0.8, 0.8, 0.2), blur=Blur(0.1))
+    Augmentation(blur=Blur(0.5), solarize=0.3), Augmentation(jitter=Jitter(0.8, 0.8, 0.8, 0.2), blur=Blur(0.1))
 )
 OPERATIONS = (
     reference.adjust_brightness,
@@ -67,7 +67,7 @@ def by_torchvision(views: Views, pixels: torch.Tensor, index: torch.Tensor, epoc
         if drawn.blurred[i] and augmentation.blur is not None:
             kernel = augmentation.blur.kernel(views.size)
             image = reference.gaussian_blur(image, [kernel] * 2, [float(drawn.sigma[i])] * 2)
-        if drawn.solarised[i]:
+        if drawn.solarized[i]:
             image = reference.solarize(image, threshold=0.5)
         made.append(reference.normalize(image, list(views.mean), list(views.std)))
     return torch.stack(made)
@@ -83,7 +83,7 @@ def test_views_equal_torchvisions_operations_one_by_one(recipe, view):
     off = ((ours - theirs) * torch.tensor(STD).view(3, 1, 1)).abs()
     if views.recipe.of_view(
         view
-    ).solarise:  # a pixel within rounding of one half may be inverted by one and not the other
+    ).solarize:  # a pixel within rounding of one half may be inverted by one and not the other
         assert (off > 5e-6).float().mean() < 1e-5
     else:
         assert off.max() < 5e-6  # of pixels in [0, 1]: single operations are within 1e-6, jitter adds up

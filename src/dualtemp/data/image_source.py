@@ -26,10 +26,11 @@ _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 class ImageSource(Protocol):
     """Images by number, 0 to N - 1: immutable, picklable, and read by many threads and processes at once.
 
-    Subclass it as a frozen dataclass with the fields below: then `place` and `content` are all that is left to write,
-    for encoded images (JPEG, PNG, ...); for others `open` and `header` too.
+    Subclass it as a frozen dataclass with these attributes as fields: then `content` is all that is left to write, for
+    encoded images (JPEG, PNG, ...); for others `open` and `header` too.
 
     Attributes:
+        place: where the images are, for messages: a folder, a file.
         names: one an image, all different, and the same wherever the images lie: a name decides which side of a split
             its image falls on. Empty if images have only numbers, which is for pixels in memory.
         channels: 1 (gray) or 3 (RGB) of what `open` gives.
@@ -37,15 +38,11 @@ class ImageSource(Protocol):
         tensor: uint8 (N, C, H, W) if all pixels are in memory, else None.
     """
 
+    place: str
     names: tuple[str, ...]
     channels: int
     enough: int | None = None
     tensor: Tensor | None = None
-
-    @property
-    def place(self) -> str:
-        """Where the images are, for messages: a folder, a file."""
-        ...
 
     def content(self, i: int) -> bytes:
         """Return the encoded bytes of image i, which are what it is compared by; raises OSError."""
@@ -127,7 +124,7 @@ class FileImages(ImageSource):
     enough: int | None = None
 
     @property
-    def place(self) -> str:
+    def place(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The folder."""
         return str(self.root)
 
@@ -158,12 +155,8 @@ class TensorImages(ImageSource):
     """Pixels in memory, uint8 (N, C, H, W): .npz files, named sets, small images of one size."""
 
     tensor: Tensor  # pyright: ignore[reportIncompatibleVariableOverride]
+    place = "memory"
     names = ()
-
-    @property
-    def place(self) -> str:
-        """No place that anybody could look at."""
-        return "memory"
 
     @property
     def channels(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -90,6 +90,11 @@ def _possible(_: Encoder) -> str:
     return ""
 
 
+def _not_buildable(encoder: Encoder) -> str:
+    plugin = encoder.recipe["library"] == "plugin"
+    return f"{encoder.recipe['model']} comes from a plugin, so that no model.py can build it" if plugin else ""
+
+
 def _write_safetensors(encoder: Encoder, folder: Path) -> None:
     save_backbone(folder / WEIGHTS, encoder.backbone)
     (folder / BUILDER).write_text(builder(encoder.recipe, encoder.views.size, encoder.channels))
@@ -180,7 +185,7 @@ def _read_program(encoder: Encoder, folder: Path) -> Features:
 
 
 FORMATS = {
-    "safetensors": Format((WEIGHTS, BUILDER), (), _possible, _write_safetensors, _read_safetensors),
+    "safetensors": Format((WEIGHTS, BUILDER), (), _not_buildable, _write_safetensors, _read_safetensors),
     "timm": Format((WEIGHTS, CONFIG), (), _not_timm, _write_timm, _read_timm),
     "onnx": Format((ONNX,), ("onnx", "onnxscript", "onnxruntime"), _possible, _write_onnx, _read_onnx, graph=True),
     "torch-export": Format((PROGRAM,), (), _possible, _write_program, _read_program, graph=True),

@@ -1,7 +1,7 @@
 """Colour operations on batches, each image with its own factor; equal to torchvision's on float images in [0, 1].
 
 Images (N, C, H, W) float in [0, 1], changed in place; factors (N,). With three channels, all of them are RGB
-operations. With any other number there is no hue, saturation or greyscale; brightness and contrast act on all
+operations. With any other number there is no hue, saturation or grayscale; brightness and contrast act on all
 channels alike.
 """
 
@@ -66,7 +66,7 @@ def hue_(images: Tensor, factor: Tensor) -> None:
         torch.addcmul(value, share.clamp_(0.0, 1.0), extent, value=-1.0, out=images[:, channel])
 
 
-def greyscale_(images: Tensor, chosen: Tensor) -> None:
+def grayscale_(images: Tensor, chosen: Tensor) -> None:
     """Replace the channels of RGB images by their luma where chosen (N,) is 1, and not where it is 0.
 
     It is a saturation of 0; a factor of 1 leaves every bit as it is. On a CPU this beats picking and putting back.
@@ -74,7 +74,7 @@ def greyscale_(images: Tensor, chosen: Tensor) -> None:
     saturation_(images, 1.0 - chosen)
 
 
-def solarise_(images: Tensor) -> None:
+def solarize_(images: Tensor) -> None:
     """Invert what is at least a half (uint8: at least 128)."""
     torch.where(images >= 0.5, 1.0 - images, images, out=images)
 

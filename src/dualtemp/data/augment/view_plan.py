@@ -14,7 +14,7 @@ from dualtemp.data.augment.parameters import Parameters
 class ViewPlan:
     """The draws for N images, each tensor without elements where it has nothing to do.
 
-    boxes: int64 (4, N), top, left, height, width of the crops; flipped, blurred, solarised: int64, which images;
+    boxes: int64 (4, N), top, left, height, width of the crops; flipped, blurred, solarized: int64, which images;
     shuffles, factors, ends: see `colour.jitter_plan`; grey: float32 (N,), 1 for an image that loses its colours;
     sigma: float32, one for each that is blurred, with a kernel of so many pixels.
     """
@@ -26,7 +26,7 @@ class ViewPlan:
     grey: Tensor
     blurred: Tensor
     sigma: Tensor
-    solarised: Tensor
+    solarized: Tensor
     ends: tuple[tuple[int, ...], ...]
     kernel: int
 
@@ -57,7 +57,7 @@ def view_plan(boxes: Tensor | None, parameters: Parameters, kernel: int) -> View
         grey=parameters.grey.to(torch.float32) if parameters.grey.any() else torch.empty(0),
         blurred=_which(blurred),
         sigma=parameters.sigma[blurred].to(torch.float32),
-        solarised=_which(parameters.solarised),
+        solarized=_which(parameters.solarized),
         ends=ends,
         kernel=kernel,
     )

@@ -109,18 +109,18 @@ class Views:
         return (views * std + mean).clamp_(0.0, 1.0)
 
     def _recoloured(self, images: Tensor, plan: ViewPlan) -> Tensor:
-        """Jitter, greyscale, blur, solarise, normalise; each only where it was drawn."""
+        """Jitter, grayscale, blur, solarize, normalise; each only where it was drawn."""
         if plan.ends:
             images = colour.jitter(images, plan.shuffles, plan.factors, plan.ends)
         if images.shape[1] == 3 and len(plan.grey):
-            colour.greyscale_(images, plan.grey)
+            colour.grayscale_(images, plan.grey)
         if len(plan.blurred):
             where = plan.blurred
             images.index_copy_(0, where, gaussian_blur(images.index_select(0, where), plan.sigma, plan.kernel))
-        if len(plan.solarised):
-            part = images.index_select(0, plan.solarised)
-            colour.solarise_(part)
-            images.index_copy_(0, plan.solarised, part)
+        if len(plan.solarized):
+            part = images.index_select(0, plan.solarized)
+            colour.solarize_(part)
+            images.index_copy_(0, plan.solarized, part)
         return self._normalised(images)
 
     def _normalised(self, images: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from dualtemp.data.image_source import ImageSource
 from dualtemp.data.images import ImageSet
+from dualtemp.data.loading.decode import UnreadableImage, open_image
 
 ENDS = 4096  # bytes of either end of a file
 CHUNK = 1 << 20
@@ -84,7 +85,15 @@ def _of_contents(images: list[tuple[ImageSource, int]]) -> np.ndarray:
             return number
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return _first_alike(list(pool.map(digest, range(len(images)))))
+        kinds = list(pool.map(digest, range(len(images))))
+    for alike in _groups(dict(enumerate(kinds))):
+        source, i = images[alike[0]]
+        try:
+            source.header(i)
+        except UnreadableImage:  # images spoiled alike are no copies
+            for number in alike:
+                kinds[number] = number
+    return _first_alike(kinds)
 
 
 def _of_files(paths: list[Path]) -> np.ndarray:
@@ -98,9 +107,18 @@ def _of_files(paths: list[Path]) -> np.ndarray:
         for how in (_ends, _whole):
             sizes = _groups(_hashed(sizes, paths, how, pool))
     for alike in sizes:
-        for i in alike:
-            numbers[i] = alike[0]
+        if _is_image(paths[alike[0]]):  # files emptied or spoiled alike are no copies: a split would change with them
+            for i in alike:
+                numbers[i] = alike[0]
     return _first_alike([numbers[number] for number in numbers])  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+def _is_image(path: Path) -> bool:
+    try:
+        open_image(path).close()
+    except Exception:  # PIL's plugins raise nearly anything on broken files
+        return False
+    return True
 
 
 def _groups(kinds: dict[int, Hashable]) -> list[list[int]]:
