@@ -46,7 +46,7 @@ class Temperatures(NamedTuple):
 
 
 def temperatures_of(settings: Any) -> Temperatures:
-    """tau_alpha and tau_beta of a framework's settings as numbers; tau_alpha stands for "tied", and where it is alone."""
+    """tau_alpha and tau_beta of a framework's settings as numbers; where it has one alone, or "tied", both are that."""
     beta = getattr(settings, "tau_beta", "tied")
     return Temperatures(settings.tau_alpha, settings.tau_alpha if beta == "tied" else float(beta))
 
