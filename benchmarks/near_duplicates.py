@@ -58,7 +58,7 @@ def features(encoder: RunEncoder, shown: list[Image.Image], both: bool) -> Tenso
     found = []
     for start in range(0, len(shown), 256):
         crops = [clean_crop(to_tensor(each), encoder.views.size) for each in shown[start : start + 256]]
-        views = encoder.views.normalised(torch.stack(crops))
+        views = encoder.views.normalize(torch.stack(crops))
         each = encoder.of_views(views)
         found.append((each + encoder.of_views(views.flip(3))) / 2 if both else each)
     return torch.cat(found)

@@ -1,4 +1,4 @@
-"""Photographs a second at 224 px, two views each: dualtemp's loader against torchvision's ImageFolder and DataLoader.
+"""ReadBatch a second at 224 px, two views each: dualtemp's loader against torchvision's ImageFolder and DataLoader.
 
     python benchmarks/photos.py --data FOLDER
 

@@ -62,7 +62,7 @@ def by_torchvision(views: Views, pixels: torch.Tensor, index: torch.Tensor, epoc
         if drawn.jittered[i]:
             for number in drawn.order[i].tolist():
                 image = OPERATIONS[number](image, float(drawn.factors[i, number]))
-        if drawn.grey[i] and channels == 3:
+        if drawn.gray[i] and channels == 3:
             image = reference.rgb_to_grayscale(image, num_output_channels=3)
         if drawn.blurred[i] and augmentation.blur is not None:
             kernel = augmentation.blur.kernel(views.size)
@@ -193,8 +193,8 @@ def test_the_clean_view_is_torchvisions_resize_and_central_crop(height, width, s
 
 def test_a_clean_view_of_the_right_size_is_only_normalised():
     pixels, views = pixels_of(4), Views("paper", 32, 0, MEAN, STD)
-    assert torch.equal(views.evaluation(pixels), views.normalised(pixels))
-    assert torch.equal((views.unnormalised(views.evaluation(pixels)) * 255).round().to(torch.uint8), pixels)
+    assert torch.equal(views.evaluation(pixels), views.normalize(pixels))
+    assert torch.equal((views.unnormalize(views.evaluation(pixels)) * 255).round().to(torch.uint8), pixels)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])

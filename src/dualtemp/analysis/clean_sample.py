@@ -58,7 +58,7 @@ def clean_sample(run: TrainedRun, most: int, pictures: bool = True) -> CleanSamp
             index.append(chosen[batch.index])
             features.append(backbone(batch.pixels).float().cpu())
             if pictures:
-                shown.append(tiles(views.unnormalised(batch.pixels)))
+                shown.append(tiles(views.unnormalize(batch.pixels)))
     if not index:
         raise UserError(f"{images.name}: none of {len(chosen)} {part} images can be read; see `dualtemp data` on it")
     return CleanSample(

@@ -78,9 +78,9 @@ def _read(
         for index in batches:
             made: dict[Draw, Tensor] = {}
             readable = torch.ones(len(index), dtype=torch.bool)
-            for epoch, photographs in zip(epochs, found, strict=False):  # in this order: none is read too many
-                pixels = photographs.pixels.to(device)
-                readable &= torch.tensor([i == j for i, j in zip(photographs.shown, index.tolist(), strict=True)])
+            for epoch, batch in zip(epochs, found, strict=False):  # in this order: none is read too many
+                pixels = batch.pixels.to(device)
+                readable &= torch.tensor([i == j for i, j in zip(batch.shown, index.tolist(), strict=True)])
                 made |= {draw: views.after_crop(pixels[draw[1]], index, *draw) for draw in draws if draw[0] == epoch}
             yield Drawn(index[readable], tuple(made[draw][readable.to(device)] for draw in draws))
     finally:

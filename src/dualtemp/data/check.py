@@ -5,7 +5,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from dualtemp.data.grayscale import grey_in_colour
+from dualtemp.data.grayscale import gray_in_color
 from dualtemp.data.image_source import ImageSource
 from dualtemp.data.images import ImageSet
 from dualtemp.data.loading.decode import UnreadableImage
@@ -60,8 +60,8 @@ def check_source(source: str, labels: bool = True, download: bool = True) -> Sou
     with told("looking for copies"):
         found = twins(splits.train, splits.test)
     kept = "one tensor" if splits.train.in_memory else "files"
-    grey = grey_in_colour(splits.train)
-    return SourceFacts(source, splits.split, kept, splits.train.channels, parts, unreadable, grey, found)
+    gray = gray_in_color(splits.train)
+    return SourceFacts(source, splits.split, kept, splits.train.channels, parts, unreadable, gray, found)
 
 
 def _class_counts(images: ImageSet) -> dict[str, int]:

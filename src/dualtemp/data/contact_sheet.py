@@ -73,11 +73,11 @@ def _rows(images: ImageSet, chosen: np.ndarray, views: Views, epoch: int) -> Ite
 def _rows_read(images: ImageSet, chosen: np.ndarray, views: Views, epoch: int) -> Iterator[Row]:
     """Read as the loader reads; an image that cannot be read has no row."""
     reader = Reader(images.source, views, batch=1, workers=0)
-    for photographs in reader.read(Request((i,), epoch) for i in chosen.tolist()):
-        if photographs.shown != photographs.request.index:  # another one in its place
+    for found in reader.read(Request((i,), epoch) for i in chosen.tolist()):
+        if found.shown != found.request.index:  # another one in its place
             continue
-        (i,) = photographs.request.index
-        crops, index = photographs.pixels, torch.tensor([i])
+        (i,) = found.request.index
+        crops, index = found.pixels, torch.tensor([i])
         both = [views.after_crop(crops[view], index, epoch, view)[0] for view in (0, 1)]
         yield _label(images, i), [images.source.open(i), *(_picture(_bytes(view)) for view in both)]
 

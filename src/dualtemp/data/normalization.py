@@ -11,13 +11,14 @@ from dualtemp.data.loading.crop_files import to_tensor
 from dualtemp.data.loading.decode import UnreadableImage
 from dualtemp.data.sources.catalogue import PHOTOGRAPH
 from dualtemp.errors import UserError
+from dualtemp.lazy import lazily
 from dualtemp.machine import cores
 
-Normalisation = tuple[tuple[float, ...], tuple[float, ...]]
+Normalization = tuple[tuple[float, ...], tuple[float, ...]]
 
-CIFAR10: Normalisation = ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
+CIFAR10: Normalization = ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
 # Of the training images.
-OF_SETS: dict[str, Normalisation] = {
+OF_SETS: dict[str, Normalization] = {
     "cifar10": CIFAR10,
     "cifar100": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
     "svhn": ((0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970)),
@@ -29,7 +30,7 @@ _VALUES_AT_ONCE = 1 << 22
 _MOST_FILES = 256
 
 
-def normalisation(name: str, pixels: Tensor | ImageSource) -> Normalisation:
+def normalization(name: str, pixels: Tensor | ImageSource) -> Normalization:
     """Mean and std for a set: the listed ones, else measured on the images.
 
     name: the source as it was asked for ("cifar10"), never a name taken from a path, so that results do not depend on
@@ -38,21 +39,21 @@ def normalisation(name: str, pixels: Tensor | ImageSource) -> Normalisation:
     return _listed(name, pixels) or measured(pixels)
 
 
-def earlier_normalisation(name: str, pixels: Tensor | ImageSource) -> Normalisation:
+def earlier_normalization(name: str, pixels: Tensor | ImageSource) -> Normalization:
     """What runs took that did not write it down: CIFAR-10's for every RGB set that is not listed."""
     return _listed(name, pixels) or (CIFAR10 if as_source(pixels).channels == 3 else measured(pixels))
 
 
-def _listed(name: str, pixels: Tensor | ImageSource) -> Normalisation | None:
+def _listed(name: str, pixels: Tensor | ImageSource) -> Normalization | None:
     found = OF_SETS.get(name)
     return found if found is not None and len(found[0]) == as_source(pixels).channels else None
 
 
-def measured(pixels: Tensor | ImageSource) -> Normalisation:
-    """Mean and std of all pixels of each channel (files: of up to 256, evenly spread over the set), to 4 digits.
+def measured(pixels: Tensor | ImageSource) -> Normalization:
+    """Mean and std of all pixels of each channel (not in memory: of up to 256, evenly spread over the set), to 4 digits.
 
-    Photographs in colour are read at about the size of their views. A channel that never changes gets a std of 1. The
-    sums are integers, so that every machine finds the same.
+    Images in color that are read one by one come at about the size of their views. A channel that never changes gets a
+    std of 1. The sums are integers, so that every machine finds the same.
     """
     channels = as_source(pixels).channels
     sums = torch.zeros(2, channels, dtype=torch.int64)  # of the values, and of their squares
@@ -89,3 +90,6 @@ def _parts(source: ImageSource) -> Iterator[Tensor]:
         for image in pool.map(read, range(0, len(source), max(1, len(source) // _MOST_FILES))):
             if image is not None:
                 yield image
+
+
+__getattr__, _ = lazily(__name__, {}, renamed={"normalisation": "dualtemp.data.normalization.normalization"})

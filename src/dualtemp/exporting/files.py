@@ -53,7 +53,7 @@ class Encoder:
 
     def graph_input(self, pixels: Tensor) -> Tensor:
         """What the graph takes for these pixels."""
-        return pixels if self.normalising else self.views.normalised(pixels)
+        return pixels if self.normalising else self.views.normalize(pixels)
 
 
 class Normalising(nn.Module):
@@ -102,7 +102,7 @@ def _write_safetensors(encoder: Encoder, folder: Path) -> None:
 
 def _read_safetensors(encoder: Encoder, folder: Path) -> Features:
     model = runpy.run_path(str(folder / BUILDER))["load"](folder / WEIGHTS)
-    return lambda pixels: model(encoder.views.normalised(pixels))
+    return lambda pixels: model(encoder.views.normalize(pixels))
 
 
 def _not_timm(encoder: Encoder) -> str:
@@ -141,7 +141,7 @@ def _read_timm(encoder: Encoder, folder: Path) -> Features:
         pretrained_cfg={**config["pretrained_cfg"], "file": str(folder / WEIGHTS)},
         **config["model_args"],
     ).eval()
-    return lambda pixels: model(encoder.views.normalised(pixels))
+    return lambda pixels: model(encoder.views.normalize(pixels))
 
 
 def _write_onnx(encoder: Encoder, folder: Path) -> None:
@@ -209,7 +209,7 @@ def written(name: str, encoder: Encoder, folder: Path) -> float:
         try:
             FORMATS[name].write(encoder, folder)
             pixels = encoder.pixels(3)  # another number than the graphs were made with
-            wanted = encoder.backbone(encoder.views.normalised(pixels))
+            wanted = encoder.backbone(encoder.views.normalize(pixels))
             found = FORMATS[name].read(encoder, folder)(pixels)
         except OSError:
             raise

@@ -10,7 +10,7 @@ import torch
 
 from dualtemp import distributed
 from dualtemp.config import Settings, given_settings
-from dualtemp.data.grayscale import grey_in_colour
+from dualtemp.data.grayscale import gray_in_color
 from dualtemp.data.images import ImageSet, ImageSource, Splits, UnreadableImage
 from dualtemp.data.sources.opening import named_path
 from dualtemp.machine import cores
@@ -48,7 +48,7 @@ def with_sensible_settings(given: Settings, splits: Splits, device: torch.device
     facts, sizes, broken = facts_of(images, splits)
     unreadable = {each.name: each.reason for each in splits.unreadable} | broken
     chosen = sensible(facts, device.type, given_settings(given))
-    return given.model_copy(update=chosen), Found(facts, sizes, unreadable, chosen, grey_in_colour(images))
+    return given.model_copy(update=chosen), Found(facts, sizes, unreadable, chosen, gray_in_color(images))
 
 
 def facts_of(images: ImageSet, splits: Splits) -> tuple[Facts, list[tuple[int, int]], dict[str, str]]:

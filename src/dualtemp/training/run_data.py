@@ -9,7 +9,7 @@ from dualtemp.config import Settings
 from dualtemp.data import open_source
 from dualtemp.data.augment.views import Views
 from dualtemp.data.images import ImageSet, Splits
-from dualtemp.data.normalization import Normalisation, earlier_normalisation, normalisation
+from dualtemp.data.normalization import Normalization, earlier_normalization
 from dualtemp.data.sources.catalogue import PHOTOGRAPH, resolved_name
 from dualtemp.data.sources.label_noise import with_label_noise
 from dualtemp.data.sources.opening import named_path
@@ -65,7 +65,7 @@ def opened(chosen: Settings, made_with: Mapping[str, Any] | None = None) -> Spli
     return splits
 
 
-def normalised(chosen: Settings, splits: Splits, made_with: Mapping[str, Any] | None) -> Normalisation:
+def normalised(chosen: Settings, splits: Splits, made_with: Mapping[str, Any] | None) -> Normalization:
     """Mean and std of a run's images: of a run that is there already, those that it began with."""
     pixels = splits.train.pixels
     try:
@@ -74,7 +74,7 @@ def normalised(chosen: Settings, splits: Splits, made_with: Mapping[str, Any] | 
         assert len(mean) == len(std) == splits.train.channels
         return mean, std
     except (TypeError, KeyError, ValueError, AssertionError):
-        how = normalisation if split_of(made_with) == SPLIT else earlier_normalisation
+        how = normalization if split_of(made_with) == SPLIT else earlier_normalization
         return distributed.from_first(lambda: how(chosen.data, pixels))
 
 

@@ -1,4 +1,4 @@
-"""Photographs from files to uint8 tensors of one size: what happens in a worker process, to one part of a batch.
+"""From images of a source to uint8 crops of one size: what a worker process does with one part of a batch.
 
 An image is decoded whole unless even the smallest crop of it would have to be shrunk to half or less: then it comes
 reduced by a whole number (a JPEG of 12 million pixels for views of 128 px: half the time of decoding it whole). The
@@ -95,7 +95,7 @@ def resize(image: Tensor, height: int, width: int) -> Tensor:
 
 
 def clean_crop(image: Tensor, size: int) -> Tensor:
-    """The evaluation view before normalisation: uint8 (C, H, W) -> uint8 (C, size, size)."""
+    """The evaluation view before normalization: uint8 (C, H, W) -> uint8 (C, size, size)."""
     image = _middle(image)
     height, width, top, left = evaluation_geometry(image.shape[1], image.shape[2], size)
     return resize(image, height, width)[:, top : top + size, left : left + size]

@@ -21,17 +21,17 @@ import numpy as np
 from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 
-GREY_MODES = frozenset({"1", "L", "LA", "La", "I", "F", "I;16", "I;16L", "I;16B", "I;16N"})
+GRAY_MODES = frozenset({"1", "L", "LA", "La", "I", "F", "I;16", "I;16L", "I;16B", "I;16N"})
 
 # Formats that Pillow names but does not decode by itself; EPS it hands to Ghostscript.
 NOT_DECODED = frozenset({"BUFR", "GRIB", "HDF5", "MPEG", "EPS", "WMF"})
-# Endings of photographs that Pillow does not decode: they are named, not passed over in silence.
+# Endings of image files that Pillow does not decode: they are named, not passed over in silence.
 FOREIGN = frozenset(
     {".heic", ".heif", ".jxl", ".cr2", ".cr3", ".nef", ".arw", ".dng", ".raf", ".orf", ".rw2", ".pef", ".srw"}
 )
 CONVERT = "Pillow does not read this format; convert it to JPEG or PNG"
 
-MOST_PIXELS = 100_000_000  # 0.3 GB in colour
+MOST_PIXELS = 100_000_000  # 0.3 GB in color
 MOST_JPEG_PIXELS = 4 * MOST_PIXELS
 _SCALES = (1, 2, 4, 8)  # at which a JPEG can be decoded
 _ORIENTATION, _SIDEWAYS = 0x0112, (5, 6, 7, 8)  # an EXIF tag, and those of its values that turn by a quarter
@@ -169,9 +169,9 @@ def eight_bit(image: Image.Image, channels: int) -> Image.Image:
     return image.convert(target)
 
 
-def is_grey(mode: str) -> bool:
-    """Whether a PIL mode carries no colour (a palette may; it counts as colour)."""
-    return mode in GREY_MODES or mode.startswith("I;16")
+def is_gray(mode: str) -> bool:
+    """Whether a PIL mode carries no color (a palette may; it counts as color)."""
+    return mode in GRAY_MODES or mode.startswith("I;16")
 
 
 def reason_of(error: BaseException, encoded: Encoded | None = None) -> str:

@@ -14,7 +14,7 @@ from dualtemp.data.augment.philox import permutation
 from dualtemp.data.augment.view_plan import ViewPlan, plans_on_device
 from dualtemp.data.augment.views import Views
 from dualtemp.data.images import ImageSet, ImagesGone
-from dualtemp.data.loading.workers import Photographs, Reader, Request
+from dualtemp.data.loading.workers import ReadBatch, Reader, Request
 from dualtemp.errors import UserError
 from dualtemp.machine import cores
 
@@ -35,7 +35,7 @@ class Batch:
 @dataclass(frozen=True)
 class CleanBatch:
     """Images for evaluation: index int64 (n,) on the CPU; labels int64 (n,) or None and pixels float32 (n, C, size,
-    size), normalised, on the device.
+    size), normalized, on the device.
     """
 
     index: Tensor
@@ -46,7 +46,7 @@ class CleanBatch:
 class Loader:
     """Training batches of an image set.
 
-    batch: images of a step over all ranks, divisible by world; workers: processes that read photographs, default one
+    batch: images of a step over all ranks, divisible by world; workers: processes that read images, default one
     for each core but one, at most 8 (sets in memory need none); count: views of each image, 1 or 2. `problems` collects
     unreadable files, name -> reason, as they are met: each was replaced by another image of the set.
 
@@ -134,10 +134,10 @@ class Loader:
     def _read(self, indices: Iterator[Tensor], epoch: int) -> Iterator[Batch]:
         assert self._reader is not None
         requests = (Request(tuple(index.tolist()), epoch) for index in indices)
-        for photographs in self._reader.read(requests):
-            self.problems.update(photographs.problems)
-            index, shown = torch.tensor(photographs.request.index), _all_shown(photographs, self.images)
-            pixels = photographs.pixels[: self.count]
+        for found in self._reader.read(requests):
+            self.problems.update(found.problems)
+            index, shown = torch.tensor(found.request.index), _all_shown(found, self.images)
+            pixels = found.pixels[: self.count]
             if self.device.type == "cpu":
                 views = tuple(self.views.after_crop(crops, index, epoch, view) for view, crops in enumerate(pixels))
                 yield Batch(shown, _labels(self.images, shown), views)
@@ -162,7 +162,7 @@ def evaluation_batches(
 ) -> Iterator[CleanBatch]:
     """Yield every image once, in order, without augmentation, `batch` at a time (the last may be smaller).
 
-    The size and the normalisation are those of the views. Unreadable files are left out (index tells what is there)
+    The size and the normalization are those of the views. Unreadable files are left out (index tells what is there)
     and put into problems, name -> reason. If no file at all can be read, ImagesGone is raised, unless that may be (by
     default it may if problems are asked for).
     """
@@ -180,15 +180,15 @@ def evaluation_batches(
     reader = Reader(images.source, views, min(batch, len(images)), workers)
     any_shown, last = False, ()
     try:
-        for photographs in reader.read(Request(tuple(index.tolist()), None) for index in indices):
+        for found in reader.read(Request(tuple(index.tolist()), None) for index in indices):
             if problems is not None:
-                problems.update(photographs.problems)
-            last = photographs.problems or last
-            rows = [row for row, number in enumerate(photographs.shown) if number is not None]
+                problems.update(found.problems)
+            last = found.problems or last
+            rows = [row for row, number in enumerate(found.shown) if number is not None]
             if rows:
                 any_shown = True
-                index = torch.tensor([photographs.request.index[row] for row in rows])
-                pixels = views.normalised(photographs.pixels[0, rows].to(device))
+                index = torch.tensor([found.request.index[row] for row in rows])
+                pixels = views.normalize(found.pixels[0, rows].to(device))
                 yield CleanBatch(index, _labels(images, index, device), pixels)
     finally:
         reader.close()
@@ -208,10 +208,10 @@ def _labels(images: ImageSet, index: Tensor, device: torch.device | None = None)
     return found if device is None else found.to(device)
 
 
-def _all_shown(photographs: Photographs, images: ImageSet) -> Tensor:
-    numbers = [number for number in photographs.shown if number is not None]
-    if len(numbers) < len(photographs.shown):
-        raise _gone(images, photographs.problems)
+def _all_shown(found: ReadBatch, images: ImageSet) -> Tensor:
+    numbers = [number for number in found.shown if number is not None]
+    if len(numbers) < len(found.shown):
+        raise _gone(images, found.problems)
     return torch.tensor(numbers)
 
 

@@ -1,4 +1,4 @@
-"""Worker processes that read photographs into shared memory, a few batches ahead of the consumer.
+"""Worker processes that read images into shared memory, a few batches ahead of the consumer.
 
 A batch is read in parts, so that all workers help with the next one. Parts carry all that decides their outcome, so a
 pool that lost a worker is simply started again and given the parts that are not read yet. The memory is anonymous and
@@ -42,7 +42,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Photographs:
+class ReadBatch:
     """A batch that was read.
 
     pixels: uint8 (2, N, C, size, size), valid until the next batch is asked for; shown: the number of the image in each
@@ -64,7 +64,7 @@ class _Pending:
 
 
 class Reader:
-    """Reads batches of photographs, in order, with `workers` processes (0: in this one).
+    """Reads batches of images, in order, with `workers` processes (0: in this one).
 
     Workers that die are replaced, which one line tells; at the third time at the same batch WorkersLost is raised.
     """
@@ -79,7 +79,7 @@ class Reader:
         self._pool: WorkerPool | None = None
         self._busy = False
 
-    def read(self, requests: Iterable[Request]) -> Iterator[Photographs]:
+    def read(self, requests: Iterable[Request]) -> Iterator[ReadBatch]:
         """Yield the batches asked for, in order. One iteration at a time; leaving it early is fine."""
         if self._busy:
             raise RuntimeError("this reader is already reading: finish or close that iteration first")
@@ -99,7 +99,7 @@ class Reader:
                     return
                 outcomes = self._outcomes(pending)
                 item = pending.popleft()
-                yield Photographs(
+                yield ReadBatch(
                     request=item.request,
                     pixels=self._buffer[item.slot, :, : len(item.request.index)],
                     shown=tuple(number for outcome in outcomes for number in outcome.shown),

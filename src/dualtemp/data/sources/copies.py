@@ -1,7 +1,7 @@
 """Which images are one image: links to one file, hard links, and exact copies.
 
 Files are told apart by what the file system knows (two names of one file), then by size, then by a hash of their first
-and last bytes, and only what is still alike is read whole: of photographs hardly any.
+and last bytes, and only what is still alike is read whole: of most sets hardly any.
 """
 
 import os

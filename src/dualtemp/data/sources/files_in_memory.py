@@ -1,7 +1,7 @@
 """Small images of one size are read once into a tensor; everything else stays in files.
 
-Decided by the headers: all images of one size, no side above 96 px, 1 GiB in total. The grey or colour question is
-settled on the way: a set is grey if every image is.
+Decided by the headers: all images of one size, no side above 96 px, 1 GiB in total. The gray or color question is
+settled on the way: a set is gray if every image is.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from dualtemp.data.image_source import ImageSource
-from dualtemp.data.loading.decode import UnreadableImage, is_grey
+from dualtemp.data.loading.decode import UnreadableImage, is_gray
 
 LARGEST_SIDE = 96
 LARGEST_TOTAL = 1 << 30
@@ -19,7 +19,7 @@ LARGEST_TOTAL = 1 << 30
 
 @dataclass(frozen=True)
 class HeaderFacts:
-    """What the headers say. channels: 1 if all images are grey, else 3; common_size: (H, W) if a tensor pays."""
+    """What the headers say. channels: 1 if all images are gray, else 3; common_size: (H, W) if a tensor pays."""
 
     looked_at: int
     readable: int
@@ -29,7 +29,7 @@ class HeaderFacts:
 
 
 def survey(parts: Sequence[ImageSource]) -> HeaderFacts:
-    """Read headers until the answers are known: with photographs in colour that is after a few files."""
+    """Read headers until the answers are known: with large images in color that is after a few files."""
     total = sum(len(part) for part in parts)
     sizes: set[tuple[int, int]] = set()
     channels, readable, looked_at = 1, 0, 0
@@ -44,7 +44,7 @@ def survey(parts: Sequence[ImageSource]) -> HeaderFacts:
                 continue
             readable += 1
             sizes.add((height, width))
-            channels = channels if is_grey(mode) else 3
+            channels = channels if is_gray(mode) else 3
             if channels == 3 and _common_size(sizes, total, channels) is None:
                 return HeaderFacts(looked_at, readable, channels, None, tuple(unreadable))
     return HeaderFacts(looked_at, readable, channels, _common_size(sizes, total, channels), tuple(unreadable))

@@ -1,6 +1,6 @@
 """Sets in .npz files: one file, or a folder with train.npz and test.npz.
 
-    images   uint8 (N, H, W, C), or (N, H, W) for grey
+    images   uint8 (N, H, W, C), or (N, H, W) for gray
     labels   optional, whole numbers (N,), from 0
     classes  optional, names by label
 
