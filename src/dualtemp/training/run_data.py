@@ -9,7 +9,7 @@ from dualtemp.config import Settings
 from dualtemp.data import open_source
 from dualtemp.data.augment.views import Views
 from dualtemp.data.images import ImageSet, Splits
-from dualtemp.data.normalization import Normalization, earlier_normalization
+from dualtemp.data.normalization import Normalization, earlier_normalization, normalization
 from dualtemp.data.sources.catalogue import PHOTOGRAPH, resolved_name
 from dualtemp.data.sources.label_noise import with_label_noise
 from dualtemp.data.sources.opening import named_path
