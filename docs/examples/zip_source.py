@@ -1,4 +1,4 @@
-"""Images in a zip file: `dualtemp train --plugin zip_source.py --data photos.zip ...`; train/CLASS/... and test/CLASS/..."""
+"""Images in a zip file with train/CLASS/... and test/CLASS/...: `dualtemp train --plugin zip_source.py --data my.zip`."""
 
 import zipfile
 from dataclasses import dataclass

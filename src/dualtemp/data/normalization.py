@@ -50,7 +50,7 @@ def _listed(name: str, pixels: Tensor | ImageSource) -> Normalization | None:
 
 
 def measured(pixels: Tensor | ImageSource) -> Normalization:
-    """Mean and std of all pixels of each channel (not in memory: of up to 256, evenly spread over the set), to 4 digits.
+    """Mean and std of all pixels of each channel (not in memory: of up to 256 images, evenly chosen), to 4 digits.
 
     Images in color that are read one by one come at about the size of their views. A channel that never changes gets a
     std of 1. The sums are integers, so that every machine finds the same.
