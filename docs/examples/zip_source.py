@@ -1,4 +1,4 @@
-"""Images in a zip file with train/CLASS/... and test/CLASS/...: `dualtemp train --plugin zip_source.py --data my.zip`."""
+"""Zipped images, train/CLASS/... and test/CLASS/...: `dualtemp train --plugin zip_source.py --data my.zip`"""
 
 import zipfile
 from dataclasses import dataclass

@@ -9,7 +9,6 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import yaml
 
 from dualtemp.errors import UserError
 from dualtemp.plugins import Registry
+from dualtemp.text import suggest
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def recipe_named(word: str) -> Recipe:
         return _read(Path(word).expanduser())
     if word in RECIPES:
         return RECIPES[word]
-    raise UserError(f"there is no recipe {word!r}: {_hint(word, RECIPES)} (your own: FILE.yaml, or --plugin FILE.py)")
+    raise UserError(f"there is no recipe {word!r}: {suggest(word, RECIPES)} (your own: FILE.yaml, or --plugin FILE.py)")
 
 
 def recipe_text(given: str | Mapping[str, Any] | Recipe) -> str:
@@ -226,7 +226,7 @@ def _check_names(values: Any, known: Iterable[str], where: str) -> None:
         raise UserError(f"{where}: {', '.join(known)} by name expected, got {values!r}")
     for name in values:
         if name not in known:
-            raise UserError(f"{where}: nothing is called {name!r}: {_hint(str(name), known)}")
+            raise UserError(f"{where}: nothing is called {name!r}: {suggest(str(name), known)}")
 
 
 def _read(path: Path) -> Recipe:
@@ -237,11 +237,6 @@ def _read(path: Path) -> Recipe:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not YAML ({str(error).splitlines()[0]}); write it as `flip: 0.5`") from None
     return recipe_from(values, str(path))
-
-
-def _hint(word: str, known: Iterable[str]) -> str:
-    near = get_close_matches(word, list(known), n=1)
-    return f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(known)}."
 
 
 for _name, _made in _BUILT_IN.items():
