@@ -42,7 +42,8 @@ def test_a_run_becomes_one_result_and_leaves_no_folder(tmp_path: Path) -> None:
     assert done(results, job) == ("done", "")
     found = results.read(job)
     assert found is not None
-    expected = start(job.settings, tmp_path / "same", How(device="cpu", threads=1, quiet=True), Silent())
+    watch: Any = Silent()
+    expected = start(job.settings, tmp_path / "same", How(device="cpu", threads=1, quiet=True), watch)
     assert found["metrics"]["probe_top1"] == expected["probe_top1"]
     assert found["versions"]["torch"]
     assert list(results.runs.iterdir()) == []
