@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from dualtemp.frameworks import Context, FrameworkModule
 from dualtemp.frameworks.byol import BYOL
 from dualtemp.frameworks.moco import MoCo
 from dualtemp.frameworks.network import Network
@@ -20,16 +21,21 @@ N = 14
 
 def network(predictor: bool, *extra: nn.Module) -> Network:
     backbone = nn.Sequential(nn.Flatten(), nn.Linear(12, 9), *extra, nn.Tanh(), nn.Linear(9, 6))
-    return Network(backbone, nn.Linear(6, 5), nn.Linear(5, 5) if predictor else None).double()
+    return Network(backbone, nn.Linear(6, 128), nn.Linear(128, 128) if predictor else None).double()
 
 
 METHODS: dict[str, Any] = {
-    "simco": lambda: SimCo(network(False), 0.1, 1.0),
-    "simmoco": lambda: SimMoCo(network(False), 0.1, 1.0, 0.9, symmetric=True),
-    "moco": lambda: MoCo(network(False), 5, 0.1, 0.1, 0.9, 20, symmetric=True),
-    "byol": lambda: BYOL(network(True), 0.9, True, 0.1),
-    "simsiam": lambda: SimSiam(network(True), False, 0.1),
+    "simco": lambda: framework(SimCo),
+    "simmoco": lambda: framework(SimMoCo, key_momentum=0.9, symmetric=True),
+    "moco": lambda: framework(MoCo, key_momentum=0.9, dictionary_size=20, symmetric=True),
+    "byol": lambda: framework(BYOL, key_momentum=0.9, hardness_aware=True, predictor=True),
+    "simsiam": lambda: framework(SimSiam, predictor=True),
 }
+
+
+def framework(kind: Any, predictor: bool = False, **settings: Any) -> FrameworkModule:
+    context = Context(seed=0, batch=N, computation=kind.version)
+    return FrameworkModule(kind(kind.Settings(**settings), network(predictor), context))
 
 
 def stepped(method: Any, views: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, list[Tensor]]:
@@ -40,8 +46,8 @@ def stepped(method: Any, views: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, 
         made = method(views, None, step)
         optimizer.zero_grad()
         made.loss.backward()
-        if isinstance(method.network, ChunkedNetwork):
-            method.network.backward()
+        if isinstance(method.framework.network, ChunkedNetwork):
+            method.framework.network.backward()
         optimizer.step()
         method.after_step()
     return made.loss.detach(), made.features, list(method.state_dict().values())
@@ -54,7 +60,7 @@ def test_chunks_change_neither_loss_nor_weights(name: str, chunk: int) -> None:
     whole = METHODS[name]().double()
     views = (torch.randn(N, 3, 2, 2).double(), torch.randn(N, 3, 2, 2).double())
     chunked = copy.deepcopy(whole)
-    chunked.network = ChunkedNetwork(chunked.network, chunk)
+    chunked.framework.network = ChunkedNetwork(chunked.network, chunk)
     assert list(chunked.state_dict()) == list(whole.state_dict()), "a checkpoint fits with and without chunks"
     expected, found = stepped(whole, views), stepped(chunked, views)
     torch.testing.assert_close(found[0], expected[0], rtol=1e-12, atol=1e-12)

@@ -9,6 +9,7 @@ from run_contents import different, everything
 from torch import nn
 
 from dualtemp.config import complete, settings
+from dualtemp.frameworks import Context, FrameworkModule
 from dualtemp.frameworks.network import Network
 from dualtemp.frameworks.simco import SimCo
 from dualtemp.runs import checkpoint
@@ -37,7 +38,8 @@ def trained(path: Path, stops: tuple[int, ...], chunk: int | None) -> dict[str, 
     run.checkpoints.mkdir(parents=True)
     for stop in (*stops, None):
         torch.manual_seed(7)
-        method = SimCo(Network(Backbone(), nn.Linear(16, 8)), 0.1, 1.0)
+        network = Network(Backbone(), nn.Linear(16, 8))
+        method = FrameworkModule(SimCo(SimCo.Settings(), network, Context(seed=0, batch=64)))
         torch.manual_seed(stop or 0)
         asked = iter([False] * (stop - 1) + [True] * 9) if stop else None
         found = checkpoint.checkpoints(run.checkpoints)

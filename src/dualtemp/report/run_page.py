@@ -59,8 +59,8 @@ def settings_told(chosen: Settings) -> tuple[list[tuple[str, str, str, str]], li
     changed, same = [], []
     for name, field in applicable(chosen.method).items():
         value = chosen.get(name)
-        row = (name, shown(value), shown(usual[name]), field.description or "")
-        (changed if value != usual[name] or name in ("data", "method") else same).append(row)
+        row = (name, shown(value), shown(usual.get(name)), field.description or "")
+        (changed if value != usual.get(name) or name in ("data", "method") else same).append(row)
     return changed, same
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from torch import Tensor
 
 from dualtemp.data.images import FileImages, ImageSet
+from dualtemp.data.loading.decode import open_image
 
 ENDS = 4096  # bytes of either end of a file
 CHUNK = 1 << 20
@@ -89,9 +90,18 @@ def _of_files(paths: list[Path]) -> np.ndarray:
         for how in (_ends, _whole):
             sizes = _groups(_hashed(sizes, paths, how, pool))
     for alike in sizes:
-        for i in alike:
-            numbers[i] = alike[0]
+        if _is_image(paths[alike[0]]):  # files emptied or spoiled alike are no copies: a split would change with them
+            for i in alike:
+                numbers[i] = alike[0]
     return _first_alike([numbers[number] for number in numbers])  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+def _is_image(path: Path) -> bool:
+    try:
+        open_image(path).close()
+    except Exception:  # PIL's plugins raise nearly anything on broken files
+        return False
+    return True
 
 
 def _groups(kinds: dict[int, Hashable]) -> list[list[int]]:
