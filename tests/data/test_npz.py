@@ -1,6 +1,7 @@
 import io
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -141,7 +142,7 @@ def test_arrays_that_do_not_fit_are_refused_in_one_line(tmp_path: Path, case: st
         ({"images": IMAGES, "labels": LABELS + 1}, "`labels` has 3"),
     ],
 )
-def test_train_and_test_must_fit_together(tmp_path: Path, test: dict[str, np.ndarray], message: str) -> None:
+def test_train_and_test_must_fit_together(tmp_path: Path, test: dict[str, Any], message: str) -> None:
     np.savez(tmp_path / "train.npz", images=IMAGES, labels=LABELS, classes=np.array(["a", "b", "c"]))
     np.savez(tmp_path / "test.npz", **test)
     with pytest.raises(UserError, match=message):
