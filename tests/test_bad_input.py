@@ -10,9 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from dualtemp.cli import COMMANDS, main
+from dualtemp.cli import main
+from dualtemp.commands.lookup import all_commands
 from dualtemp.config import setting_names
 
+COMMANDS = [command.name for command in all_commands()]
 QUICK = ["--backbone", "resnet_mini", "--batch", "32", "--epochs", "1", "--subset", "64", "--knn-images", "64"]
 TRAIN = ["train", "--data", "digits", *QUICK, "--threads", "1", "--device", "cpu", "--no-page", "--quiet"]
 # Commands that look at a run, and what else they need.

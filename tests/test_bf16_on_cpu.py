@@ -14,7 +14,6 @@ from made_runs import made_run
 
 from dualtemp.bf16_on_cpu import CAP, Bf16, bf16_on_cpu
 from dualtemp.cli import main
-from dualtemp.doctor import doctor
 
 DIES = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
 DIES_UNLESS_CAPPED = (
@@ -127,5 +126,5 @@ except dualtemp.errors.UserError:
 )
 def test_the_doctor_tells_it(text: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
     bf16_on_cpu(program(text))
-    assert doctor() == 0
+    assert main(["doctor"]) == 0
     assert f"bf16 on cpu   {told}" in capsys.readouterr().out

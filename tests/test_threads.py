@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 import torch
 
-from dualtemp.cli import COMMANDS, main
+from dualtemp.cli import main
+from dualtemp.commands.lookup import all_commands
 
+COMMANDS = [command.name for command in all_commands()]
 COMPUTE_NOTHING = {"runs", "paper", "doctor"}  # paper measures a step with one thread, always
 WORDS = {
     "train": ["--data", "digits", "--out", "new"],

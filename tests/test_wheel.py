@@ -20,6 +20,6 @@ def test_the_wheel_holds_all_that_the_package_needs(tmp_path: Path) -> None:
     held = set(zipfile.ZipFile(wheel).namelist())
     tracked = subprocess.run(["git", "ls-files", "src"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
     wanted = {line.removeprefix("src/") for line in tracked.splitlines()}
-    assert {"dualtemp/py.typed", "dualtemp/data/digits.npz", "dualtemp/cli.py"} <= held
+    assert {"dualtemp/py.typed", "dualtemp/data/sources/digits.npz", "dualtemp/cli.py"} <= held
     assert wanted <= held
     assert any(name.endswith("licenses/LICENSE") for name in held)

@@ -11,10 +11,7 @@ from dualtemp.lazy import lazily
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from dualtemp.api import resume, train
-    from dualtemp.encoder.embed import embed
-    from dualtemp.evaluation.evaluate import evaluate
-    from dualtemp.exporting.export import export
+    from dualtemp.api import analyze, embed, evaluate, export, near_duplicates, resume, search, train
     from dualtemp.losses import (
         CrossEntropyLoss,
         DecomposedLoss,
@@ -37,10 +34,13 @@ _HOME = {
     "NegativeCosineLoss": "losses",
     "NTXentLoss": "losses",
     "SimpleLoss": "losses",
-    "embed": "encoder.embed",
-    "evaluate": "evaluation.evaluate",
-    "export": "exporting.export",
+    "analyze": "api",
+    "embed": "api",
+    "evaluate": "api",
+    "export": "api",
+    "near_duplicates": "api",
     "resume": "api",
+    "search": "api",
     "train": "api",
 }
 
@@ -55,10 +55,13 @@ __all__ = [
     "NegativeCosineLoss",
     "SimpleLoss",
     "__version__",
+    "analyze",
     "embed",
     "evaluate",
     "export",
+    "near_duplicates",
     "resume",
+    "search",
     "train",
 ]
 

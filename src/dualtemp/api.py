@@ -1,4 +1,4 @@
-"""The Python calls, in the command line's words: a run with all that watches it. Heavy imports wait for their use."""
+"""The Python functions, in the command line's words. Those that are not defined here load when they are first used."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -10,12 +10,29 @@ from typing import TYPE_CHECKING, Any
 from dualtemp.bf16_on_cpu import allow_bf16
 from dualtemp.config import Settings, from_yaml, overridden, settings
 from dualtemp.errors import UserError
+from dualtemp.lazy import lazily
 from dualtemp.runs.folder import RunFolder
 
 if TYPE_CHECKING:
+    from dualtemp.analysis.analyze import analyze
+    from dualtemp.encoder.embed import embed
+    from dualtemp.encoder.near_duplicates import near_duplicates
+    from dualtemp.encoder.search import search
+    from dualtemp.evaluation.evaluate import evaluate
+    from dualtemp.exporting.export import export
     from dualtemp.training.observers.observer import Snapshot, Watch
 
-__all__ = ["resume", "train"]
+__all__ = ["analyze", "embed", "evaluate", "export", "near_duplicates", "resume", "search", "train"]
+
+_HOME = {
+    "analyze": "analysis.analyze",
+    "embed": "encoder.embed",
+    "evaluate": "evaluation.evaluate",
+    "export": "exporting.export",
+    "near_duplicates": "encoder.near_duplicates",
+    "search": "encoder.search",
+}
+__getattr__, _ = lazily("dualtemp", _HOME)
 
 LOGS = {"tensorboard": "tensorboard.TensorBoardLog", "wandb": "wandb.WandbLog"}
 

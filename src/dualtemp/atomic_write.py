@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from dualtemp.errors import UserError
+from dualtemp.errors import writing
 from dualtemp.file_lock import open_locked, remove_abandoned
 
 _END, _LONGEST = ".part", 50  # characters of the name; with those around it a name of any length stays possible
@@ -44,12 +44,10 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 def write_output(path: Path, content: str | bytes, flag: str = "--out") -> None:
     """Write what a user asked for at a path, whole; its folder is made. `flag` is what to give another path with."""
-    try:
+    with writing(path, f"give another {flag}"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path) as file:
             file.write(content.encode() if isinstance(content, str) else content)
-    except OSError as error:
-        raise UserError(f"{path} cannot be written ({error.strerror or error}): give another {flag}") from None
 
 
 def _settle(folder: Path) -> None:

@@ -4,7 +4,6 @@ Needs no torch. A setting that is None takes its value from the framework or fro
 config.yaml of a run has them all.
 """
 
-import difflib
 import math
 import warnings
 from pathlib import Path
@@ -17,6 +16,7 @@ from dualtemp.errors import UserError
 from dualtemp.frameworks.protocol import Framework, FrameworkSettings
 from dualtemp.frameworks.registry import framework_named, frameworks
 from dualtemp.frameworks.temperature_settings import TAU_BETA_VALUES
+from dualtemp.text import suggest
 
 Neighbours = Annotated[int, Field(ge=1)] | Literal["auto"]
 
@@ -107,12 +107,12 @@ def settings(values: dict[str, Any]) -> Settings:
     method = values.get("method", Settings.model_fields["method"].default)
     if not isinstance(method, str) or method not in frameworks():
         raise UserError(
-            f"no method is called {method!r}{_nearest(str(method), frameworks())} (your own needs --plugin FILE.py)"
+            f"no method is called {method!r}: {suggest(str(method), frameworks())} (your own needs --plugin FILE.py)"
         )
     own, shared = framework_named(method).Settings, set(Settings.model_fields)
     for name, value in values.items():
         if name not in setting_names():
-            raise UserError(f"no setting is called {name!r}{_nearest(name, setting_names())}")
+            raise UserError(f"no setting is called {name!r}: {suggest(name, setting_names())}")
         if name not in shared and name not in own.model_fields and value is not None:
             owners = [other for other, kind in frameworks().items() if name in kind.Settings.model_fields]
             raise UserError(f"{name} does not apply to {method}: it is a setting of {', '.join(owners)}; leave it out")
@@ -224,18 +224,13 @@ def _check_values(chosen: Settings) -> None:
             raise UserError(f"{name} {reason}")
 
 
-def _nearest(word: str, choices: Any) -> str:
-    near = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.5)
-    return f": did you mean {near[0]!r}?" if near else f": choose among {', '.join(choices)}"
-
-
 def _sentence(name: str, field: Any, error: Any, values: dict[str, Any]) -> str:
     given = values.get(name)
     if error["type"] == "missing":
         return f"{name} is needed: give --{name.replace('_', '-')}"
     if error["type"] == "literal_error" and name != "knn":
         choices = [part.strip().strip("'") for part in error["ctx"]["expected"].replace(" or ", ", ").split(",")]
-        return f"no {name} is called {given!r}{_nearest(str(given), choices)}"
+        return f"no {name} is called {given!r}: {suggest(str(given), choices)}"
     too_much = error["type"] in ("less_than", "less_than_equal")
     return f"{name} must be {_expected(name, field, too_much)}, got {given!r}"
 

@@ -14,10 +14,10 @@ TINY = {"data": "digits", "method": "simco", "backbone": "resnet_mini", "epochs"
 DIVERGING = {"lr": 1e6, "weight_decay": 1e10, "warmup_epochs": 0, "epochs": 4}
 PROGRAM = """
 import argparse, sys
-from dualtemp.commands import paper as command
+from dualtemp.commands.reproduce import COMMAND
 parser = argparse.ArgumentParser()
-command.add_reproduce_arguments(parser)
-sys.exit(command.run_reproduce(vars(parser.parse_args(sys.argv[1:]))))
+COMMAND.add_arguments(parser)
+sys.exit(COMMAND.run(vars(parser.parse_args(sys.argv[1:]))))
 """
 
 

@@ -3,7 +3,7 @@ from importlib.resources import files
 
 import pytest
 
-from dualtemp.commands.paper import SCALES as IN_HELP
+from dualtemp.commands.paper_arguments import SCALES as IN_HELP
 from dualtemp.config import complete, settings
 from dualtemp.errors import UserError
 from dualtemp.paper.artefact import IDS, artefacts, chosen_artefacts, read_yaml

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dualtemp.report.frameworks import BOXES, frameworks_diagram
+from dualtemp.paper.frameworks_diagram import BOXES, frameworks_diagram
 from dualtemp.report.line_chart import HEIGHT, WIDTH, Point, line_chart, y_ticks
 
 heights = st.floats(-1e4, 1e4).map(lambda y: round(y, 6))

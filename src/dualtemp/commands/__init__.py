@@ -1,1 +1,23 @@
-"""The commands of the command line, one file each."""
+"""The commands of the command line, one file each: `command.py` says what one is, `lookup.py` finds them."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # what `lookup` finds by listing this folder, for readers and tools that follow imports
+    from dualtemp.commands import (  # noqa: F401
+        analyze,
+        data,
+        demo,
+        doctor,
+        embed,
+        evaluate,
+        explore,
+        export,
+        near_duplicates,
+        paper,
+        report,
+        reproduce,
+        resume,
+        runs,
+        search,
+        train,
+    )

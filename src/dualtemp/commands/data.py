@@ -1,31 +1,73 @@
-"""What `dualtemp data` prints: the sets and what is cached, or what is in one source."""
+"""`dualtemp data`: list the named sets, check one source, or draw what the network will see of it."""
 
-import json
-from dataclasses import asdict
+import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
-from dualtemp.data.sources.cache import cache_folder, cached_set
-from dualtemp.data.sources.catalogue import CATALOGUE, NamedSet
+from dualtemp.commands.arguments import add_json
+from dualtemp.commands.command import Command, Group
+from dualtemp.commands.printing import print_json
 from dualtemp.errors import UserError
-from dualtemp.progress_bar import told
 
 if TYPE_CHECKING:
+    from dualtemp.data.check import SourceFacts
     from dualtemp.data.images import ImageSet
+    from dualtemp.data.sources.catalogue import NamedSet
 
-MANY = 12  # lines of a list before it is cut
+MANY = 12  # entries of a list before it is cut
 
 
-def list_sets(as_json: bool) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("source", nargs="?", default="", metavar="SET | FOLDER | FILE.npz", help="what to check")
+    parser.add_argument("--show", action="store_true", help="write a contact sheet of some images and their two views")
+    parser.add_argument("--out", type=Path, metavar="FILE.png", help="where it goes; by default NAME-views.png, here")
+    parser.add_argument("--recipe", help="the augmentation of the views (default: paper)")
+    parser.add_argument("--no-labels", action="store_true", help="leave labels and class folders aside")
+    add_json(parser)
+
+
+def run(given: dict[str, Any]) -> int:
+    """List, check or show; returns 1 if some files cannot be read."""
+    source, labels = given["source"], not given["no_labels"]
+    if not source:
+        if given["show"]:
+            raise UserError("--show needs a set, a folder or a file: dualtemp data cifar10 --show")
+        _list_sets(given["json"])
+        return 0
+    for name in ("out", "recipe"):
+        if given[name] is not None and not given["show"]:
+            raise UserError(f"--{name} is about the contact sheet: give --show too, or leave it out")
+    if given["show"]:
+        _show(source, given["out"], given["recipe"] or "paper", labels)
+        return 0
+    from dataclasses import asdict
+
+    from dualtemp.data.check import check_source
+
+    facts = check_source(source, labels)
+    if given["json"]:
+        print_json(asdict(facts), indent=2)
+    else:
+        _print_facts(source, facts)
+    return 1 if facts.unreadable else 0
+
+
+def _list_sets(as_json: bool) -> None:
     """Print every named set: figures, and whether it is here or how to get it."""
+    from dataclasses import asdict
+
+    from dualtemp.data.sources.cache import cache_folder
+    from dualtemp.data.sources.catalogue import CATALOGUE
+
     if as_json:
         rows = [asdict(entry) | {"cached": _is_here(entry), "how": _how(entry)} for entry in CATALOGUE.values()]
-        print(json.dumps({"cache": str(cache_folder()), "sets": rows}, indent=2))
+        print_json({"cache": str(cache_folder()), "sets": rows}, indent=2)
         return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
     table = Table(box=None, header_style="bold", pad_edge=False)
     for column in ("set", "classes", "train", "test", "size", "here?"):
         table.add_column(column, justify="left" if column in ("set", "here?") else "right")
@@ -42,37 +84,34 @@ def list_sets(as_json: bool) -> None:
     )
 
 
-def print_check(source: str, as_json: bool, labels: bool) -> int:
-    """Check one source and print what is in it; 1 if some files cannot be read, else 0."""
-    from dualtemp.data.check import SourceFacts, check_source
+def _print_facts(source: str, facts: "SourceFacts") -> None:
+    """Print what is in a source."""
+    from rich.console import Console
+    from rich.markup import escape
 
-    facts: SourceFacts = check_source(source, labels)
-    if as_json:
-        print(json.dumps(asdict(facts), indent=2))
-        return 1 if facts.unreadable else 0
     console = Console(highlight=False, soft_wrap=True)
-    colour = {1: "grey", 3: "colour"}.get(facts.channels, f"{facts.channels} channels")
-    colour = "grey, stored in three channels" if facts.grey_in_colour else colour
-    console.print(f"[bold]{escape(source)}[/bold]: {colour}, kept as {facts.kept}; split: {facts.split}")
+    color = {1: "grey", 3: "colour"}.get(facts.channels, f"{facts.channels} channels")
+    color = "grey, stored in three channels" if facts.grey_in_colour else color
+    console.print(f"[bold]{escape(source)}[/bold]: {color}, kept as {facts.kept}; split: {facts.split}")
     for name, part in facts.parts.items():
         console.print(f"\n[bold]{name}[/bold]: {part.images:,} images, fingerprint {part.fingerprint}")
-        console.print(f"  classes  {_classes(part.classes)}")
-        console.print(f"  sizes    {_counts(part.sizes)}")
-        console.print(f"  modes    {_counts(part.modes)}")
+        console.print(f"  classes  {escape(_classes(part.classes))}")
+        console.print(f"  sizes    {escape(_counts(part.sizes))}")
+        console.print(f"  modes    {escape(_counts(part.modes))}")
     for line in facts.twins.told():
         console.print(f"\n[bold]copies[/bold]: {escape(line)}")
     if facts.unreadable:
         console.print(f"\n[bold]unreadable[/bold]: {len(facts.unreadable)} files")
         for name, reason in facts.unreadable.items():
             console.print(f"  {escape(name)}: {escape(reason)}")
-    return 1 if facts.unreadable else 0
 
 
-def show(source: str, out: Path | None, recipe: str, labels: bool) -> None:
-    """Write the contact sheet of a source's training images and say where it is."""
+def _show(source: str, out: Path | None, recipe: str, labels: bool) -> None:
+    """Write the contact sheet of a source's training images and print its path."""
     from dualtemp.data.augment.recipes import recipe_named
     from dualtemp.data.contact_sheet import write_contact_sheet
     from dualtemp.data.sources.opening import named_path, open_source
+    from dualtemp.progress_bar import told
 
     recipe_named(recipe)  # a mistyped recipe is answered before anything is opened
     path = named_path(source)
@@ -86,24 +125,26 @@ def show(source: str, out: Path | None, recipe: str, labels: bool) -> None:
 
 
 def _view_size(images: "ImageSet", path: Path | None) -> int | None:
-    """The side of a view that `train` would choose for somebody's own images on this machine; None: the usual one."""
+    """The view size that `train` would choose for somebody's own images on this machine; None: the usual one."""
     if path is None:
         return None
     from dualtemp.data.images import Splits
+    from dualtemp.device import open_device
     from dualtemp.training.own_images import facts_of
     from dualtemp.training.sensible_settings import view_size
-    from dualtemp.training.start import How, chosen_device
 
-    return view_size(facts_of(images, Splits(images))[0], chosen_device(How()).type == "cpu")
+    return view_size(facts_of(images, Splits(images))[0], open_device("auto").type == "cpu")
 
 
-def _is_here(entry: NamedSet) -> bool:
+def _is_here(entry: "NamedSet") -> bool:
+    from dualtemp.data.sources.cache import cache_folder, cached_set
+
     if entry.name == "imagenet100":
         return any((cache_folder() / name / "train").is_dir() for name in ("imagenet100", "imagenet"))
     return entry.name == "digits" or cached_set(entry.name) is not None
 
 
-def _how(entry: NamedSet) -> str:
+def _how(entry: "NamedSet") -> str:
     if entry.name == "digits":
         return "yes, shipped"
     if _is_here(entry):
@@ -118,14 +159,23 @@ def _classes(classes: dict[str, int]) -> str:
         return "none (no labels)"
     least, most = min(classes.values()), max(classes.values())
     each = f"{least} images each" if least == most else f"{least} to {most} images each"
-    return f"{len(classes)}, {each}: {_some([escape(name) for name in classes])}"
+    return f"{len(classes)}, {each}: {_shortened(list(classes))}"
 
 
 def _counts(counts: dict[str, int]) -> str:
     if len(counts) == 1:
-        return escape(next(iter(counts)))
-    return f"{len(counts)} different: " + _some([f"{escape(what)} ({count:,})" for what, count in counts.items()])
+        return next(iter(counts))
+    return f"{len(counts)} different: " + _shortened([f"{what} ({count:,})" for what, count in counts.items()])
 
 
-def _some(words: list[str]) -> str:
+def _shortened(words: list[str]) -> str:
     return ", ".join(words[:MANY]) + (f", and {len(words) - MANY} more" if len(words) > MANY else "")
+
+
+COMMAND = Command(
+    name="data",
+    about="List the sets and what is cached; check one source; or show what the network will see of it.",
+    place=(Group.TRAIN, 3),
+    add_arguments=add_arguments,
+    run=run,
+)

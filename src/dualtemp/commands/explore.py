@@ -1,26 +1,38 @@
-"""What `dualtemp explore` does."""
+"""`dualtemp explore`: a page on which the temperatures of a run can be moved."""
 
 import argparse
 from pathlib import Path
 from typing import Any
 
+from dualtemp.commands.arguments import add_device, add_run
+from dualtemp.commands.command import Command, Group
 
-def add_explore_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of `dualtemp explore`."""
-    parser.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    add_run(parser)
     parser.add_argument(
         "--data", metavar="SET | FOLDER | FILE.npz", help="images to look at (default: the run's training images)"
     )
     parser.add_argument("--out", type=Path, metavar="FILE.html", help="where the page goes (default: RUN/explore.html)")
-    parser.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, mps (default: the best there is)")
+    add_device(parser)
 
 
-def run_explore(given: dict[str, Any]) -> int:
-    """Write the page and tell where it is."""
+def run(given: dict[str, Any]) -> int:
+    """Write the page and print its path."""
     from dualtemp.analysis.trained_run import trained_run
+    from dualtemp.device import open_device
     from dualtemp.report.explorer import write_explorer
-    from dualtemp.training.start import How, chosen_device
 
-    run = trained_run(given["run"], chosen_device(How(device=given["device"])), given["data"])
-    print(write_explorer(run, given["out"] or given["run"] / "explore.html"))
+    opened = trained_run(given["run"], open_device(given["device"]), given["data"])
+    print(write_explorer(opened, given["out"] or given["run"] / "explore.html"))
     return 0
+
+
+COMMAND = Command(
+    name="explore",
+    about="Write a page with sliders for tau_alpha, tau_beta and the dictionary.",
+    place=(Group.INSPECT, 3),
+    add_arguments=add_arguments,
+    run=run,
+)

@@ -1,14 +1,17 @@
-"""What `dualtemp export` does. Needs no torch until something is exported."""
+"""`dualtemp export`: the encoder for use without dualtemp. Needs no torch until something is exported."""
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
+from dualtemp.commands.arguments import add_run
+from dualtemp.commands.command import Command, Group
+from dualtemp.commands.printing import print_note
 
-def add_export_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of `dualtemp export`."""
-    parser.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    add_run(parser)
     parser.add_argument(
         "--format",
         action="append",
@@ -21,13 +24,13 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_export(given: dict[str, Any]) -> int:
-    """Export, and say what was written and how exactly it gives the run's features."""
+def run(given: dict[str, Any]) -> int:
+    """Export, and print what was written and how closely it reproduces the run's features."""
     from dualtemp.exporting.export import export, formats_in
     from dualtemp.exporting.files import FORMATS
 
     asked = given["format"] or ["safetensors"]
-    folder = export(given["run"], asked, given["out"], normalise=given["normalise"], note=_note)
+    folder = export(given["run"], asked, given["out"], normalise=given["normalise"], note=print_note)
     written = formats_in(folder)
     for name, entry in written.items():
         print(f"{name:<13} {', '.join(entry['files']):<30} features within {entry['difference']:.1g} of the run's")
@@ -37,5 +40,10 @@ def run_export(given: dict[str, Any]) -> int:
     return 0
 
 
-def _note(text: str) -> None:
-    print(f"dualtemp: {text}", file=sys.stderr, flush=True)
+COMMAND = Command(
+    name="export",
+    about="Write the encoder for timm, onnxruntime or torch.export, with a model card.",
+    place=(Group.USE, 4),
+    add_arguments=add_arguments,
+    run=run,
+)

@@ -1,42 +1,18 @@
-"""What `dualtemp runs` and `dualtemp report` do. Needs no torch until pictures are taken."""
+"""`dualtemp report`: the page of a run, a page or a table of several. Needs no torch until pictures are taken."""
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
+from dualtemp.commands.command import Command, Group
+from dualtemp.commands.printing import print_note
 from dualtemp.errors import UserError
 
 PAGES, TABLES = (".html", ".htm"), (".csv", ".tex")
-SORTS = "name, method, data, tau_alpha, tau_beta, status, epoch, probe, knn or date"
 
 
-def add_runs_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of `dualtemp runs`."""
-    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help="where runs are (default: runs)")
-    parser.add_argument("--sort", default="name", metavar="BY", help=f"{SORTS} (default: name)")
-    parser.add_argument("--reverse", action="store_true", help="the other way round")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-
-
-def run_runs(given: dict[str, Any]) -> int:
-    """List the runs below some folders."""
-    from dualtemp.report.runs_list import ORDERS, ordered, print_runs, runs_below
-
-    by = given["sort"].lower().replace("-", "_")
-    if by not in ORDERS:
-        raise UserError(f"--sort {given['sort']}: choose among {SORTS}")
-    folders = given["folders"] or [Path("runs")]
-    rows = ordered(runs_below(folders), by, given["reverse"])
-    if not rows and not given["json"]:
-        print(f"no runs below {', '.join(map(str, folders))}; `dualtemp train --out runs/NAME ...` makes one")
-        return 0
-    print_runs(rows, given["json"])
-    return 0
-
-
-def add_report_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of `dualtemp report`."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run's folder; several are compared")
     parser.add_argument(
         "--out",
@@ -48,8 +24,8 @@ def add_report_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="for the pictures: cpu, cuda, cuda:1, mps (default: the best)")
 
 
-def run_report(given: dict[str, Any]) -> int:
-    """Write a run's page anew, with new pictures, one page of several runs, or a table; say where it is."""
+def run(given: dict[str, Any]) -> int:
+    """Write a page or a table, and print its path."""
     runs, out = given["runs"], given["out"]
     if out is not None and out.is_dir():
         raise UserError(f"--out {out} is a folder: name a file, such as {out / 'compare.html'}")
@@ -65,16 +41,30 @@ def run_report(given: dict[str, Any]) -> int:
 
         print(write_compare_page(runs, out or Path("compare.html")))
         return 0
+    print(_write_run_page(runs[0], out, None if given["no_pictures"] else given["device"]))
+    return 0
+
+
+def _write_run_page(run: Path, out: Path | None, device: str | None) -> Path:
+    """Write the page of one run, with new pictures unless `device` is None."""
     from dualtemp.report.run_page import write_run_page
     from dualtemp.runs.record import read_run
 
-    run = read_run(runs[0])  # what is damaged is said before pictures are taken
-    if not given["no_pictures"] and run.history:
+    history = read_run(run).history  # a damaged run is reported before pictures are taken
+    if device is not None and history:
         from dualtemp.analysis.pictures import take_pictures
 
         try:
-            take_pictures(runs[0], given["device"])
+            take_pictures(run, device)
         except UserError as error:  # such as data that have moved: the rest of the page needs none of it
-            print(f"dualtemp: no new pictures: {error}", file=sys.stderr)
-    print(write_run_page(runs[0], out))
-    return 0
+            print_note(f"no new pictures: {error}")
+    return write_run_page(run, out)
+
+
+COMMAND = Command(
+    name="report",
+    about="Write the page of a run anew, or one page that puts several side by side.",
+    place=(Group.INSPECT, 2),
+    add_arguments=add_arguments,
+    run=run,
+)

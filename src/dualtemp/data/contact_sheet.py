@@ -14,7 +14,7 @@ from dualtemp.data.images import FileImages, ImageSet
 from dualtemp.data.loading.workers import Reader, Request
 from dualtemp.data.sources.catalogue import PHOTOGRAPH
 from dualtemp.data.subset import subset_index
-from dualtemp.errors import UserError
+from dualtemp.errors import UserError, writing
 
 CELL = 128  # px on the sheet, at most: a whole multiple of 8, 32 and 64
 GAP, TEXT, HEAD = 6, 18, 26
@@ -38,11 +38,8 @@ def write_contact_sheet(
     The views are exactly those of training with the same recipe, seed, epoch and size.
     """
     sheet = contact_sheet(images, recipe=recipe, count=count, size=size, seed=seed, epoch=epoch)
-    try:
-        with whole_file(out) as file:
-            sheet.save(file, format="PNG")
-    except OSError as error:
-        raise UserError(f"{out}: cannot be written ({error.strerror}); give a writable place with --out") from error
+    with writing(out, "give a writable place with --out"), whole_file(out) as file:
+        sheet.save(file, format="PNG")
 
 
 def contact_sheet(

@@ -14,7 +14,7 @@ from dualtemp.encoder.encoder import RunEncoder, run_encoder
 from dualtemp.encoder.feature_records import Told, feature_records, features_facts, images_of
 from dualtemp.encoder.image_list import PARTS, ImageList
 from dualtemp.encoder.work_file import WorkFile
-from dualtemp.errors import UserError
+from dualtemp.errors import UserError, writing
 from dualtemp.file_lock import locked
 
 
@@ -69,7 +69,7 @@ def embed(
     images = images_of(encoder, data, part)
     computed = {**features_facts(encoder, images), "part": part, "batch": batch}
     missing = [folder for folder in out.parents if not folder.exists()]
-    try:
+    with writing(out, "give another --out"):
         out.parent.mkdir(parents=True, exist_ok=True)
         lock, work = (out.with_name(f".{out.name}.{word}") for word in ("lock", "work"))
         try:
@@ -87,8 +87,6 @@ def embed(
                 with suppress(OSError):  # another process may have written there meanwhile
                     folder.rmdir()
             raise
-    except OSError as error:
-        raise UserError(f"{out} cannot be written ({error.strerror or error}): give another --out") from None
 
 
 def _silent(_: str) -> None:

@@ -1,6 +1,5 @@
 """Measure a run's encoder with labelled images: kNN, linear probe, few labels, fine-tuning; baselines beside it."""
 
-import difflib
 import os
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -17,6 +16,7 @@ from dualtemp.evaluation.frozen_measures import frozen_measures
 from dualtemp.evaluation.labeled_data import LabelledData, labelled_data, readable_count
 from dualtemp.evaluation.tuned_measures import tuned_measures
 from dualtemp.runs.folder import RunFolder
+from dualtemp.text import suggest
 from dualtemp.training.observers.display import duration
 
 
@@ -106,9 +106,7 @@ def chosen_measures(only: str | Sequence[str] | None, fine_tune: bool) -> set[st
     words = MEASURES if only is None else only.split(",") if isinstance(only, str) else only
     wanted = {word.strip() for word in words}
     for word in sorted(wanted - set(MEASURES)):
-        near = difflib.get_close_matches(word, MEASURES, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose among {', '.join(MEASURES)}"
-        raise UserError(f"no measure is called {word!r}: {hint}")
+        raise UserError(f"no measure is called {word!r}: {suggest(word, MEASURES)}")
     if not fine_tune:
         wanted -= {"fine-tune"}
     if not wanted:

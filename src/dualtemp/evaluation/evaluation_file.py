@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dualtemp.atomic_write import whole_file
-from dualtemp.errors import UserError
+from dualtemp.errors import writing
 
 EVALUATION_FILE = "evaluation.json"
 MEASURES = ("knn", "probe", "few-shot", "fine-tune")  # what can be asked for, and below what it gives
@@ -72,13 +72,8 @@ def add_to_evaluation(run: Path, step: int, measured: list[dict[str, Any]]) -> d
     rows |= {_key(row): row for row in measured}
     made = datetime.now(UTC).isoformat(timespec="seconds")
     content = {"step": step, "made": made, "measured": sorted(rows.values(), key=place)}
-    try:
-        with whole_file(run / EVALUATION_FILE) as file:
-            file.write((json.dumps(content, indent=1) + "\n").encode())
-    except OSError as error:
-        raise UserError(
-            f"{run / EVALUATION_FILE} cannot be written ({error.strerror}): make the run writable"
-        ) from None
+    with writing(run / EVALUATION_FILE, "make the run writable"), whole_file(run / EVALUATION_FILE) as file:
+        file.write((json.dumps(content, indent=1) + "\n").encode())
     return content
 
 

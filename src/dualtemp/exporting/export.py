@@ -14,7 +14,7 @@ from torch import nn
 
 from dualtemp import __version__
 from dualtemp.encoder.encoder import run_encoder
-from dualtemp.errors import UserError
+from dualtemp.errors import UserError, writing
 from dualtemp.exporting.files import FORMATS, OPSET, Encoder, refuse_missing_packages, written
 from dualtemp.exporting.model_card import CardFacts, model_card
 from dualtemp.exporting.preprocessing import preprocessing
@@ -119,7 +119,7 @@ def _possible(names: tuple[str, ...], encoder: Encoder, everything: bool) -> tup
 
 
 def _refuse_other_content(out: Path) -> None:
-    with _told(out):
+    with writing(out, "give another --out"):
         if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / MANIFEST).is_file())):
             raise UserError(f"{out} exists and is not an export: give another --out")
 
@@ -170,21 +170,12 @@ def _merged(out: Path, weights: str, fresh: dict[str, Any]) -> tuple[list[str], 
 
 
 @contextlib.contextmanager
-def _told(out: Path) -> Iterator[None]:
-    """Trouble with the disk is one line."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"{out} cannot be written ({error.strerror or error}): give another --out") from None
-
-
-@contextlib.contextmanager
 def _workshop(out: Path) -> Iterator[Path]:
     """A folder on the disk of `out` in which everything is made before anything takes its place; gone afterwards."""
     missing = [folder for folder in out.parents if not folder.exists()]
     done = False
     try:
-        with _told(out):
+        with writing(out, "give another --out"):
             out.parent.mkdir(parents=True, exist_ok=True)
             where = out if out.is_dir() else out.parent
             with tempfile.TemporaryDirectory(prefix=f".{out.name}.", suffix=".unfinished", dir=where) as folder:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from dualtemp.frameworks import parts
-from dualtemp.frameworks.protocol import Context, Framework, FrameworkSettings, Passes, Temperatures
+from dualtemp.frameworks.protocol import Context, Framework, FrameworkSettings, Passes, temperatures_of
 from dualtemp.frameworks.registry import framework
 from dualtemp.frameworks.temperature_settings import (
     Temperature,
-    as_numbers,
     key_momentum,
     symmetric,
     tau_alpha,
@@ -84,7 +83,7 @@ class MoCo(Framework):
 
     def __init__(self, settings: Settings, network: parts.Network, context: Context) -> None:
         self.network, self.settings, self.seed = network, settings, context.seed
-        self.tau_alpha, self.tau_beta = self.temperatures(settings)
+        self.tau_alpha, self.tau_beta = temperatures_of(settings)
         self.vector = KeyChoice(settings.vector_size, settings.vector_sampling)
         self.scalar = KeyChoice(settings.scalar_size, settings.scalar_sampling)
         self.key_network = parts.MomentumCopy(network.key_part())
@@ -102,11 +101,6 @@ class MoCo(Framework):
     def passes(settings: Settings) -> Passes:
         """One query and one key; twice that in the "+" variant."""
         return Passes(2, 2) if settings.symmetric else Passes(1, 1)
-
-    @staticmethod
-    def temperatures(settings: Settings) -> Temperatures:
-        """As given."""
-        return as_numbers(settings.tau_alpha, settings.tau_beta)
 
     @staticmethod
     def suggest(settings: Settings, images: int, batch: int) -> dict[str, Any]:

@@ -45,6 +45,12 @@ class Temperatures(NamedTuple):
     beta: float
 
 
+def temperatures_of(settings: Any) -> Temperatures:
+    """tau_alpha and tau_beta of a framework's settings as numbers; where it has one alone, or "tied", both are that."""
+    beta = getattr(settings, "tau_beta", "tied")
+    return Temperatures(settings.tau_alpha, settings.tau_alpha if beta == "tied" else float(beta))
+
+
 @dataclass(frozen=True)
 class Context:
     """What a framework may need to know of its run.
@@ -92,7 +98,7 @@ class Framework(Protocol):
     @staticmethod
     def passes(settings: Any) -> Passes:
         """Encoder passes of a step: what a run costs is told from it."""
-        ...
+        return Passes(query=2)
 
     @staticmethod
     def weighs_anchors(settings: Any) -> bool:
@@ -101,8 +107,8 @@ class Framework(Protocol):
 
     @staticmethod
     def temperatures(settings: Any) -> Temperatures | None:
-        """The loss's temperatures as numbers; None if it has none."""
-        return None
+        """The loss's temperatures as numbers, None if it has none; by default those called tau_alpha and tau_beta."""
+        return temperatures_of(settings) if hasattr(settings, "tau_alpha") else None
 
     @staticmethod
     def suggest(settings: Any, images: int, batch: int) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dualtemp.frameworks import parts
-from dualtemp.frameworks.protocol import Context, Framework, FrameworkSettings, Passes, Temperatures
+from dualtemp.frameworks.protocol import Context, Framework, FrameworkSettings
 from dualtemp.frameworks.registry import framework
 from dualtemp.frameworks.temperature_settings import tau_alpha
 
@@ -29,16 +29,6 @@ class SimCLR(Framework):
     def heads(settings: Any, features: int, context: Context) -> tuple[nn.Module, nn.Module | None]:
         """Linear, ReLU, Linear; the hidden layer is as wide as the features."""
         return parts.simclr_projector(features), None
-
-    @staticmethod
-    def passes(settings: Settings) -> Passes:
-        """Both views, with gradient."""
-        return Passes(query=2)
-
-    @staticmethod
-    def temperatures(settings: Settings) -> Temperatures:
-        """One for both."""
-        return Temperatures(settings.tau_alpha, settings.tau_alpha)
 
     def forward(self, views: tuple[Tensor, Tensor], labels: Tensor | None, step: int) -> parts.Step:
         """Contrast each view (N, C, H, W) with all others of the batch."""

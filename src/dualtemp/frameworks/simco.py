@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dualtemp.frameworks import parts
-from dualtemp.frameworks.protocol import Context, Framework, FrameworkSettings, Passes, Temperatures
+from dualtemp.frameworks.protocol import Context, Framework, FrameworkSettings, temperatures_of
 from dualtemp.frameworks.registry import framework
-from dualtemp.frameworks.temperature_settings import Temperature, as_numbers, both_views, tau_alpha, tau_beta
+from dualtemp.frameworks.temperature_settings import Temperature, both_views, tau_alpha, tau_beta
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -26,22 +26,12 @@ class SimCo(Framework):
 
     def __init__(self, settings: Settings, network: parts.Network, context: Context) -> None:
         self.network, self.both_views = network, settings.both_views
-        self.tau_alpha, self.tau_beta = self.temperatures(settings)
+        self.tau_alpha, self.tau_beta = temperatures_of(settings)
 
     @staticmethod
     def heads(settings: Any, features: int, context: Context) -> tuple[nn.Module, nn.Module | None]:
         """Linear, ReLU, Linear: 512-128-128 for ResNet-18."""
         return parts.contrastive_projector(features), None
-
-    @staticmethod
-    def passes(settings: Settings) -> Passes:
-        """Both views, with gradient."""
-        return Passes(query=2)
-
-    @staticmethod
-    def temperatures(settings: Settings) -> Temperatures:
-        """As given."""
-        return as_numbers(settings.tau_alpha, settings.tau_beta)
 
     def forward(self, views: tuple[Tensor, Tensor], labels: Tensor | None, step: int) -> parts.Step:
         """Contrast the two views (N, C, H, W) with each other."""

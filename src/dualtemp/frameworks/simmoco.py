@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dualtemp.frameworks import parts
-from dualtemp.frameworks.protocol import Context, Framework, FrameworkSettings, Passes, Temperatures
+from dualtemp.frameworks.protocol import Context, Framework, FrameworkSettings, Passes, temperatures_of
 from dualtemp.frameworks.registry import framework
 from dualtemp.frameworks.temperature_settings import (
     Temperature,
-    as_numbers,
     both_views,
     key_momentum,
     symmetric,
@@ -36,7 +35,7 @@ class SimMoCo(Framework):
 
     def __init__(self, settings: Settings, network: parts.Network, context: Context) -> None:
         self.network, self.key_network = network, parts.MomentumCopy(network.key_part())
-        self.tau_alpha, self.tau_beta = self.temperatures(settings)
+        self.tau_alpha, self.tau_beta = temperatures_of(settings)
         self.key_momentum, self.symmetric, self.both_views = (
             settings.key_momentum,
             settings.symmetric,
@@ -52,11 +51,6 @@ class SimMoCo(Framework):
     def passes(settings: Settings) -> Passes:
         """One query and one key; twice that in the "+" variant."""
         return Passes(2, 2) if settings.symmetric else Passes(1, 1)
-
-    @staticmethod
-    def temperatures(settings: Settings) -> Temperatures:
-        """As given."""
-        return as_numbers(settings.tau_alpha, settings.tau_beta)
 
     def forward(self, views: tuple[Tensor, Tensor], labels: Tensor | None, step: int) -> parts.Step:
         """Contrast queries of one view (N, C, H, W) with keys of the other."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dualtemp.frameworks import parts
-from dualtemp.frameworks.protocol import Context, Framework, Passes, Temperatures
+from dualtemp.frameworks.protocol import Context, Framework, Temperatures
 from dualtemp.frameworks.registry import framework
 from dualtemp.frameworks.temperature_settings import WITHOUT_NEGATIVES, HardnessWeight
 
@@ -28,11 +28,6 @@ class SimSiam(Framework):
     def heads(settings: Any, features: int, context: Context) -> tuple[nn.Module, nn.Module | None]:
         """A projector of three layers with batch norm behind each, and a bottleneck as predictor."""
         return parts.simsiam_projector(features), parts.simsiam_predictor()
-
-    @staticmethod
-    def passes(settings: Any) -> Passes:
-        """Both views, with gradient."""
-        return Passes(query=2)
 
     @staticmethod
     def weighs_anchors(settings: HardnessWeight) -> bool:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from dualtemp.frameworks import parts
-from dualtemp.frameworks.protocol import Context, Framework, FrameworkSettings, Passes, Temperatures
+from dualtemp.frameworks.protocol import Context, Framework, FrameworkSettings, Passes, temperatures_of
 from dualtemp.frameworks.registry import framework
-from dualtemp.frameworks.temperature_settings import Temperature, as_numbers, tau_alpha, tau_beta
+from dualtemp.frameworks.temperature_settings import Temperature, tau_alpha, tau_beta
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -37,7 +37,7 @@ class Supervised(Framework):
 
     def __init__(self, settings: Settings, network: parts.Network, context: Context) -> None:
         self.network = network
-        self.tau_alpha, self.tau_beta = self.temperatures(settings)
+        self.tau_alpha, self.tau_beta = temperatures_of(settings)
 
     @staticmethod
     def heads(settings: Any, features: int, context: Context) -> tuple[nn.Module, nn.Module | None]:
@@ -48,11 +48,6 @@ class Supervised(Framework):
     def passes(settings: Any) -> Passes:
         """One view, with gradient."""
         return Passes(query=1)
-
-    @staticmethod
-    def temperatures(settings: Settings) -> Temperatures:
-        """As given."""
-        return as_numbers(settings.tau_alpha, settings.tau_beta)
 
     def forward(self, views: tuple[Tensor, ...], labels: Tensor | None, step: int) -> parts.Step:
         """Classify the one view (N, C, H, W); labels (N,)."""

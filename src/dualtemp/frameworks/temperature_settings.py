@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from dualtemp.frameworks.protocol import FrameworkSettings, Temperatures
+from dualtemp.frameworks.protocol import FrameworkSettings
 from dualtemp.temperatures import TAU_ALPHA, TAU_BETA
 
 Temperature = float | Literal["tied"]
@@ -44,8 +44,3 @@ class HardnessWeight(FrameworkSettings):
 
     hardness_aware: bool = Field(False, description="Weigh BYOL's or SimSiam's anchors by their hardness.")
     tau_weight: float = Field(TAU_ALPHA, gt=0, description="Temperature of that weight.")
-
-
-def as_numbers(alpha: float, beta: Temperature) -> Temperatures:
-    """Both temperatures as numbers: "tied" follows tau_alpha."""
-    return Temperatures(alpha, alpha if beta == "tied" else float(beta))

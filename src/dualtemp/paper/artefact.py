@@ -1,6 +1,5 @@
 """The tables and figures, as declared in artefacts/*.yaml. Needs no torch."""
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
@@ -10,6 +9,7 @@ from typing import Any
 import yaml
 
 from dualtemp.errors import UserError
+from dualtemp.text import nearest
 
 # In the order of the paper.
 IDS = (
@@ -111,7 +111,7 @@ def chosen_artefacts(ids: Iterable[str]) -> list[Artefact]:
     wanted = [name for word in ids for name in (known if word == "all" else (word,))]
     for name in wanted:
         if name not in known:
-            near = difflib.get_close_matches(name, [*known, "all"], n=1, cutoff=0.5)
+            near = nearest(name, [*known, "all"])
             hint = f"did you mean {near[0]}?" if near else "`dualtemp paper` lists them"
             raise UserError(f"no table or figure is called {name!r}: {hint}")
     return [known[name] for name in dict.fromkeys(wanted)]

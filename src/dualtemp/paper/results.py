@@ -3,11 +3,13 @@
 `results/KEY-sSEED.json`; while a cell is being run its run folder lies in `results/runs/`.
 """
 
+import contextlib
 import hashlib
 import json
 import math
 import os
 from collections import Counter
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +18,7 @@ from typing import Any
 from dualtemp.atomic_write import whole_file
 from dualtemp.config import ADDED_LATER, Settings, complete
 from dualtemp.data.sources.catalogue import named_set
-from dualtemp.errors import UserError
+from dualtemp.errors import UserError, writing
 from dualtemp.paper.plan import PlannedRun, canonical
 
 ITSELF = "itself"  # what somebody's own images in colour are normalised as
@@ -101,20 +103,20 @@ class Results:
         values["data"] = data_name(job.settings.data)
         whole = {"settings": values, "data": job.facts.__dict__, **result}
         text = json.dumps(plain(whole), indent=1, allow_nan=False) + "\n"
-        try:
-            with whole_file(self.path / f"{job.name}.json") as file:
-                file.write(text.encode())
-        except OSError as error:
-            raise self._cannot_be_written(error) from None
+        with self._writing(), whole_file(self.path / f"{job.name}.json") as file:
+            file.write(text.encode())
 
     def make_folders(self) -> None:
         """Make the folder, and see that it can be written."""
-        try:
+        with self._writing():
             self.runs.mkdir(parents=True, exist_ok=True)
             if not os.access(self.runs, os.W_OK):
                 raise PermissionError(0, "no permission")
-        except OSError as error:
-            raise self._cannot_be_written(error) from None
+
+    def refuse_impossible(self) -> None:
+        """Refuse a path that can be no folder, such as a name over the limit or one below a file; makes nothing."""
+        with self._writing(), contextlib.suppress(FileNotFoundError):
+            os.stat(self.runs)
 
     def run_folder(self, job: Job) -> Path:
         """Where the run of a job lies while it is being made."""
@@ -127,11 +129,9 @@ class Results:
         counts = Counter((result["settings"]["data"], DataFacts(**result["data"])) for result in results)
         return [KnownData(name, facts, runs) for (name, facts), runs in counts.items()]
 
-    def _cannot_be_written(self, error: OSError) -> UserError:
-        return UserError(
-            f"the results folder {self.path} cannot be written ({error.strerror or error}): make room or make it "
-            "writable, or give another --results"
-        )
+    def _writing(self) -> AbstractContextManager[None]:
+        remedy = "make room or make it writable, or give another --results"
+        return writing(f"the results folder {self.path}", remedy)
 
     def _read(self, path: Path) -> dict[str, Any] | None:
         try:

@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from dualtemp.errors import UserError
+from dualtemp.errors import UserError, writing
 from dualtemp.file_lock import Busy, locked
 from dualtemp.paper.results import Job, Results
 
@@ -75,11 +75,10 @@ def perform(
     lock = results.runs / f".{job.name}.lock"
     with ExitStack() as held:
         try:
-            held.enter_context(locked(lock, patience=0, remove=True))
+            with writing(results.runs, "give another --results"):
+                held.enter_context(locked(lock, patience=0, remove=True))
         except Busy:
             return BUSY, ""
-        except OSError as error:
-            raise UserError(f"{results.runs} cannot be written ({error.strerror}): give another --results") from None
         result = results.read(job)
         if result is None:
             result = made(job, results.run_folder(job), device, threads, watch)

@@ -1,9 +1,9 @@
 """Augmentation recipes as data. Needs no torch, so that settings can name and check them cheaply."""
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from dualtemp.errors import UserError
+from dualtemp.text import suggest
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,4 @@ def recipe_named(name: str) -> Recipe:
     """Return a recipe by its name; a mistyped one is answered with the nearest."""
     if name in RECIPES:
         return RECIPES[name]
-    near = get_close_matches(name, RECIPES, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(RECIPES)}."
-    raise UserError(f"there is no recipe {name!r}: {hint}")
+    raise UserError(f"there is no recipe {name!r}: {suggest(name, RECIPES)}")

@@ -1,10 +1,10 @@
 """The named sets: what they hold and where they come from. Nothing is opened here, and torch is not needed."""
 
-import difflib
 import os
 from dataclasses import dataclass
 
 from dualtemp.errors import UserError
+from dualtemp.text import nearest
 
 PHOTOGRAPH = 224  # px, side of a view of photographs where nobody says otherwise
 
@@ -64,7 +64,7 @@ def looks_like_path(source: str) -> bool:
 
 def unknown_set(text: str) -> UserError:
     """Say that neither a set nor a path has this name, with the nearest set."""
-    near = difflib.get_close_matches(_plain(text), [_plain(name) for name in CATALOGUE], n=1, cutoff=0.5)
+    near = nearest(_plain(text), map(_plain, CATALOGUE))
     entry = named_set(near[0]) if near else None
     hint = f"did you mean '{entry.name}'? " if entry else ""
     return UserError(

@@ -11,13 +11,13 @@ from dualtemp.config import MEASURED_ON
 from dualtemp.paper.artefact import Artefact, artefacts
 from dualtemp.paper.claims import judged, looks_at, percent, unseen_cells
 from dualtemp.paper.comparisons import MeasuredCell
+from dualtemp.paper.frameworks_diagram import frameworks_diagram
 from dualtemp.paper.known_data import known_facts, set_name
 from dualtemp.paper.plan import Plan, PlannedCell
 from dualtemp.paper.reproduce import Request
 from dualtemp.paper.results import DataFacts, Results
 from dualtemp.paper.scale import DataChoice
 from dualtemp.paper.tables import Collected, collected
-from dualtemp.report.frameworks import frameworks_diagram
 from dualtemp.report.line_chart import Point, line_chart
 from dualtemp.report.page import rendered
 

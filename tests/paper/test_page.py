@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from dualtemp.paper.artefact import IDS, artefacts
+from dualtemp.paper.page import write_paper_page
 from dualtemp.paper.reproduce import Request
 from dualtemp.paper.results import DataFacts, Job, Results
 from dualtemp.paper.tables import jobs_of
-from dualtemp.report.paper_page import write_paper_page
 
 SEEDS = (1, 2, 3)
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="

@@ -9,8 +9,8 @@ import pytest
 from dualtemp.cli import main
 from dualtemp.paper.reproduce import Request
 from dualtemp.paper.results import DataFacts, Job, Results
+from dualtemp.paper.summary import write_paper_summary
 from dualtemp.paper.tables import jobs_of
-from dualtemp.report.paper_summary import write_paper_summary
 
 FACTS = {"cifar10": DataFacts("cifar10", 32, 50_000, "cifar10")}
 SEEDS = (1, 2, 3)

@@ -1,29 +1,41 @@
-"""The demo: a small run from nothing to a table, in minutes on two cores."""
+"""`dualtemp demo`: a small run from nothing to a table, in minutes on two cores."""
 
+import argparse
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.table import Table
-
-from dualtemp import api
-from dualtemp.data import open_source
+from dualtemp.commands.command import Command, Group
 from dualtemp.errors import UserError
-from dualtemp.evaluation.evaluate import evaluate
-from dualtemp.runs.folder import RunFolder
-from dualtemp.training.observers.display import duration
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 # The paper's SimCo at a small scale. At the paper's rate a batch of 64 would take a hundred epochs.
 SMALL = {"method": "simco", "backbone": "resnet_mini", "batch": 64, "lr": 0.24, "warmup_epochs": 1, "evaluate_every": 5}
 IMAGES, EPOCHS, DIGIT_EPOCHS = 10_000, 20, 40
 
 
-def demo(out: Path, data: str = "cifar10", epochs: int | None = None) -> None:
-    """Train, or go on with a demo that was interrupted, and print what was learned."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="FOLDER", help="default: runs/demo")
+    parser.add_argument("--data", default="cifar10", help="a labelled set (default: cifar10; digits if there is none)")
+    parser.add_argument("--epochs", type=int, default=None, metavar="N", help="passes over the images")
+
+
+def run(given: dict[str, Any]) -> int:
+    """Train, or resume a demo that was interrupted, and print what was learned."""
+    from rich.console import Console
+
+    from dualtemp import api
+    from dualtemp.runs.folder import RunFolder
+    from dualtemp.training.observers.display import duration
+
+    out, epochs = given["out"], given["epochs"]
     began, console = time.monotonic(), Console(highlight=False, soft_wrap=True)
-    metrics = api.resume(out, epochs) if (out / "config.yaml").exists() else _train(console, out, data, epochs)
-    _show(console, RunFolder.opened(out), metrics)
+    begun = (out / "config.yaml").exists()
+    metrics = api.resume(out, epochs) if begun else _train(console, out, given["data"], epochs)
+    _print_accuracies(console, out, metrics)
     chosen = RunFolder.opened(out).settings()
     console.print(
         f"\n{duration(time.monotonic() - began)}. Look at {out}/report.html in a browser; the encoder is "
@@ -32,9 +44,14 @@ def demo(out: Path, data: str = "cifar10", epochs: int | None = None) -> None:
         "  dualtemp train --data FOLDER --out runs/mine\n  dualtemp train --help",
         markup=False,
     )
+    return 0
 
 
-def _train(console: Console, out: Path, data: str, epochs: int | None) -> dict[str, Any]:
+def _train(console: "Console", out: Path, data: str, epochs: int | None) -> dict[str, Any]:
+    from dualtemp import api
+    from dualtemp.data import open_source
+    from dualtemp.runs.folder import RunFolder
+
     RunFolder.refuse_existing(out)
     try:
         splits = open_source(data)
@@ -50,12 +67,16 @@ def _train(console: Console, out: Path, data: str, epochs: int | None) -> dict[s
     return api.train(out=out, data=data, subset=subset, epochs=epochs, **SMALL)
 
 
-def _show(console: Console, run: RunFolder, metrics: dict[str, Any]) -> None:
-    """A table of what raw pixels, an untrained and the trained encoder know of the classes."""
+def _print_accuracies(console: "Console", run: Path, metrics: dict[str, Any]) -> None:
+    """Print how well raw pixels, an untrained and the trained encoder tell the classes apart."""
+    from rich.table import Table
+
+    from dualtemp.evaluation.evaluate import evaluate
+
     if "probe_top1" not in metrics:
         console.print("\nThe set has no labels to measure with.")
         return
-    rows = evaluate(run.path, only="knn", quiet=True)["measured"]
+    rows = evaluate(run, only="knn", quiet=True)["measured"]
     images = rows[0]["images"]
     table = Table("", "right, %", title=f"\n{images:,} test images, never trained on", title_justify="left")
     for name in ("raw pixels", "untrained", "trained"):
@@ -64,3 +85,12 @@ def _show(console: Console, run: RunFolder, metrics: dict[str, Any]) -> None:
         table.add_row(f"kNN of {called}", f"{top1:.1f}", style="bold" if name == "trained" else None)
     table.add_row("linear probe of the trained encoder", f"{metrics['probe_top1']:.1f}", style="bold")
     console.print(table)
+
+
+COMMAND = Command(
+    name="demo",
+    about="Train SimCo on 10,000 CIFAR-10 images in minutes, and see what it has learned.",
+    place=(Group.START, 1),
+    add_arguments=add_arguments,
+    run=run,
+)

@@ -1,0 +1,56 @@
+"""What `dualtemp paper` and `dualtemp reproduce` share: which runs are meant, and the pages of their results."""
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dualtemp.paper.reproduce import Request
+    from dualtemp.paper.results import DataFacts
+
+SCALES = "paper, mini, long, sharp or smoke"
+
+
+def add_request(parser: argparse.ArgumentParser) -> None:
+    """Declare flags for tables and figures, scale, seeds, data and results."""
+    parser.add_argument("ids", nargs="*", metavar="ID", help="tables and figures, or all")
+    parser.add_argument("--scale", default="mini", help=f"{SCALES} (default: mini)")
+    parser.add_argument("--seeds", default="3", metavar="N", help="how many, from 1 on; or which: 1,4 (default: 3)")
+    parser.add_argument(
+        "--data",
+        action="append",
+        default=[],
+        metavar="SET",
+        help="another set or folder for all; NAME=SET for the set NAME; paper: also the fingerprint of results",
+    )
+    parser.add_argument(
+        "--validate",
+        choices=("test", "held-out"),
+        default="test",
+        help="measure on test images, or on a tenth of the training images, to choose settings (default: test)",
+    )
+    parser.add_argument("--results", type=Path, default=Path("results"), metavar="FOLDER", help="default: results")
+    parser.add_argument("--report", type=Path, metavar="FILE.html", help="write the page of what is there")
+    parser.add_argument("--summary", type=Path, metavar="FILE.md", help="write the claims in a page of Markdown")
+
+
+def parse_request(given: dict[str, Any]) -> "Request":
+    """Return the request that the flags of `add_request` make."""
+    from dualtemp.paper.reproduce import Request, parsed_seeds
+
+    seeds = parsed_seeds(given["seeds"])
+    return Request(given["ids"], given["scale"], seeds, given["data"], given["results"], given["validate"])
+
+
+def write_reports(request: "Request", given: dict[str, Any], facts: "Mapping[str, DataFacts] | None") -> None:
+    """Write the page and the summary that were asked for, and print their paths."""
+    from dualtemp.paper.page import write_paper_page
+    from dualtemp.paper.summary import write_paper_summary
+
+    if given["report"] is not None:
+        write_paper_page(request, given["report"], facts)
+        print(given["report"])
+    if given["summary"] is not None:
+        write_paper_summary(request, given["summary"], facts)
+        print(given["summary"])

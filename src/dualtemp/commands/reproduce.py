@@ -1,0 +1,60 @@
+"""`dualtemp reproduce`: run what tables and figures of the paper lack. Needs no torch until runs are made."""
+
+import argparse
+from typing import Any
+
+from dualtemp.commands.arguments import add_device, check_at_least
+from dualtemp.commands.command import Command, Group
+from dualtemp.commands.paper_arguments import add_request, parse_request, write_reports
+from dualtemp.commands.printing import print_note
+from dualtemp.errors import UserError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    add_request(parser)
+    parser.add_argument("--jobs", type=int, metavar="N", help="runs at a time (default: GPUs, or cores)")
+    parser.add_argument("--threads", type=int, metavar="N", help="of the CPU, for a run (default: cores / jobs)")
+    add_device(parser)
+    parser.add_argument("--list", action="store_true", help="print a command per missing run, and run nothing")
+    parser.add_argument("--cell", metavar="KEY", help="only this run, as --list names it")
+    parser.add_argument("--retry", action="store_true", help="make failed runs again")
+    parser.add_argument("--keep-runs", action="store_true", help="keep run folders in RESULTS/runs")
+
+
+def run(given: dict[str, Any]) -> int:
+    """Run what is missing, or print the commands that would; then write the pages. Returns 1 if runs failed."""
+    from dualtemp.paper.reproduce import missing, run_missing
+    from dualtemp.paper.results import Results
+
+    if not given["ids"]:
+        raise UserError("name tables or figures, or all: dualtemp reproduce T-reverse; `dualtemp paper` lists them")
+    check_at_least(given, jobs=1, threads=1)
+    request = parse_request(given)
+    found = request.planned()
+    Results(request.results).refuse_impossible()  # before a set is fetched
+    left = missing(request, found, given["cell"], given["retry"], fetch=not given["list"])
+    for word, reason in left.unavailable.items():
+        print_note(f"{word} is left out: {reason}")
+    if given["list"]:
+        for job in left.jobs:
+            print(request.command(job))
+        return 0
+    failed = 0
+    if left.jobs:
+        print(f"{len(left.jobs)} runs at scale {request.scale} ({found.scale.about})", flush=True)
+        failed = run_missing(request, left, given["jobs"], given["device"], given["keep_runs"], given["threads"])
+    else:
+        print("nothing is missing")
+    write_reports(request, given, left.facts)
+    return 1 if failed else 0
+
+
+COMMAND = Command(
+    name="reproduce",
+    about="Run what a table or figure still lacks: dualtemp reproduce T-reverse --seeds 3.",
+    place=(Group.PAPER, 2),
+    add_arguments=add_arguments,
+    run=run,
+    takes_threads=False,
+)

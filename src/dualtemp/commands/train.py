@@ -1,0 +1,76 @@
+"""`dualtemp train`: every setting of a run is a flag."""
+
+import argparse
+from pathlib import Path
+from typing import Any, get_args
+
+from dualtemp.commands.arguments import add_training_options
+from dualtemp.commands.command import Command, Group
+
+OWN_IMAGES = """Defaults are the paper's. For a folder or an .npz file of your own, image size, batch, epochs, backbone
+and lr that you do not give are chosen from the images and the device, and said before training starts."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare flags for the run's folder, for how it is computed, and for all settings."""
+    from dualtemp.config import setting_names
+
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="the run's folder; must be new")
+    parser.add_argument("--config", type=Path, metavar="FILE.yaml", help="settings; flags override them")
+    add_training_options(parser)
+    for name, field in setting_names().items():
+        flag, text = f"--{name.replace('_', '-')}", _help(name, field)
+        if "bool" in str(field.annotation):
+            parser.add_argument(flag, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
+        else:
+            parser.add_argument(flag, default=argparse.SUPPRESS, metavar=_metavar(name, field.annotation), help=text)
+
+
+def run(given: dict[str, Any]) -> int:
+    """Train."""
+    from dualtemp import api
+
+    api.train(**given)
+    return 0
+
+
+def _metavar(name: str, annotation: Any) -> str:
+    """The choices of a setting, or what kind of value it takes."""
+    if name == "method":
+        from dualtemp.frameworks import frameworks
+
+        return "|".join(frameworks())
+    words = [word for part in (annotation, *get_args(annotation)) for word in get_args(part) if isinstance(word, str)]
+    if words == ["auto"]:
+        return "N|auto"
+    if words and float not in get_args(annotation):
+        return "|".join(dict.fromkeys(words))
+    return {str: "NAME", int: "N"}.get(annotation, "N" if int in get_args(annotation) else "X")
+
+
+def _help(name: str, field: Any) -> str:
+    """The description of a setting and its default, or the default of every framework that has it."""
+    from dualtemp.frameworks import frameworks
+
+    text = field.description.rstrip(".")
+    text = text if text.startswith(("MoCo", "BYOL")) else text[0].lower() + text[1:]
+    of_frameworks = {method: kind.Settings.model_fields for method, kind in frameworks().items()}
+    owners = {method: fields[name].default for method, fields in of_frameworks.items() if name in fields}
+    if owners:
+        defaults = {str(value): [m for m in owners if str(owners[m]) == str(value)] for value in owners.values()}
+        default = ", ".join(f"{value} for {' '.join(methods)}" for value, methods in defaults.items())
+        return f"{text} ({default})".replace("%", "%%").replace("None", "none")
+    if field.is_required() or field.default is None:
+        return text.replace("%", "%%")
+    return f"{text} (default: {field.default})".replace("%", "%%")
+
+
+COMMAND = Command(
+    name="train",
+    about="Train an encoder: dualtemp train --data cifar100 --method simco --out runs/simco.",
+    details=OWN_IMAGES,
+    place=(Group.TRAIN, 1),
+    add_arguments=add_arguments,
+    run=run,
+    takes_threads=False,
+)

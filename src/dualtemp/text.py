@@ -1,0 +1,18 @@
+"""Answer a mistyped word with the nearest valid one."""
+
+from collections.abc import Iterable
+
+
+def nearest(word: str, choices: Iterable[str], count: int = 1) -> list[str]:
+    """Return up to `count` choices that resemble `word`, the most similar first."""
+    from difflib import get_close_matches  # here, because only a mistake needs it
+
+    return get_close_matches(word, list(choices), n=count, cutoff=0.5)
+
+
+def suggest(word: str, choices: Iterable[str], otherwise: str | None = None) -> str:
+    """Return "did you mean 'simco'?", or if nothing resembles `word`, `otherwise`; by default the list of choices."""
+    choices = list(choices)
+    if near := nearest(word, choices):
+        return f"did you mean {near[0]!r}?"
+    return f"choose among {', '.join(choices)}" if otherwise is None else otherwise

@@ -1,0 +1,80 @@
+"""A command is one file: found by its name, listed by its place, loaded alone."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dualtemp import commands
+from dualtemp.cli import main
+from dualtemp.commands.lookup import all_commands, find_command
+
+GREET = """
+from dualtemp.commands.command import Command, Group
+
+def add_arguments(parser):
+    parser.add_argument("--name", default="you")
+
+def run(given):
+    print(f"hello, {given['name']}")
+    return 3
+
+COMMAND = Command("greet-me", "Say hello.", run, add_arguments, (Group.TRAIN, 99), takes_threads=False)
+"""
+
+
+@pytest.fixture
+def greet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "greet_me.py").write_text(GREET)
+    monkeypatch.setattr(commands, "__path__", [*commands.__path__, str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "dualtemp.commands.greet_me", raising=False)
+
+
+@pytest.mark.usefixtures("greet")
+def test_a_new_file_is_a_new_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["greet-me", "--name", "all"]) == 3
+    assert capsys.readouterr().out == "hello, all\n"
+    assert main(["--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    at = next(number for number, line in enumerate(lines) if "greet-me" in line)
+    assert lines[at].endswith("Say hello.")
+    assert lines[at - 1].split()[0] == "data"  # the last of its group
+    assert main(["greet-mee"]) == 2
+    assert "did you mean 'greet-me'?" in capsys.readouterr().err
+
+
+def test_every_command_is_found_under_its_own_name_only() -> None:
+    for command in all_commands():
+        assert find_command(command.name) is command
+    for word in ("lookup", "command", "arguments", "near_duplicates", "__init__", "", "../cli", "Train"):
+        assert find_command(word) is None
+
+
+def test_no_two_commands_have_one_place() -> None:
+    places = [command.place for command in all_commands()]
+    assert len(set(places)) == len(places)
+
+
+def imported(*words: str) -> set[str]:
+    program = f"import sys; from dualtemp.cli import main; main({list(words)}); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_a_command_loads_no_other() -> None:
+    modules = {f"dualtemp.commands.{command.name.replace('-', '_')}" for command in all_commands()}
+    assert imported("runs", "--help") & modules == {"dualtemp.commands.runs"}
+
+
+def test_the_overview_loads_nothing_heavy() -> None:
+    assert not imported("--help") & {"torch", "numpy", "rich", "pydantic", "yaml", "jinja2", "dataclasses", "json"}
+
+
+def test_the_python_functions_are_called_like_commands() -> None:
+    import dualtemp
+    from dualtemp import api
+
+    words = {command.name.replace("-", "_") for command in all_commands()}
+    assert set(api.__all__) <= words
+    assert all(getattr(dualtemp, name) is getattr(api, name) for name in api.__all__)
