@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
-PLUGINS = ("my_framework.py",)  # run by `--plugin` in tests/frameworks/test_plugin.py
+PLUGINS = ("my_framework.py", "my_measure.py")  # run by `--plugin` in test_plugin.py and test_measures.py
 
 
 def printed(name: str, folder: Path, **environment: str) -> str:

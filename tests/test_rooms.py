@@ -49,8 +49,6 @@ HEIGHT = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 # Doors that open upwards, and where the code that needs them belongs. None may be added.
 KNOWN_EXCEPTIONS: dict[tuple[str, str], str] = {
     ("evaluation.online", "training.training_data"): "what a run sees of its data belongs in data/",
-    ("progress_bar", "training.observers.display"): "durations in words belong in text.py",
-    ("runs.record", "evaluation.evaluation_file"): "a file of the run folder belongs in runs/",
 }
 
 

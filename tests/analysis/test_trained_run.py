@@ -25,7 +25,7 @@ CONTRASTED = ("moco", "simmoco", "simco", "simclr", "byol", "simsiam")
 def rebuilt(path: Path) -> Any:
     """The framework from the checkpoint, without the analysis."""
     method = build_framework(RunFolder(path).settings(), 1, 10)
-    method.load_state_dict(checkpoint.load(checkpoint.checkpoints(path / "checkpoints")[-1])["method"])
+    method.load_state_dict(checkpoint.load(checkpoint.checkpoints(path / "checkpoints")[-1]).method)
     return method.train()
 
 

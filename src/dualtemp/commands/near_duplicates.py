@@ -81,7 +81,7 @@ def _for_json(found: "NearDuplicates", threshold: float) -> dict[str, Any]:
 
 
 def _print_pairs(found: "NearDuplicates", threshold: float) -> None:
-    from dualtemp.training.observers.display import counted
+    from dualtemp.quantities import counted
 
     names = found.names
     remarks = Counter(remark for pair in found.pairs for remark in found.remarks(pair))
