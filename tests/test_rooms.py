@@ -16,7 +16,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "dualtemp"
 # From the ground up. A room is a package or a module; where a module's name stands here too, its own floor counts. It
 # may import itself and what stands on lower floors; packages on one floor know nothing of each other.
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("errors", "lazy", "temperatures", "first_derivative", "standard_streams", "torchvision_operators"),
+    ("errors", "lazy", "former_modules", "temperatures", "first_derivative", "standard_streams", "torchvision_operators"),
     ("text", "quantities"),
     ("device", "machine", "file_lock", "progress_bar", "plugins"),
     ("distributed", "atomic_write"),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dualtemp.config import Settings
+from dualtemp.lazy import lazily
 from dualtemp.runs.metrics import is_logged
 
 if TYPE_CHECKING:
@@ -128,3 +129,6 @@ def attempt(what: object, action: Callable[[], Any], note: Callable[[str], None]
 def scalars(metrics: dict[str, Any]) -> dict[str, float]:
     """The numbers of an epoch's metrics that logs take, by key; the epoch itself is their axis."""
     return {key: float(value) for key, value in metrics.items() if is_logged(key) and isinstance(value, int | float)}
+
+
+__getattr__, _ = lazily(__name__, {}, renamed={"Watch": "dualtemp.training.observers.observer.Observer"})
