@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ RunOf = Callable[[str], Path]
 CONTRASTED = ("moco", "simmoco", "simco", "simclr", "byol", "simsiam")
 
 
-def rebuilt(path: Path) -> torch.nn.Module:
+def rebuilt(path: Path) -> Any:
     """The framework from the checkpoint, without the analysis."""
     method = build_framework(RunFolder(path).settings(), 1, 10)
     method.load_state_dict(checkpoint.load(checkpoint.checkpoints(path / "checkpoints")[-1]).method)
@@ -33,9 +34,10 @@ def test_anchors_and_keys_are_what_the_framework_compares_in_a_step(run_of: RunO
     run = trained_run(run_of(method))
     batch = next(iter(run.anchors(1)))
     framework = rebuilt(run_of(method))
-    pixels = open_source("digits").train.subset(128, seed=0).pixels[batch.index]
+    pixels = open_source("digits").train.subset(128, seed=0).pixels
+    assert isinstance(pixels, torch.Tensor)
     first, second = (
-        run.data.views(pixels, batch.index, 1, view) for view in (0, 1)
+        run.data.views(pixels[batch.index], batch.index, 1, view) for view in (0, 1)
     )  # an epoch that was not trained on
     torch.testing.assert_close(batch.views, (first, second))
     with torch.no_grad():
@@ -168,7 +170,7 @@ def test_files_that_cannot_be_read_are_left_out_and_views_are_of_the_image_that_
         for place, i in enumerate(batch.index.tolist()):
             colour = int(names[i][:2]) * 10 / 255
             for view in batch.views:
-                assert (run.data.views.unnormalised(view[place : place + 1])[0, 0] - colour).abs().max() < 0.01
+                assert (run.data.views.unnormalize(view[place : place + 1])[0, 0] - colour).abs().max() < 0.01
             seen.add(names[i])
     assert seen
     assert not seen & {"05b.png", "11b.jpg"}

@@ -1,6 +1,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from paper.smoke import DIVERGING, tiny_job
@@ -43,7 +44,9 @@ def test_a_run_becomes_one_result_and_leaves_no_folder(tmp_path: Path) -> None:
     assert done(results, job) == ("done", "")
     found = results.read(job)
     assert found is not None
-    expected = start(job.settings, tmp_path / "same", ExecutionOptions(device="cpu", threads=1, quiet=True), Silent())
+    observer: Any = Silent()
+    options = ExecutionOptions(device="cpu", threads=1, quiet=True)
+    expected = start(job.settings, tmp_path / "same", options, observer)
     assert found["metrics"]["probe_top1"] == expected["probe_top1"]
     assert found["versions"]["torch"]
     assert list(results.runs.iterdir()) == []

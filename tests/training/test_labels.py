@@ -86,7 +86,7 @@ def test_neighbours_of_own_images_are_chosen_among_labelled_ones_and_written_dow
     assert digits.test is not None
     (tmp_path / "own").mkdir()
     for name, part in (("train", few), ("test", digits.test), ("unlabelled", rest)):
-        labels = {} if name == "unlabelled" else {"labels": part.labels.numpy()}  # pyright: ignore
+        labels: dict[str, Any] = {} if name == "unlabelled" else {"labels": part.labels.numpy()}  # pyright: ignore
         pixels: Any = part.pixels
         np.savez(tmp_path / "own" / f"{name}.npz", images=pixels.permute(0, 2, 3, 1).numpy(), **labels)
     metrics = dualtemp.train(data=str(tmp_path / "own"), **RUN, out=tmp_path / "run")

@@ -59,6 +59,7 @@ def test_every_place_where_a_number_can_be_spoilt_is_looked_at() -> None:
     module(torch.randn(4, 3)).sum().backward()
     optimizer.step()
     assert all_finite(module, optimizer, None)
+    assert module.running_var is not None
     for tensor in (module.weight.data, module.running_var, optimizer.state[module.bias]["exp_avg_sq"]):
         kept = tensor[1].clone()
         tensor[1] = float("inf")
