@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +34,7 @@ _HOME = {
 }
 __getattr__, _ = lazily("dualtemp", _HOME)
 
-LOGS = {"tensorboard": "tensorboard.TensorBoardLog", "wandb": "wandb.WandbLog"}
+LOGS = ("tensorboard", "wandb")
 
 
 def train(
@@ -164,9 +163,18 @@ def _logs(names: Sequence[str]) -> "list[Observer]":
         package = find_spec(name)
         if package is None or package.origin is None:  # a folder of that name is no package
             raise UserError(f"--log {name} needs a package that is not installed: pip install 'dualtemp[{name}]'")
-        module, _, kind = LOGS[name].partition(".")
-        watches.append(getattr(import_module(f"dualtemp.training.observers.{module}"), kind)())
+        watches.append(_log(name))
     return watches
+
+
+def _log(name: str) -> "Observer":
+    if name == "tensorboard":
+        from dualtemp.training.observers.tensorboard import TensorBoardLog
+
+        return TensorBoardLog()
+    from dualtemp.training.observers.wandb import WandbLog
+
+    return WandbLog()
 
 
 def _allow_precision(amp: str, device: str) -> None:
