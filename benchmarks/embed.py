@@ -1,4 +1,4 @@
-"""Photographs a second from files to a file of features: `dualtemp.encoder.embed` against the plain way.
+"""ReadBatch a second from files to a file of features: `dualtemp.encoder.embed` against the plain way.
 
     python benchmarks/embed.py --data FOLDER
 

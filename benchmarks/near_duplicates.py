@@ -17,7 +17,6 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from dualtemp.data.images import FileImages
 from dualtemp.data.loading.crop_files import clean_crop, to_tensor
 from dualtemp.encoder.encoder import RunEncoder, run_encoder
 from dualtemp.encoder.image_list import ImageList, listed
@@ -52,17 +51,14 @@ COPIES: dict[str, Callable[[Image.Image], Image.Image]] = {
 
 
 def pictures(images: ImageList, count: int) -> list[Image.Image]:
-    pixels = images.images.pixels
-    if isinstance(pixels, FileImages):
-        return [pixels.open(i) for i in range(min(count, len(pixels)))]
-    return [Image.fromarray(each.permute(1, 2, 0).numpy()) for each in pixels[:count]]
+    return [images.images.source.open(i) for i in range(min(count, len(images)))]
 
 
 def features(encoder: RunEncoder, shown: list[Image.Image], both: bool) -> Tensor:
     found = []
     for start in range(0, len(shown), 256):
         crops = [clean_crop(to_tensor(each), encoder.views.size) for each in shown[start : start + 256]]
-        views = encoder.views.normalised(torch.stack(crops))
+        views = encoder.views.normalize(torch.stack(crops))
         each = encoder.of_views(views)
         found.append((each + encoder.of_views(views.flip(3))) / 2 if both else each)
     return torch.cat(found)

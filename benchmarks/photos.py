@@ -1,9 +1,9 @@
-"""Photographs a second at 224 px, two views each: dualtemp's loader against torchvision's ImageFolder and DataLoader.
+"""ReadBatch a second at 224 px, two views each: dualtemp's loader against torchvision's ImageFolder and DataLoader.
 
     python benchmarks/photos.py --data FOLDER
 
 FOLDER has class sub-folders with images. Both sides decode every image once and make two views of it: "crops" is a
-random resized crop (bicubic) and a flip; "recipe" adds the paper's colour jitter and greyscale. Both end with
+random resized crop (bicubic) and a flip; "recipe" adds the paper's colour jitter and grayscale. Both end with
 normalised float batches, use as many worker processes as the row says and one thread in each process. Rounds
 alternate, the best of each counts.
 """
@@ -32,7 +32,7 @@ from torchvision.datasets import ImageFolder  # noqa: E402
 
 SIZE = 224
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-CROPS = Augmentation(jitter=None, greyscale=0.0)
+CROPS = Augmentation(jitter=None, grayscale=0.0)
 
 
 class TwoViews:

@@ -4,6 +4,7 @@ Needs no torch. A setting that is None takes its value from the framework or fro
 config.yaml of a run has them all.
 """
 
+import json
 import math
 import warnings
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Annotated, Any, Literal, get_args
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from dualtemp.data.augment.recipes import recipe_text
 from dualtemp.errors import UserError
 from dualtemp.frameworks.protocol import Framework, FrameworkSettings
 from dualtemp.frameworks.registry import framework_named, frameworks
@@ -64,7 +66,9 @@ class Settings(BaseModel):
         None, ge=1, le=4096, description="Side of a view in pixels; that of the data by default."
     )
     init: str | None = Field(None, description="Start from the backbone of a run, or from a weights file.")
-    recipe: str = Field("paper", description="Augmentation: paper, mocov2, simclr, byol or weak.")
+    recipe: str = Field(
+        "paper", description="Augmentation: paper, mocov2, simclr, byol, weak, one of a plugin, or FILE.yaml."
+    )
 
     epochs: int = Field(200, ge=1, le=10**9, description="Passes over the images.")
     batch: int = Field(256, ge=2, description="Images in a step, over all processes.")
@@ -110,6 +114,8 @@ def settings(values: dict[str, Any]) -> Settings:
             f"no method is called {method!r}: {suggest(str(method), frameworks())} (your own needs --plugin FILE.py)"
         )
     own, shared = framework_named(method).Settings, set(Settings.model_fields)
+    if values.get("recipe") is not None:
+        values = {**values, "recipe": recipe_text(values["recipe"])}
     for name, value in values.items():
         if name not in setting_names():
             raise UserError(f"no setting is called {name!r}: {suggest(name, setting_names())}")
@@ -178,8 +184,11 @@ def complete(chosen: Settings, image_size: int) -> Settings:
 
 
 def to_yaml(chosen: Settings) -> str:
-    """All that applies, in the order of `setting_names`."""
-    return yaml.safe_dump({name: chosen.get(name) for name in applicable(chosen.method)}, sort_keys=False)
+    """All that applies, in the order of `setting_names`; a recipe that is not this package's, with its content."""
+    values = {name: chosen.get(name) for name in applicable(chosen.method)}
+    if chosen.recipe.startswith("{"):
+        values["recipe"] = json.loads(chosen.recipe)
+    return yaml.safe_dump(values, sort_keys=False)
 
 
 def from_yaml(path: Path) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def test_the_numbers_of_the_anchors_are_those_of_the_formulas(
     W = sums / (np.exp(s.diagonal() / 1.0) + sums)
     p = np.exp(s / 0.1) * others
     p /= p.sum(1, keepdims=True)  # tau_alpha
-    images = [run.data.views.unnormalised(view) for view in batch.views]
+    images = [run.data.views.unnormalize(view) for view in batch.views]
     place = {f"training image {i}": n for n, i in enumerate(batch.index.tolist())}
     labels = run.data.images.labels
     assert labels is not None

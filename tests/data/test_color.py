@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from dualtemp.data.augment import color as colour
+from dualtemp.data.augment import color
 from dualtemp.torchvision_operators import declare_missing_operators
 
 declare_missing_operators()
@@ -42,14 +42,14 @@ def test_each_operation_equals_torchvisions_on_float_images(number, factor, seed
     factor = (factor - 1) / 2 if number == 3 else factor
     pixels = images(3, seed=seed)
     theirs = REFERENCES[number](pixels, factor)
-    colour.JITTER_OPERATIONS[number](pixels, torch.full((3,), factor))
+    color.JITTER_OPERATIONS[number](pixels, torch.full((3,), factor))
     torch.testing.assert_close(pixels, theirs, rtol=0, atol=2e-6 if number == 3 else 1e-6)
 
 
 def test_hue_is_as_near_to_the_exact_turn_as_torchvisions():
     pixels, factor = images(64, seed=5), torch.linspace(-0.5, 0.5, 64)
     exact = torch.stack([reference.adjust_hue(p.double(), float(f)) for p, f in zip(pixels, factor, strict=True)])
-    colour.hue_(pixels, factor)
+    color.hue_(pixels, factor)
     assert (pixels - exact).abs().max() < 2e-6
 
 
@@ -60,13 +60,13 @@ def test_each_blend_is_within_one_level_of_pillows_8_bit_result(number):
         image = Image.fromarray(levels[0].permute(1, 2, 0).numpy())
         theirs = torch.from_numpy(np.array(REFERENCES[number](image, factor))).permute(2, 0, 1)
         ours = levels.float() / 255
-        colour.JITTER_OPERATIONS[number](ours, torch.tensor([factor]))
+        color.JITTER_OPERATIONS[number](ours, torch.tensor([factor]))
         assert ((ours[0] * 255).round() - theirs).abs().max() <= 1
 
 
 def test_every_image_is_jittered_with_its_own_factors_in_its_own_order():
     orders = torch.tensor(list(itertools.permutations(range(4))) * 2)
-    orders[::7] = colour.NOTHING
+    orders[::7] = color.NOTHING
     count = len(orders)
     generator = torch.Generator().manual_seed(0)
     factors = torch.rand(count, 4, generator=generator) * 0.8 + torch.tensor([0.6, 0.6, 0.6, -0.4])
@@ -74,9 +74,9 @@ def test_every_image_is_jittered_with_its_own_factors_in_its_own_order():
     expected = pixels.clone()
     for i in range(count):
         for number in orders[i].tolist():
-            if number != colour.NOTHING:
+            if number != color.NOTHING:
                 expected[i] = REFERENCES[number](expected[i], float(factors[i, number]))
-    ours = colour.jitter(pixels.clone(), *colour.jitter_plan(factors, orders))
+    ours = color.jitter(pixels.clone(), *color.jitter_plan(factors, orders))
     torch.testing.assert_close(ours, expected, rtol=0, atol=4e-6)  # four operations, one of them hue
     assert torch.equal(ours[::7], pixels[::7])
 
@@ -98,25 +98,25 @@ def test_images_that_are_not_rgb_are_jittered_in_brightness_and_contrast_only(ch
                 one = REFERENCES[number](pixels[i : i + 1].double(), factor)
                 torch.testing.assert_close(one.shape, pixels[i : i + 1].shape)
     torch.testing.assert_close(
-        colour.jitter(pixels, *colour.jitter_plan(factors, orders)).double(), expected, rtol=0, atol=1e-6
+        color.jitter(pixels, *color.jitter_plan(factors, orders)).double(), expected, rtol=0, atol=1e-6
     )
 
 
-def test_greyscale_equals_torchvisions_where_it_is_chosen_and_touches_nothing_else():
+def test_grayscale_equals_torchvisions_where_it_is_chosen_and_touches_nothing_else():
     pixels = images(6)
     expected = pixels.clone()
     expected[::2] = reference.rgb_to_grayscale(pixels[::2], num_output_channels=3)
     untouched = pixels[1::2].clone()
-    colour.greyscale_(pixels, torch.tensor([1.0, 0.0] * 3))
+    color.grayscale_(pixels, torch.tensor([1.0, 0.0] * 3))
     torch.testing.assert_close(pixels, expected, rtol=0, atol=1e-6)
     assert torch.equal(pixels[1::2], untouched)
 
 
-def test_solarise_equals_torchvisions_on_every_8_bit_level():
+def test_solarize_equals_torchvisions_on_every_8_bit_level():
     levels = torch.arange(256, dtype=torch.uint8).view(1, 1, 16, 16)
     theirs = reference.solarize(levels, threshold=128)
     ours = levels.float() / 255
     expected = reference.solarize(ours, threshold=0.5)
-    colour.solarise_(ours)
+    color.solarize_(ours)
     assert torch.equal(ours, expected)
     assert torch.equal((ours * 255).round().to(torch.uint8), theirs)

@@ -167,7 +167,7 @@ def test_a_sideways_image_counts_upright(tmp_path: Path) -> None:
 def test_a_set_is_grey_only_if_every_image_is(tmp_path: Path) -> None:
     grey = put(tmp_path / "g", *many("a", count=10), mode="L")
     assert open_folder(grey).train.channels == 1
-    put(grey, "a/colour.png")
+    put(grey, "a/color.png")
     assert open_folder(grey).train.channels == 3
     large = put(tmp_path / "l", *many("a", count=10), mode="L", size=LARGE)
     splits = open_folder(large)

@@ -1,4 +1,4 @@
-"""Normalisation: listed constants, else the data's own; a run keeps what it began with."""
+"""Normalization: listed constants, else the data's own; a run keeps what it began with."""
 
 import json
 from pathlib import Path
@@ -10,9 +10,9 @@ from PIL import Image
 
 import dualtemp
 from dualtemp.data.augment.views import Views
-from dualtemp.data.grayscale import grey_in_colour
+from dualtemp.data.grayscale import gray_in_color
 from dualtemp.data.images import FileImages, ImageSet
-from dualtemp.data.normalization import CIFAR10, OF_SETS, earlier_normalisation, measured, normalisation
+from dualtemp.data.normalization import CIFAR10, OF_SETS, earlier_normalization, measured, normalization
 from dualtemp.data.sources.opening import open_source
 from dualtemp.encoder.encoder import run_encoder
 from dualtemp.errors import UserError
@@ -23,9 +23,9 @@ from dualtemp.training.run_data import training_data
 
 def test_named_sets_have_their_own_and_other_rgb_images_are_measured():
     rgb = torch.zeros(2, 3, 4, 4, dtype=torch.uint8)
-    assert normalisation("svhn", rgb) == earlier_normalisation("svhn", rgb) == OF_SETS["svhn"]
-    assert normalisation("somebody's photographs", rgb) == ((0.0,) * 3, (1.0,) * 3)
-    assert earlier_normalisation("somebody's photographs", rgb) == CIFAR10
+    assert normalization("svhn", rgb) == earlier_normalization("svhn", rgb) == OF_SETS["svhn"]
+    assert normalization("somebody's photographs", rgb) == ((0.0,) * 3, (1.0,) * 3)
+    assert earlier_normalization("somebody's photographs", rgb) == CIFAR10
     for mean, std in OF_SETS.values():
         assert len(mean) == len(std)
         assert all(0 < value < 1 for value in (*mean, *std))
@@ -37,7 +37,7 @@ def test_other_channel_counts_are_measured(channels):
     pixels[:, 0] = pixels[:, 0] // 3
     values = pixels.double() / 255
     for name in ("anything", "cifar10"):  # a listed name does not help a set with another number of channels
-        mean, std = normalisation(name, pixels)
+        mean, std = normalization(name, pixels)
         np.testing.assert_allclose(mean, values.mean((0, 2, 3)), atol=6e-5)
         np.testing.assert_allclose(std, values.std((0, 2, 3), correction=0), atol=6e-5)
 
@@ -110,13 +110,13 @@ def test_hue_and_saturation_do_nothing_to_grey_images_in_three_channels(recipe: 
 def test_grey_images_in_three_channels_are_told_from_colour(tmp_path: Path):
     level = torch.randint(0, 256, (40, 1, 20, 20), dtype=torch.uint8)
     grey = level.expand(-1, 3, -1, -1).clone()
-    assert grey_in_colour(ImageSet("x-rays", grey))
-    assert not grey_in_colour(ImageSet("digits", level, channels=1))
+    assert gray_in_color(ImageSet("x-rays", grey))
+    assert not gray_in_color(ImageSet("digits", level, channels=1))
     for i, image in enumerate(grey):
         Image.fromarray(image.permute(1, 2, 0).numpy()).save(tmp_path / f"{i:02}.jpg")
     files = FileImages(tmp_path, tuple(f"{i:02}.jpg" for i in range(40)))
-    assert grey_in_colour(ImageSet("x-rays", files))
+    assert gray_in_color(ImageSet("x-rays", files))
     grey[39, 0, 5, 5] ^= 128
-    assert not grey_in_colour(ImageSet("one in colour", grey))
+    assert not gray_in_color(ImageSet("one in colour", grey))
     Image.new("RGB", (20, 20), (200, 10, 10)).save(tmp_path / "07.jpg")
-    assert not grey_in_colour(ImageSet("one in colour", files))
+    assert not gray_in_color(ImageSet("one in colour", files))

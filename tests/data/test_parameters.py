@@ -125,9 +125,9 @@ def test_jitter_factors_and_their_order_are_distributed_as_torchvisions():
 
 
 def test_probabilities_are_the_recipes():
-    augmentation = Augmentation(flip=0.5, jitter=Jitter(probability=0.8), greyscale=0.2, blur=Blur(0.1), solarise=0.3)
+    augmentation = Augmentation(flip=0.5, jitter=Jitter(probability=0.8), grayscale=0.2, blur=Blur(0.1), solarize=0.3)
     drawn = drawn_parameters(words(0, 0, torch.arange(20_000), 0), augmentation)
-    shares = {"flipped": 0.5, "jittered": 0.8, "grey": 0.2, "blurred": 0.1, "solarised": 0.3}
+    shares = {"flipped": 0.5, "jittered": 0.8, "gray": 0.2, "blurred": 0.1, "solarized": 0.3}
     for name, probability in shares.items():
         assert p_value(stats.binomtest(int(getattr(drawn, name).sum()), 20_000, probability)) > 1e-3, name
     assert p_value(stats.kstest(drawn.sigma.numpy(), stats.uniform(0.1, 1.9).cdf)) > 1e-3
@@ -135,29 +135,29 @@ def test_probabilities_are_the_recipes():
 
 
 def test_what_happens_to_an_image_says_nothing_about_what_else_happens_to_it():
-    recipe = Augmentation(flip=0.5, jitter=Jitter(probability=0.5), greyscale=0.5, blur=Blur(0.5), solarise=0.5)
+    recipe = Augmentation(flip=0.5, jitter=Jitter(probability=0.5), grayscale=0.5, blur=Blur(0.5), solarize=0.5)
     random = words(0, 0, torch.arange(20_000), 0)
     drawn = drawn_parameters(random, recipe)
     sides = torch.full((20_000,), 32)
     boxes = random_crops(random, sides, sides, recipe.scale, recipe.ratio)
-    happened = (drawn.flipped, drawn.jittered, drawn.grey, drawn.blurred, drawn.solarised)
+    happened = (drawn.flipped, drawn.jittered, drawn.gray, drawn.blurred, drawn.solarized)
     amounts = (drawn.sigma, *drawn.factors.T, boxes[:, 2] * boxes[:, 3])
     together = np.corrcoef(torch.stack([x.double() for x in (*happened, *amounts)]).numpy())
     assert np.abs(together - np.eye(len(together))).max() < 0.04
     jittered = drawn.jittered  # only those have an order: is brightness first, contrast second, ...?
     in_place = (drawn.order[jittered] == torch.arange(4)).double().T
-    others = torch.stack([x[jittered].double() for x in (drawn.flipped, drawn.grey, drawn.sigma, *drawn.factors.T)])
+    others = torch.stack([x[jittered].double() for x in (drawn.flipped, drawn.gray, drawn.sigma, *drawn.factors.T)])
     assert np.abs(np.corrcoef(others.numpy(), in_place.numpy())[: len(others), len(others) :]).max() < 0.05
 
 
 def test_what_a_recipe_leaves_out_never_happens_and_certainties_always_do():
-    nothing = Augmentation(flip=0.0, jitter=None, greyscale=0.0, blur=None, solarise=0.0)
+    nothing = Augmentation(flip=0.0, jitter=None, grayscale=0.0, blur=None, solarize=0.0)
     drawn = drawn_parameters(words(0, 0, torch.arange(5000), 0), nothing)
-    for name in ("flipped", "jittered", "grey", "blurred", "solarised"):
+    for name in ("flipped", "jittered", "gray", "blurred", "solarized"):
         assert not getattr(drawn, name).any()
-    always = Augmentation(flip=1.0, jitter=Jitter(probability=1.0), greyscale=1.0, blur=Blur(1.0), solarise=1.0)
+    always = Augmentation(flip=1.0, jitter=Jitter(probability=1.0), grayscale=1.0, blur=Blur(1.0), solarize=1.0)
     drawn = drawn_parameters(words(0, 0, torch.arange(5000), 0), always)
-    for name in ("flipped", "jittered", "grey", "blurred", "solarised"):
+    for name in ("flipped", "jittered", "gray", "blurred", "solarized"):
         assert getattr(drawn, name).all()
 
 
@@ -167,7 +167,7 @@ def test_the_two_views_of_byol_differ_and_those_of_the_paper_do_not():
     byol = recipe_named("byol")
     assert byol.of_view(0).blur == Blur(1.0)
     assert byol.of_view(1).blur == Blur(0.1)
-    assert (byol.of_view(0).solarise, byol.of_view(1).solarise) == (0.0, 0.2)
+    assert (byol.of_view(0).solarize, byol.of_view(1).solarize) == (0.0, 0.2)
 
 
 def test_a_mistyped_recipe_is_answered_with_the_nearest():

@@ -22,7 +22,7 @@ from torchvision.transforms.v2 import functional as reference  # noqa: E402
 BICUBIC = v2.InterpolationMode.BICUBIC
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 EVERYTHING = Recipe(
-    Augmentation(blur=Blur(0.5), solarise=0.3), Augmentation(jitter=Jitter(0.8, 0.8, 0.8, 0.2), blur=Blur(0.1))
+    Augmentation(blur=Blur(0.5), solarize=0.3), Augmentation(jitter=Jitter(0.8, 0.8, 0.8, 0.2), blur=Blur(0.1))
 )
 OPERATIONS = (
     reference.adjust_brightness,
@@ -62,12 +62,12 @@ def by_torchvision(views: Views, pixels: torch.Tensor, index: torch.Tensor, epoc
         if drawn.jittered[i]:
             for number in drawn.order[i].tolist():
                 image = OPERATIONS[number](image, float(drawn.factors[i, number]))
-        if drawn.grey[i] and channels == 3:
+        if drawn.gray[i] and channels == 3:
             image = reference.rgb_to_grayscale(image, num_output_channels=3)
         if drawn.blurred[i] and augmentation.blur is not None:
             kernel = augmentation.blur.kernel(views.size)
             image = reference.gaussian_blur(image, [kernel] * 2, [float(drawn.sigma[i])] * 2)
-        if drawn.solarised[i]:
+        if drawn.solarized[i]:
             image = reference.solarize(image, threshold=0.5)
         made.append(reference.normalize(image, list(views.mean), list(views.std)))
     return torch.stack(made)
@@ -83,7 +83,7 @@ def test_views_equal_torchvisions_operations_one_by_one(recipe, view):
     off = ((ours - theirs) * torch.tensor(STD).view(3, 1, 1)).abs()
     if views.recipe.of_view(
         view
-    ).solarise:  # a pixel within rounding of one half may be inverted by one and not the other
+    ).solarize:  # a pixel within rounding of one half may be inverted by one and not the other
         assert (off > 5e-6).float().mean() < 1e-5
     else:
         assert off.max() < 5e-6  # of pixels in [0, 1]: single operations are within 1e-6, jitter adds up
@@ -193,8 +193,8 @@ def test_the_clean_view_is_torchvisions_resize_and_central_crop(height, width, s
 
 def test_a_clean_view_of_the_right_size_is_only_normalised():
     pixels, views = pixels_of(4), Views("paper", 32, 0, MEAN, STD)
-    assert torch.equal(views.evaluation(pixels), views.normalised(pixels))
-    assert torch.equal((views.unnormalised(views.evaluation(pixels)) * 255).round().to(torch.uint8), pixels)
+    assert torch.equal(views.evaluation(pixels), views.normalize(pixels))
+    assert torch.equal((views.unnormalize(views.evaluation(pixels)) * 255).round().to(torch.uint8), pixels)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])

@@ -172,7 +172,7 @@ def test_the_cards_own_programs_give_the_runs_features_without_dualtemp(exported
     assert {key.rpartition(" ")[0] for key in found} - {""} == WAYS[name]
     seven = np.random.default_rng(0).integers(0, 256, (7, *found["pixels"].shape[1:]), dtype=np.uint8)
     for count, pixels in ((1, found["pixels"]), (7, seven)):
-        wanted = encoder.of_views(encoder.views.normalised(torch.from_numpy(pixels))).numpy()
+        wanted = encoder.of_views(encoder.views.normalize(torch.from_numpy(pixels))).numpy()
         assert np.abs(wanted).max() > 0.05
         if count == 7:
             assert np.abs(wanted[0] - wanted[1]).max() > 1e-3, "features tell images apart"
@@ -193,7 +193,7 @@ def test_graphs_of_larger_encoders_give_the_runs_features_without_dualtemp(
     found, encoder = exported.found("it"), exported.encoders["it"]
     seven = np.random.default_rng(0).integers(0, 256, (7, 3, size, size), dtype=np.uint8)
     for count, pixels in ((1, found["pixels"]), (7, seven)):
-        wanted = encoder.of_views(encoder.views.normalised(torch.from_numpy(pixels))).numpy()
+        wanted = encoder.of_views(encoder.views.normalize(torch.from_numpy(pixels))).numpy()
         for way in {key.rpartition(" ")[0] for key in found} - {""}:
             np.testing.assert_allclose(found[f"{way} {count}"], wanted, rtol=1e-5, atol=1e-5, err_msg=way)
 
@@ -204,7 +204,7 @@ def test_the_cards_pixels_are_those_of_evaluation_to_two_grey_levels(exported: E
     encoder, folder = exported.encoders[name], exported.folders[name]
     images = ImageSet("photo", FileImages(folder, ("photo.jpg",), encoder.channels), channels=encoder.channels)
     (batch,) = evaluation_batches(images, encoder.views, workers=0)
-    evaluated = (encoder.views.unnormalised(batch.pixels) * 255).numpy()
+    evaluated = (encoder.views.unnormalize(batch.pixels) * 255).numpy()
     levels = np.abs(exported.found(name)["pixels"] - evaluated)
     assert levels.max() < 2.001
     assert levels.mean() < 0.05
@@ -268,7 +268,7 @@ def test_timms_own_transform_prepares_images_as_evaluation_does(exported: Export
     library: Any = timm.data
     transform = library.create_transform(**library.resolve_data_config(pretrained_cfg=config["pretrained_cfg"]))
     with Image.open(folder / "photo.jpg") as image:
-        prepared = encoder.views.unnormalised(transform(image)[None]) * 255
+        prepared = encoder.views.unnormalize(transform(image)[None]) * 255
     np.testing.assert_allclose(prepared.numpy(), exported.found("resnet18, 224 px")["pixels"], atol=1e-3)
 
 

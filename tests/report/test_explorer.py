@@ -68,7 +68,7 @@ def test_no_key_is_of_an_anchors_image(run: TrainedRun) -> None:
     assert len(found.anchors.unique()) == 64
     batches, keys = list(run.anchors(2)), list(run.key_batches(256))
     views = [*(batch.views[view] for view in (0, 1) for batch in batches), torch.cat([k.view for k in keys]).flip(0)]
-    shown = run.data.views.unnormalised(
+    shown = run.data.views.unnormalize(
         torch.cat(views)[: 64 + 64 + 192]
     )  # digits of 8 px are shown four times as large
     assert torch.equal(found.pictures[..., ::4, ::4], (shown.clamp(0, 1) * 255).round().to(torch.uint8))

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from dualtemp.analysis.thumbnails import tiles
 from dualtemp.analysis.trained_run import TrainedRun
-from dualtemp.data.images import FileImages, ImageSet
+from dualtemp.data.images import ImageSet
 from dualtemp.data.loading.loader import evaluation_batches
 from dualtemp.data.subset import subset_index
 from dualtemp.errors import UserError
@@ -58,7 +58,7 @@ def clean_sample(run: TrainedRun, most: int, pictures: bool = True) -> CleanSamp
             index.append(chosen[batch.index])
             features.append(backbone(batch.pixels).float().cpu())
             if pictures:
-                shown.append(tiles(views.unnormalised(batch.pixels)))
+                shown.append(tiles(views.unnormalize(batch.pixels)))
     if not index:
         raise UserError(f"{images.name}: none of {len(chosen)} {part} images can be read; see `dualtemp data` on it")
     return CleanSample(
@@ -68,7 +68,7 @@ def clean_sample(run: TrainedRun, most: int, pictures: bool = True) -> CleanSamp
 
 def name_of(images: ImageSet, part: str, i: int) -> str:
     """An image's name for people."""
-    return images.pixels.names[i] if isinstance(images.pixels, FileImages) else f"{part} image {i}"
+    return images.image_name(i, f"{part} image ")
 
 
 def label_of(images: ImageSet, i: int) -> str | None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dualtemp.data.augment.views import Views
-from dualtemp.data.images import FileImages, ImageSet
+from dualtemp.data.images import ImageSet, ImageSource
 from dualtemp.data.loading.loader import default_workers
 from dualtemp.data.loading.workers import Reader, Request
 
@@ -29,11 +29,11 @@ def drawn_views(
     A file that cannot be read is left out: training puts another image in its place, here it would stand for one that
     it is not.
     """
-    if isinstance(images.pixels, FileImages):
-        yield from _from_files(images.pixels, views, batches, draws, device)
+    if (tensor := images.source.tensor) is None:
+        yield from _read(images.source, views, batches, draws, device)
         return
     for index in batches:
-        pixels = images.pixels[index.to(images.pixels.device)].to(device)
+        pixels = tensor[index.to(tensor.device)].to(device)
         yield Drawn(index, tuple(views(pixels, index, *draw) for draw in draws))
 
 
@@ -67,20 +67,20 @@ def _cut(drawn: Drawn, start: int, end: int) -> Drawn:
     return Drawn(drawn.index[start:end], tuple(view[start:end] for view in drawn.views))
 
 
-def _from_files(
-    files: FileImages, views: Views, batches: Sequence[Tensor], draws: Sequence[Draw], device: torch.device
+def _read(
+    source: ImageSource, views: Views, batches: Sequence[Tensor], draws: Sequence[Draw], device: torch.device
 ) -> Iterator[Drawn]:
     epochs = sorted({epoch for epoch, _ in draws})
-    reader = Reader(files, views, max(map(len, batches), default=0), default_workers())
+    reader = Reader(source, views, max(map(len, batches), default=0), default_workers())
     requests = (Request(tuple(index.tolist()), epoch) for index in batches for epoch in epochs)
     try:
         found = reader.read(requests)
         for index in batches:
             made: dict[Draw, Tensor] = {}
             readable = torch.ones(len(index), dtype=torch.bool)
-            for epoch, photographs in zip(epochs, found, strict=False):  # in this order: none is read too many
-                pixels = photographs.pixels.to(device)
-                readable &= torch.tensor([i == j for i, j in zip(photographs.shown, index.tolist(), strict=True)])
+            for epoch, batch in zip(epochs, found, strict=False):  # in this order: none is read too many
+                pixels = batch.pixels.to(device)
+                readable &= torch.tensor([i == j for i, j in zip(batch.shown, index.tolist(), strict=True)])
                 made |= {draw: views.after_crop(pixels[draw[1]], index, *draw) for draw in draws if draw[0] == epoch}
             yield Drawn(index[readable], tuple(made[draw][readable.to(device)] for draw in draws))
     finally:

@@ -141,7 +141,7 @@ def _view_numbers(
     wanted = [sorted(keys), sorted({*keys, *(key for found in keys.values() for key in found)})]
     numbers: dict[tuple[int, int], int] = {}
     for view, places in enumerate(wanted):
-        shown = tiles(run.data.views.unnormalised(batch.views[view][places]))
+        shown = tiles(run.data.views.unnormalize(batch.views[view][places]))
         numbers |= {(view, place): number for place, number in zip(places, sheet.add(shown), strict=True)}
     return numbers
 

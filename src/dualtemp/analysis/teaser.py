@@ -30,7 +30,7 @@ def three_anchors(run: TrainedRun, taus: list[float]) -> list[dict[str, Any]]:
     s = similarities(batch.q, batch.k_pos)  # (N,), (N, N - 1)
     odds = {tau: log_odds(s.positive, s.negatives, tau) for tau in taus}
     order = odds[taus[0]].argsort()
-    pictures = [run.data.views.unnormalised(view) for view in batch.views]
+    pictures = [run.data.views.unnormalize(view) for view in batch.views]
     found = []
     for name, place in (("easy", 0), ("median", len(order) // 2), ("hard", len(order) - 1)):
         i = int(order[place])

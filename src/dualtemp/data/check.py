@@ -5,13 +5,11 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from torch import Tensor
-
-from dualtemp.data.grayscale import grey_in_colour
-from dualtemp.data.images import FileImages, ImageSet
+from dualtemp.data.grayscale import gray_in_color
+from dualtemp.data.image_source import ImageSource
+from dualtemp.data.images import ImageSet
 from dualtemp.data.loading.decode import UnreadableImage
 from dualtemp.data.sources.copies import Twins, twins
-from dualtemp.data.sources.files_in_memory import read_header
 from dualtemp.data.sources.folder import folder_files
 from dualtemp.data.sources.npz import is_npz_folder
 from dualtemp.data.sources.opening import named_path, open_source
@@ -55,18 +53,15 @@ def check_source(source: str, labels: bool = True, download: bool = True) -> Sou
     for name, images in sets.items():
         if images is None:
             continue
-        on_disk = images.pixels if isinstance(images.pixels, FileImages) else files.get(name)
-        if on_disk is None:
-            sizes, modes = _tensor_facts(images)
-        else:
-            sizes, modes, broken = _file_facts(on_disk)
-            unreadable |= broken
+        stored = files[name] if images.in_memory and name in files else images.source
+        sizes, modes, broken = _facts(stored)
+        unreadable |= broken
         parts[name] = PartFacts(len(images), _class_counts(images), sizes, modes, images.fingerprint)
     with told("looking for copies"):
         found = twins(splits.train, splits.test)
     kept = "one tensor" if splits.train.in_memory else "files"
-    grey = grey_in_colour(splits.train)
-    return SourceFacts(source, splits.split, kept, splits.train.channels, parts, unreadable, grey, found)
+    gray = gray_in_color(splits.train)
+    return SourceFacts(source, splits.split, kept, splits.train.channels, parts, unreadable, gray, found)
 
 
 def _class_counts(images: ImageSet) -> dict[str, int]:
@@ -76,32 +71,29 @@ def _class_counts(images: ImageSet) -> dict[str, int]:
     return dict(zip(images.classes, counts, strict=True))
 
 
-def _tensor_facts(images: ImageSet) -> tuple[dict[str, int], dict[str, int]]:
-    assert isinstance(images.pixels, Tensor)
-    count, channels, height, width = images.pixels.shape
-    mode = {1: "L", 3: "RGB", 4: "RGBA"}.get(channels, f"{channels} channels")
-    return {f"{width} x {height}": count}, {mode: count}
-
-
-def _file_facts(files: FileImages) -> tuple[dict[str, int], dict[str, int], dict[str, str]]:
+def _facts(source: ImageSource) -> tuple[dict[str, int], dict[str, int], dict[str, str]]:
+    """Images by size and by mode, and why some cannot be read."""
+    if source.tensor is not None:
+        height, width, mode = source.header(0)
+        return {f"{width} x {height}": len(source)}, {mode: len(source)}, {}
     sizes, modes, broken = Counter[str](), Counter[str](), {}
 
     def look(i: int) -> tuple[str, str] | UnreadableImage:
         try:
-            (height, width), mode = read_header(files, i)
-            files.open(i)
+            height, width, mode = source.header(i)
+            source.open(i)
         except UnreadableImage as error:
             return error
         return f"{width} x {height}", mode
 
     # Threads are enough: Pillow decodes without holding the interpreter's lock.
     with ThreadPoolExecutor(os.cpu_count()) as pool, image_progress() as show:
-        for done, found in enumerate(pool.map(look, range(len(files))), 1):
+        for done, found in enumerate(pool.map(look, range(len(source))), 1):
             if isinstance(found, UnreadableImage):
                 broken[found.name] = found.reason
             else:
                 sizes[found[0]] += 1
                 modes[found[1]] += 1
             if show is not None:
-                show(done, len(files))
+                show(done, len(source))
     return dict(sizes.most_common()), dict(modes.most_common()), broken

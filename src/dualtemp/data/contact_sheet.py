@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dualtemp.atomic_write import whole_file
 from dualtemp.data.augment.views import Views
-from dualtemp.data.images import FileImages, ImageSet
+from dualtemp.data.images import ImageSet, TensorImages
 from dualtemp.data.loading.workers import Reader, Request
 from dualtemp.data.sources.catalogue import PHOTOGRAPH
 from dualtemp.data.subset import subset_index
@@ -52,7 +52,7 @@ def contact_sheet(
     chosen = subset_index(images.labels, len(images), min(count, len(images)), seed)
     if images.labels is not None:  # class by class, for the eye
         chosen = chosen[np.argsort(images.labels.cpu().numpy()[chosen], kind="stable")]
-    rows = list((_rows_of_files if isinstance(images.pixels, FileImages) else _rows)(images, chosen, views, epoch))
+    rows = list((_rows if images.in_memory else _rows_read)(images, chosen, views, epoch))
     if not rows:
         raise UserError(f"{images.name}: none of {len(chosen)} images can be read; see `dualtemp data` on this source")
     title = f"{images.name}: {len(images):,} images, recipe {recipe}, {side} px, seed {seed}, epoch {epoch}"
@@ -60,25 +60,23 @@ def contact_sheet(
 
 
 def _rows(images: ImageSet, chosen: np.ndarray, views: Views, epoch: int) -> Iterator[Row]:
-    assert isinstance(images.pixels, Tensor)
-    index = torch.from_numpy(chosen)
-    pixels = images.pixels[index.to(images.pixels.device)]
-    both = [views(pixels, index, epoch, view) for view in (0, 1)]
+    shown = images.take(chosen).source
+    assert shown.tensor is not None
+    both = [views(shown.tensor, torch.from_numpy(chosen), epoch, view) for view in (0, 1)]
     for row, i in enumerate(chosen.tolist()):
-        yield _label(images, i), [_picture(pixels[row]), *(_picture(_bytes(view[row])) for view in both)]
+        yield _label(images, i), [shown.open(row).convert("RGB"), *(_picture(_bytes(view[row])) for view in both)]
 
 
-def _rows_of_files(images: ImageSet, chosen: np.ndarray, views: Views, epoch: int) -> Iterator[Row]:
-    """Read as the loader reads; a file that cannot be read has no row."""
-    assert isinstance(images.pixels, FileImages)
-    reader = Reader(images.pixels, views, batch=1, workers=0)
-    for photographs in reader.read(Request((i,), epoch) for i in chosen.tolist()):
-        if photographs.shown != photographs.request.index:  # another one in its place
+def _rows_read(images: ImageSet, chosen: np.ndarray, views: Views, epoch: int) -> Iterator[Row]:
+    """Read as the loader reads; an image that cannot be read has no row."""
+    reader = Reader(images.source, views, batch=1, workers=0)
+    for found in reader.read(Request((i,), epoch) for i in chosen.tolist()):
+        if found.shown != found.request.index:  # another one in its place
             continue
-        (i,) = photographs.request.index
-        crops, index = photographs.pixels, torch.tensor([i])
+        (i,) = found.request.index
+        crops, index = found.pixels, torch.tensor([i])
         both = [views.after_crop(crops[view], index, epoch, view)[0] for view in (0, 1)]
-        yield _label(images, i), [images.pixels.open(i), *(_picture(_bytes(view)) for view in both)]
+        yield _label(images, i), [images.source.open(i), *(_picture(_bytes(view)) for view in both)]
 
 
 def _label(images: ImageSet, i: int) -> str:
@@ -91,10 +89,8 @@ def _bytes(view: Tensor) -> Tensor:
 
 
 def _picture(pixels: Tensor) -> Image.Image:
-    """From uint8 (C, H, W): one channel grey, two the first of them, more the first three as RGB."""
-    array = pixels.cpu().numpy()
-    picture = Image.fromarray(array[0]) if len(array) < 3 else Image.fromarray(array[:3].transpose(1, 2, 0).copy())
-    return picture.convert("RGB")
+    """From uint8 (C, H, W)."""
+    return TensorImages(pixels.unsqueeze(0)).open(0).convert("RGB")
 
 
 def _drawn(rows: list[Row], title: str) -> Image.Image:

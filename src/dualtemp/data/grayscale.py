@@ -1,30 +1,29 @@
-"""Grey images that are stored in three channels: medical pictures often are.
+"""Gray images that are stored in three channels: medical pictures often are.
 
-They keep their three channels: hue, saturation and the turn to grey do nothing to such pixels (they stay equal to the
-bit), weights and pretrained starts for colour fit, and an image in colour that nobody looked at loses nothing.
+They keep their three channels: hue, saturation and the turn to gray do nothing to such pixels (they stay equal to the
+bit), weights and pretrained starts for color fit, and an image in color that nobody looked at loses nothing.
 """
 
 from torch import Tensor
 
-from dualtemp.data.images import FileImages, ImageSet, UnreadableImage
+from dualtemp.data.images import ImageSet, UnreadableImage
 from dualtemp.data.loading.crop_files import to_tensor
 from dualtemp.data.sources.catalogue import PHOTOGRAPH
 
-LOOKED_AT = 64  # files at most; one in colour is enough to end the search
-ROUNDING = 3  # levels by which the channels of a grey JPEG may differ
+LOOKED_AT = 64  # files at most; one in color is enough to end the search
+ROUNDING = 3  # levels by which the channels of a gray JPEG may differ
 
 
-def grey_in_colour(images: ImageSet) -> bool:
+def gray_in_color(images: ImageSet) -> bool:
     """Whether every image looked at (in memory all, of files some) has three channels, and all three alike."""
     if images.channels != 3:
         return False
-    pixels = images.pixels
-    if isinstance(pixels, Tensor):
-        return all(_alike(part) for part in pixels.split(1024))
-    seen = False
-    for i in range(0, len(pixels), max(1, len(pixels) // LOOKED_AT)):
+    if images.source.tensor is not None:
+        return all(_alike(part) for part in images.source.tensor.split(1024))
+    source, seen = images.source.convert(enough=PHOTOGRAPH), False
+    for i in range(0, len(source), max(1, len(source) // LOOKED_AT)):
         try:
-            image = to_tensor(FileImages(pixels.root, pixels.names, 3, PHOTOGRAPH).open(i))
+            image = to_tensor(source.open(i))
         except UnreadableImage:
             continue
         if not _alike(image.unsqueeze(0)):

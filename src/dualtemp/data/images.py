@@ -1,78 +1,48 @@
-"""The two kinds of image sets (one tensor, or files) and the parts of a source."""
+"""Image sets: a source of images with what is known about them, and the parts of one."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dualtemp.data.loading.decode import UnreadableImage, read_image
-from dualtemp.data.sources.fingerprint import fingerprint_files, fingerprint_pixels
+from dualtemp.data.image_source import FileImages, ImageSource, TensorImages, as_source
+from dualtemp.data.loading.decode import UnreadableImage
 from dualtemp.data.subset import subset_index
 from dualtemp.errors import UserError
 
-if TYPE_CHECKING:
-    from PIL import Image
-
-__all__ = ["FileImages", "ImageSet", "ImagesGone", "Splits", "UnreadableImage"]
+__all__ = ["FileImages", "ImageSet", "ImageSource", "ImagesGone", "Splits", "TensorImages", "UnreadableImage"]
 
 
 class ImagesGone(UserError):
-    """Images that were there when their folder was opened cannot be read any more, and nothing can stand for them."""
-
-
-@dataclass(frozen=True)
-class FileImages:
-    """Images that stay in files: light enough to be sent to worker processes.
-
-    root: folder that the names are relative to; names: relative posix names, sorted (within each part of
-    a joined set); channels: 1 (grey) or 3 (RGB); enough: pixels that the shorter side need have, so that far larger
-    images may come reduced (None: as they are).
-    """
-
-    root: Path
-    names: tuple[str, ...]
-    channels: int = 3
-    enough: int | None = None
-
-    def __len__(self) -> int:
-        """Return the number of images."""
-        return len(self.names)
-
-    def path(self, i: int) -> Path:
-        """Return where image i lies."""
-        return self.root / self.names[i]
-
-    def open(self, i: int) -> "Image.Image":
-        """Decode image i: upright, first frame, mode "L" or "RGB"; raises UnreadableImage(name, reason)."""
-        return read_image(self.path(i), self.names[i], self.channels, self.enough)
+    """Images that were there when their source was opened cannot be read any more, and nothing can stand for them."""
 
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
     """Images, and what is known about them.
 
-    name: for people, never part of a result's key; pixels: uint8 (N, C, H, W) or files; labels: int64 (N,) or None,
-    -1 for an image without one; classes: names by label, empty if there are none; channels: C.
+    name: for people, never part of a result's key; pixels: uint8 (N, C, H, W), or a source that images are read from
+    one by one; labels: int64 (N,) or None, -1 for an image without one; classes: names by label, empty if there are
+    none; channels: C.
     """
 
     name: str
-    pixels: Tensor | FileImages
+    pixels: Tensor | ImageSource
     labels: Tensor | None = None
     classes: tuple[str, ...] = ()
     channels: int = 3
 
     def __post_init__(self) -> None:
         """Refuse parts that do not fit together."""
-        if isinstance(self.pixels, Tensor) and (self.pixels.dtype != torch.uint8 or self.pixels.ndim != 4):
-            raise TypeError(f"pixels: uint8 (N, C, H, W) expected, not {self.pixels.dtype} {tuple(self.pixels.shape)}")
-        channels = self.pixels.shape[1] if isinstance(self.pixels, Tensor) else self.pixels.channels
-        if channels != self.channels:
-            raise ValueError(f"channels is {self.channels}, but the pixels have {channels}")
+        tensor = self.source.tensor
+        if tensor is not None and (tensor.dtype != torch.uint8 or tensor.ndim != 4):
+            raise TypeError(f"pixels: uint8 (N, C, H, W) expected, not {tensor.dtype} {tuple(tensor.shape)}")
+        if self.source.channels != self.channels:
+            raise ValueError(f"channels is {self.channels}, but the pixels have {self.source.channels}")
         if self.labels is not None and self.labels.shape != (len(self.pixels),):
             raise ValueError(f"labels: ({len(self.pixels)},) expected, not {tuple(self.labels.shape)}")
 
@@ -80,33 +50,48 @@ class ImageSet:
         """Return the number of images."""
         return len(self.pixels)
 
+    @cached_property
+    def source(self) -> ImageSource:
+        """The images one by one, wherever they are."""
+        return as_source(self.pixels)
+
     @property
     def in_memory(self) -> bool:
         """Whether the images are one tensor."""
-        return isinstance(self.pixels, Tensor)
+        return self.source.tensor is not None
 
     @property
     def size(self) -> tuple[int, int] | None:
-        """Height and width of an in-memory set; None for files, whose sizes may differ."""
-        return (self.pixels.shape[2], self.pixels.shape[3]) if isinstance(self.pixels, Tensor) else None
+        """Height and width of a set in memory; None for others, whose images may differ in size."""
+        tensor = self.source.tensor
+        return None if tensor is None else (tensor.shape[2], tensor.shape[3])
 
     @cached_property
     def fingerprint(self) -> str:
         """32 hexadecimal digits of the content: pixels or names and bytes, labels, classes. See fingerprint.py."""
-        if isinstance(self.pixels, Tensor):
-            return fingerprint_pixels(self.pixels, self.labels, self.classes)
-        files = ((name, self.pixels.root / name) for name in self.pixels.names)
-        return fingerprint_files(files, self.labels, self.classes)
+        return self.source.fingerprint(self.labels, self.classes)
+
+    def identity(self) -> dict[str, Any]:
+        """What a run remembers these images by: their fingerprint, or that of their names if they are not in memory."""
+        return self.source.identity(self.labels, self.classes)
+
+    def image_name(self, i: int, prefix: str = "") -> str:
+        """The name of image i; of one that has none, its number after a prefix."""
+        return self.source.names[i] if self.source.names else f"{prefix}{i}"
+
+    def readable_count(self, problems: Collection[str]) -> int:
+        """How many images are not among these names of unreadable ones."""
+        return len(self) - sum(name in problems for name in self.source.names)
 
     def take(self, index: Sequence[int] | np.ndarray | Tensor) -> "ImageSet":
-        """Return the images at the given indices, in that order (files: in name order, so give them ascending)."""
+        """Return the images at the given indices, in that order (by name, if they have names: give them ascending)."""
         where = torch.as_tensor(index, dtype=torch.int64)
-        if isinstance(self.pixels, Tensor):
-            pixels = self.pixels[where.to(self.pixels.device)]
-        else:
-            pixels = replace(self.pixels, names=tuple(self.pixels.names[i] for i in where.tolist()))
         labels = None if self.labels is None else self.labels[where.to(self.labels.device)]
-        return replace(self, pixels=pixels, labels=labels)
+        return self._with(self.source.take(where.tolist()), labels)
+
+    def since(self, start: int) -> "ImageSet":
+        """Return the images from number `start` on, without labels; pixels in memory are not copied."""
+        return self._with(self.source.take(range(start, len(self))), None)
 
     def subset(self, amount: int | float, seed: int = 0) -> "ImageSet":
         """Return a subset: an int is a count, a float a fraction in (0, 1].
@@ -116,10 +101,32 @@ class ImageSet:
         """
         return self.take(subset_index(self.labels, len(self), amount, seed))
 
+    def join(self, others: Iterable["ImageSet"]) -> "ImageSet":
+        """Return these images and after them those of other parts of the same source; unknown labels are -1."""
+        others = list(others)
+        labels = None
+        if self.labels is not None:
+            unknown = self.labels.new_full((1,), -1)
+            labels = torch.cat([unknown.expand(len(i)) if i.labels is None else i.labels for i in (self, *others)])
+        return self._with(self.source.join([each.source for each in others]), labels)
+
+    def convert(self, channels: int) -> "ImageSet":
+        """Return the images with so many channels: gray from color, or color from gray; ValueError if not possible."""
+        source = self.source.convert(channels=channels)
+        return replace(self, pixels=_pixels(source), channels=channels)
+
     def to(self, device: torch.device | str) -> "ImageSet":
-        """Return the set with its tensors on a device; files stay files."""
-        pixels = self.pixels.to(device) if isinstance(self.pixels, Tensor) else self.pixels
+        """Return the set with its tensors on a device; what is read one by one stays where it is."""
+        tensor = self.source.tensor
+        pixels = self.pixels if tensor is None else tensor.to(device)
         return replace(self, pixels=pixels, labels=None if self.labels is None else self.labels.to(device))
+
+    def _with(self, source: ImageSource, labels: Tensor | None) -> "ImageSet":
+        return replace(self, pixels=_pixels(source), labels=labels)
+
+
+def _pixels(source: ImageSource) -> Tensor | ImageSource:
+    return source if source.tensor is None else source.tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,20 +146,4 @@ class Splits:
     @cached_property
     def pretraining(self) -> ImageSet:
         """What self-supervised training sees: train, followed by unlabelled (label -1) if there is any; joined once."""
-        if self.unlabelled is None:
-            return self.train
-        return _joined(self.train, self.unlabelled)
-
-
-def _joined(first: ImageSet, second: ImageSet) -> ImageSet:
-    if isinstance(first.pixels, Tensor) and isinstance(second.pixels, Tensor):
-        pixels = torch.cat([first.pixels, second.pixels])
-    elif isinstance(first.pixels, FileImages) and isinstance(second.pixels, FileImages):
-        # Both names are relative to the source's folder, so that they cannot meet.
-        pixels = replace(first.pixels, names=first.pixels.names + second.pixels.names)
-    else:
-        raise TypeError("a tensor and files cannot be joined")
-    labels = None
-    if first.labels is not None:
-        labels = torch.cat([first.labels, first.labels.new_full((len(second),), -1)])
-    return replace(first, pixels=pixels, labels=labels)
+        return self.train if self.unlabelled is None else self.train.join([replace(self.unlabelled, labels=None)])

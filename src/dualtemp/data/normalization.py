@@ -2,22 +2,23 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from dualtemp.data.images import FileImages, UnreadableImage
+from dualtemp.data.image_source import ImageSource, as_source
 from dualtemp.data.loading.crop_files import to_tensor
+from dualtemp.data.loading.decode import UnreadableImage
 from dualtemp.data.sources.catalogue import PHOTOGRAPH
 from dualtemp.errors import UserError
+from dualtemp.lazy import lazily
 from dualtemp.machine import cores
 
-Normalisation = tuple[tuple[float, ...], tuple[float, ...]]
+Normalization = tuple[tuple[float, ...], tuple[float, ...]]
 
-CIFAR10: Normalisation = ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
+CIFAR10: Normalization = ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
 # Of the training images.
-OF_SETS: dict[str, Normalisation] = {
+OF_SETS: dict[str, Normalization] = {
     "cifar10": CIFAR10,
     "cifar100": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
     "svhn": ((0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970)),
@@ -29,7 +30,7 @@ _VALUES_AT_ONCE = 1 << 22
 _MOST_FILES = 256
 
 
-def normalisation(name: str, pixels: Tensor | FileImages) -> Normalisation:
+def normalization(name: str, pixels: Tensor | ImageSource) -> Normalization:
     """Mean and std for a set: the listed ones, else measured on the images.
 
     name: the source as it was asked for ("cifar10"), never a name taken from a path, so that results do not depend on
@@ -38,26 +39,26 @@ def normalisation(name: str, pixels: Tensor | FileImages) -> Normalisation:
     return _listed(name, pixels) or measured(pixels)
 
 
-def earlier_normalisation(name: str, pixels: Tensor | FileImages) -> Normalisation:
+def earlier_normalization(name: str, pixels: Tensor | ImageSource) -> Normalization:
     """What runs took that did not write it down: CIFAR-10's for every RGB set that is not listed."""
-    return _listed(name, pixels) or (CIFAR10 if _channels(pixels) == 3 else measured(pixels))
+    return _listed(name, pixels) or (CIFAR10 if as_source(pixels).channels == 3 else measured(pixels))
 
 
-def _listed(name: str, pixels: Tensor | FileImages) -> Normalisation | None:
+def _listed(name: str, pixels: Tensor | ImageSource) -> Normalization | None:
     found = OF_SETS.get(name)
-    return found if found is not None and len(found[0]) == _channels(pixels) else None
+    return found if found is not None and len(found[0]) == as_source(pixels).channels else None
 
 
-def measured(pixels: Tensor | FileImages) -> Normalisation:
-    """Mean and std of all pixels of each channel (files: of up to 256, evenly spread over the set), to 4 digits.
+def measured(pixels: Tensor | ImageSource) -> Normalization:
+    """Mean and std of all pixels of each channel (not in memory: of up to 256 images, evenly chosen), to 4 digits.
 
-    Photographs in colour are read at about the size of their views. A channel that never changes gets a std of 1. The
-    sums are integers, so that every machine finds the same.
+    Images in color that are read one by one come at about the size of their views. A channel that never changes gets a
+    std of 1. The sums are integers, so that every machine finds the same.
     """
-    channels = _channels(pixels)
+    channels = as_source(pixels).channels
     sums = torch.zeros(2, channels, dtype=torch.int64)  # of the values, and of their squares
     count = 0
-    for part in _parts(pixels):
+    for part in _parts(as_source(pixels)):
         values = part.to(torch.int64)
         sums += torch.stack((values.sum((0, 2, 3)), values.square().sum((0, 2, 3)))).cpu()
         count += values[:, 0].numel()
@@ -71,25 +72,24 @@ def measured(pixels: Tensor | FileImages) -> Normalisation:
     )
 
 
-def _parts(pixels: Tensor | FileImages) -> Iterator[Tensor]:
+def _parts(source: ImageSource) -> Iterator[Tensor]:
     """The images in pieces of at most some million values: uint8 (n, C, H, W)."""
-    if isinstance(pixels, Tensor):
-        yield from pixels.split(max(1, _VALUES_AT_ONCE // max(1, pixels[:1].numel())))
+    if source.tensor is not None:
+        yield from source.tensor.split(max(1, _VALUES_AT_ONCE // max(1, source.tensor[:1].numel())))
         return
-    # Grey ones come whole, as they always did: earlier runs that did not write these figures down find them again.
-    files = replace(pixels, enough=PHOTOGRAPH) if pixels.channels == 3 else pixels
+    # Gray ones come whole, as they always did: earlier runs that did not write these figures down find them again.
+    source = source.convert(enough=PHOTOGRAPH) if source.channels == 3 else source
 
     def read(i: int) -> Tensor | None:
         try:
-            return to_tensor(files.open(i)).unsqueeze(0)
+            return to_tensor(source.open(i)).unsqueeze(0)
         except UnreadableImage:
             return None
 
     with ThreadPoolExecutor(cores()) as pool:  # Pillow decodes without holding the interpreter's lock
-        for image in pool.map(read, range(0, len(files), max(1, len(files) // _MOST_FILES))):
+        for image in pool.map(read, range(0, len(source), max(1, len(source) // _MOST_FILES))):
             if image is not None:
                 yield image
 
 
-def _channels(pixels: Tensor | FileImages) -> int:
-    return pixels.channels if isinstance(pixels, FileImages) else pixels.shape[1]
+__getattr__, _ = lazily(__name__, {}, renamed={"normalisation": "dualtemp.data.normalization.normalization"})

@@ -1,7 +1,7 @@
 """The trained encoder of a run, ready for any images."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from dualtemp.config import Settings
 from dualtemp.data.augment.views import Views
-from dualtemp.data.images import FileImages, ImageSet
+from dualtemp.data.images import ImageSet
 from dualtemp.data.loading.loader import EVALUATION_BATCH, evaluation_batches
 from dualtemp.device import open_device
 from dualtemp.errors import UserError
@@ -82,21 +82,14 @@ class RunEncoder:
         return views.contiguous(memory_format=torch.channels_last) if self.chosen.channels_last else views
 
     def fitted(self, images: ImageSet) -> ImageSet:
-        """The images with the encoder's number of channels: grey from colour, or colour from grey."""
-        if images.channels == self.channels:
-            return images
-        if isinstance(images.pixels, FileImages):
-            pixels: Tensor | FileImages = replace(images.pixels, channels=self.channels)
-        elif (images.channels, self.channels) == (1, 3):
-            pixels = images.pixels.expand(-1, 3, -1, -1)
-        elif (images.channels, self.channels) == (3, 1):
-            pixels = _grey(images.pixels)
-        else:
+        """The images with the encoder's number of channels: gray from color, or color from gray."""
+        try:
+            return images if images.channels == self.channels else images.convert(self.channels)
+        except ValueError:
             raise UserError(
                 f"{images.name} has images of {images.channels} channels, the encoder of {self.path} wants "
                 f"{self.channels}: give such images"
-            )
-        return replace(images, pixels=pixels, channels=self.channels)
+            ) from None
 
 
 def run_encoder(path: Path, device: str = "auto") -> RunEncoder:
@@ -115,13 +108,3 @@ def run_encoder(path: Path, device: str = "auto") -> RunEncoder:
     if chosen.channels_last:
         backbone = backbone.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
     return RunEncoder(path, chosen, backbone, views, channels, classes, there)
-
-
-def _grey(pixels: Tensor) -> Tensor:
-    """uint8 (N, 3, H, W) -> uint8 (N, 1, H, W), as Pillow converts RGB to L."""
-    weights = torch.tensor([19595, 38470, 7471], dtype=torch.int32, device=pixels.device).view(1, 3, 1, 1)
-    parts = [
-        ((part.to(torch.int32) * weights).sum(1, keepdim=True, dtype=torch.int32) + 0x8000 >> 16).to(torch.uint8)
-        for part in pixels.split(4096)
-    ]
-    return torch.cat(parts)

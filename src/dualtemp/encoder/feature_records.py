@@ -1,8 +1,6 @@
 """Features of a list of images, record by record: those that an earlier process has left first, then the others."""
 
-import os
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,7 +9,6 @@ import numpy as np
 import torch
 
 from dualtemp import __version__
-from dualtemp.data.images import FileImages
 from dualtemp.encoder.embedding_file import valid_text
 from dualtemp.encoder.encoder import RunEncoder
 from dualtemp.encoder.image_list import ImageList, listed
@@ -101,19 +98,12 @@ def backbone_fingerprint(run: Path) -> str:
 
 
 def list_fingerprint(images: ImageList) -> str:
-    """Of the pixels of a set in memory; of files the names, lengths and times, which no change of content leaves."""
-    digest = blake2b(digest_size=16)
-    if not isinstance(images.images.pixels, FileImages):
-        digest.update(replace(images.images, labels=None, classes=()).fingerprint.encode())
+    """Of the pixels of a set in memory; of others the names and stamps, which no change of content leaves."""
+    digest, source = blake2b(digest_size=16), images.images.source
+    if images.images.in_memory:
+        digest.update(source.fingerprint(None, ()).encode())
     for i, name in enumerate(images.names):
-        digest.update(f"{name}\0".encode(errors="surrogateescape"))
-        if (path := images.path(i)) is not None:
-            try:
-                found = os.stat(path)
-                # A program can set the time of the last change as it likes, but not st_ctime.
-                digest.update(f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}\n".encode())
-            except OSError:
-                digest.update(b"gone\n")
+        digest.update(f"{name}\0{source.stamp(i)}".encode(errors="surrogateescape"))
     return digest.hexdigest()
 
 
@@ -122,7 +112,7 @@ def _computed(
 ) -> Iterator[Record]:
     """From image `start` on, a record a batch; files that cannot be read are told in the next one."""
     problems: dict[str, str] = {}
-    for index, features in encoder.features(images.since(start), batch, workers, problems, mirrored):
+    for index, features in encoder.features(images.images.since(start), batch, workers, problems, mirrored):
         yield Record(index.numpy() + start, features.numpy(), dict(problems))
         problems.clear()
     if problems:

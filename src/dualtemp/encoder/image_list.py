@@ -1,12 +1,11 @@
 """The images of a source one by one, in order, each with its name: what features are computed for."""
 
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from dualtemp.data.images import FileImages, ImageSet, Splits
 from dualtemp.data.sources.catalogue import resolved_name
@@ -47,14 +46,7 @@ class ImageList:
 
     def path(self, i: int) -> Path | None:
         """The file of image i; None for images that are not in files of their own."""
-        return self.images.pixels.path(i) if isinstance(self.images.pixels, FileImages) else None
-
-    def since(self, start: int) -> ImageSet:
-        """The images from number `start` on; a tensor is not copied."""
-        pixels = self.images.pixels
-        if isinstance(pixels, FileImages):
-            return replace(self.images, pixels=replace(pixels, names=pixels.names[start:]), labels=None)
-        return replace(self.images, pixels=pixels[start:], labels=None)
+        return self.images.source.path(i)
 
 
 def listed(data: str | Path, part: str = "all", *, labels: bool = True) -> ImageList:
@@ -135,26 +127,17 @@ def _of_npz(path: Path, labels: bool) -> ImageList:
         if int(known.max()) >= len(classes):
             raise UserError(f"{path}: `labels` has {int(known.max())}, `classes` only {len(classes)} names")
     images = ImageSet(path.stem, pixels, known, classes, channels=pixels.shape[1])
-    test = held_out_of_one(images, copies([images]))
+    test = held_out_of_one(images, copies([images.source]))
     return ImageList(str(path), images, _numbered("", len(pixels)), test.astype(np.int64))
 
 
 def _of_splits(source: str, splits: Splits) -> ImageList:
     sets = {part: images for part in PARTS if (images := getattr(splits, part)) is not None}
     numbers = np.repeat([PARTS.index(part) for part in sets], [len(images) for images in sets.values()])
-    first = splits.train
-    pixels: Tensor | FileImages
-    if isinstance(first.pixels, FileImages):
-        names = tuple(name for images in sets.values() for name in images.pixels.names)  # pyright: ignore
-        pixels = replace(first.pixels, names=names)
-    else:
-        names = tuple(name for part, images in sets.items() for name in _numbered(f"{part}/", len(images)))
-        pixels = torch.cat([images.pixels for images in sets.values()])  # pyright: ignore
-    labels = None
-    if first.labels is not None:
-        unknown = {part: torch.full((len(images),), -1) for part, images in sets.items()}
-        labels = torch.cat([unknown[part] if i.labels is None else i.labels for part, i in sets.items()])
-    return ImageList(source, replace(first, pixels=pixels, labels=labels), names, numbers)
+    first, *others = sets.values()
+    whole = first.join(others)
+    numbered = (name for part, images in sets.items() for name in _numbered(f"{part}/", len(images)))
+    return ImageList(source, whole, whole.source.names or tuple(numbered), numbers)
 
 
 def _numbered(prefix: str, count: int) -> tuple[str, ...]:

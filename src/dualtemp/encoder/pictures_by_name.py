@@ -5,9 +5,7 @@ import io
 from hashlib import blake2b
 from pathlib import Path
 
-import numpy as np
 from PIL import Image
-from torch import Tensor
 
 from dualtemp.data.loading.decode import UnreadableImage, read_image
 from dualtemp.encoder.embedding_file import valid_text
@@ -36,10 +34,10 @@ class PicturesByName:
         place = self._place.get(name)
         if place is None or self.images is None:
             return None
-        pixels = self.images.images.pixels
-        if isinstance(pixels, Tensor):
-            return thumbnail_url(_picture(pixels[place]))
-        return thumbnail_of_file(pixels.path(place))
+        try:
+            return thumbnail_url(self.images.images.source.picture(place, enough=SIDE))
+        except UnreadableImage:
+            return None
 
     def digest(self, name: str) -> bytes | None:
         """Of the bytes of the file, or of the pixels of an image without one: the same if the content is the same."""
@@ -51,12 +49,10 @@ class PicturesByName:
         place = self._place.get(name)
         if place is None or self.images is None:
             return None
-        pixels = self.images.images.pixels
         try:
-            content = pixels[place].numpy().tobytes() if isinstance(pixels, Tensor) else pixels.path(place).read_bytes()
+            return blake2b(self.images.images.source.content(place), digest_size=16).digest()
         except OSError:
             return None
-        return blake2b(content, digest_size=16).digest()
 
 
 def thumbnail_of_file(path: Path) -> str | None:
@@ -77,9 +73,3 @@ def thumbnail_url(picture: Image.Image) -> str:
     buffer = io.BytesIO()
     picture.save(buffer, "PNG" if clear else "JPEG", **({} if clear else {"quality": 82}))
     return f"data:image/{'png' if clear else 'jpeg'};base64,{base64.b64encode(buffer.getvalue()).decode()}"
-
-
-def _picture(pixels: Tensor) -> Image.Image:
-    """From uint8 (C, H, W): one or two channels grey, more the first three as RGB."""
-    array = pixels.cpu().numpy()
-    return Image.fromarray(array[0] if len(array) < 3 else np.ascontiguousarray(array[:3].transpose(1, 2, 0)))

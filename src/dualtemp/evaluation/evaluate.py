@@ -13,7 +13,7 @@ from dualtemp.errors import UserError
 from dualtemp.evaluation.baselines import compared
 from dualtemp.evaluation.evaluation_file import EVALUATION_FILE, add_to_evaluation, place, result
 from dualtemp.evaluation.frozen_measures import frozen_measures
-from dualtemp.evaluation.labeled_data import LabelledData, labelled_data, readable_count
+from dualtemp.evaluation.labeled_data import LabelledData, labelled_data
 from dualtemp.evaluation.tuned_measures import tuned_measures
 from dualtemp.quantities import duration
 from dualtemp.runs.evaluated_measures import EVALUATED, WORDS
@@ -96,8 +96,8 @@ def evaluate(
         "data": found.name,
         "part": "held-out" if data is None and encoder.chosen.validate == "held-out" else "test",
         **kept.content,
-        "images": readable_count(found.test, lost.problems),
-        "labels": readable_count(found.train, lost.problems),
+        "images": found.test.readable_count(lost.problems),
+        "labels": found.train.readable_count(lost.problems),
         "classes": found.classes,
         "measured": sorted(kept.measured, key=place),
     }
@@ -120,7 +120,7 @@ def online(
     run: RunFolder, found: LabelledData, wanted: set[str], problems: Collection[str] = ()
 ) -> list[dict[str, Any]]:
     """What the run itself measured of the same weights, while it learned; problems: files that cannot be read."""
-    images, learned = readable_count(found.test, problems), readable_count(found.train, problems)
+    images, learned = found.test.readable_count(problems), found.train.readable_count(problems)
     last: dict[str, Any] = next(iter(run.history()[-1:]), {})
     labels = {"probe": learned, "knn": min(run.settings().knn_images, learned)}
     words = {each.name: each.asked_as for each in EVALUATED}

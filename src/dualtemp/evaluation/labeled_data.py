@@ -1,6 +1,5 @@
 """Labelled images to measure an encoder with: the run's own, or any others."""
 
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -8,7 +7,7 @@ from torch import Tensor
 
 from dualtemp.config import Settings
 from dualtemp.data import open_source
-from dualtemp.data.images import FileImages, ImageSet, Splits
+from dualtemp.data.images import ImageSet, Splits
 from dualtemp.data.sources.catalogue import resolved_name
 from dualtemp.data.sources.opening import named_path
 from dualtemp.errors import UserError
@@ -80,10 +79,3 @@ def labels_of(images: ImageSet) -> Tensor:
     """Labels (N,), which `labelled_data` has seen to."""
     assert images.labels is not None
     return images.labels
-
-
-def readable_count(images: ImageSet, problems: Collection[str]) -> int:
-    """How many of the images are not among the files that cannot be read."""
-    if not isinstance(images.pixels, FileImages):
-        return len(images)
-    return sum(name not in problems for name in images.pixels.names)

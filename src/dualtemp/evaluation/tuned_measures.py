@@ -17,7 +17,7 @@ from dualtemp.evaluation.answers import Answers
 from dualtemp.evaluation.evaluation_file import result
 from dualtemp.evaluation.features import image_features_and_labels
 from dualtemp.evaluation.fine_tune import default_batch, default_epochs, fine_tuned
-from dualtemp.evaluation.labeled_data import LabelledData, readable_count
+from dualtemp.evaluation.labeled_data import LabelledData
 from dualtemp.quantities import duration
 from dualtemp.training.schedule import lr_factor
 
@@ -56,7 +56,7 @@ def tuned_measures(
             return lr_factor(step, steps, round(WARMUP * steps))
 
         both = " and ".join(f"the {name}" for name in encoders)
-        seen = f"each {epochs} epochs of {readable_count(train, problems):,} images"
+        seen = f"each {epochs} epochs of {train.readable_count(problems):,} images"
         tell(f"fine-tuning {both} encoder, {seen}: about {duration(seconds)}")
         answers = Answers(found.train.classes)
         for name, each in encoders.items():
@@ -80,7 +80,7 @@ def tuned_measures(
             logits, labels = _logits(model, each, test, workers, problems)
             top1, top5 = top_accuracy(logits, labels)
             tell(f"{name}: fine-tuning {100 * top1:.2f} %, {duration(time.monotonic() - began)}")
-            learned, top5 = readable_count(train, problems), top5 if found.classes > 5 else None
+            learned, top5 = train.readable_count(problems), top5 if found.classes > 5 else None
             row = result("fine-tuning", name, found.name, top1, top5, len(labels), learned, began)
             yield {**row, "epochs": epochs, **answers.details(row["name"], name, [predicted(logits)], labels)}
 

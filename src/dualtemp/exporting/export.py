@@ -112,9 +112,9 @@ def _possible(names: tuple[str, ...], encoder: Encoder, everything: bool) -> tup
     refusals = {name: reason for name in names if (reason := FORMATS[name].refusal(encoder))}
     if refusals and not everything:
         name, reason = next(iter(refusals.items()))
-        raise UserError(
-            f"--format {name}: {reason}; take safetensors (its model.py builds the encoder), onnx or torch-export"
-        )
+        others = [other for other, each in FORMATS.items() if not each.refusal(encoder)]
+        others = [f"{each} (its model.py builds the encoder)" if each == "safetensors" else each for each in others]
+        raise UserError(f"--format {name}: {reason}; take {', '.join(others[:-1])} or {others[-1]}")
     return tuple(name for name in names if name not in refusals)
 
 

@@ -53,7 +53,7 @@ class Encoder:
 
     def graph_input(self, pixels: Tensor) -> Tensor:
         """What the graph takes for these pixels."""
-        return pixels if self.normalising else self.views.normalised(pixels)
+        return pixels if self.normalising else self.views.normalize(pixels)
 
 
 class Normalising(nn.Module):
@@ -90,6 +90,11 @@ def _possible(_: Encoder) -> str:
     return ""
 
 
+def _not_buildable(encoder: Encoder) -> str:
+    plugin = encoder.recipe["library"] == "plugin"
+    return f"{encoder.recipe['model']} comes from a plugin, so that no model.py can build it" if plugin else ""
+
+
 def _write_safetensors(encoder: Encoder, folder: Path) -> None:
     save_backbone(folder / WEIGHTS, encoder.backbone)
     (folder / BUILDER).write_text(builder(encoder.recipe, encoder.views.size, encoder.channels))
@@ -97,7 +102,7 @@ def _write_safetensors(encoder: Encoder, folder: Path) -> None:
 
 def _read_safetensors(encoder: Encoder, folder: Path) -> Features:
     model = runpy.run_path(str(folder / BUILDER))["load"](folder / WEIGHTS)
-    return lambda pixels: model(encoder.views.normalised(pixels))
+    return lambda pixels: model(encoder.views.normalize(pixels))
 
 
 def _not_timm(encoder: Encoder) -> str:
@@ -136,7 +141,7 @@ def _read_timm(encoder: Encoder, folder: Path) -> Features:
         pretrained_cfg={**config["pretrained_cfg"], "file": str(folder / WEIGHTS)},
         **config["model_args"],
     ).eval()
-    return lambda pixels: model(encoder.views.normalised(pixels))
+    return lambda pixels: model(encoder.views.normalize(pixels))
 
 
 def _write_onnx(encoder: Encoder, folder: Path) -> None:
@@ -180,7 +185,7 @@ def _read_program(encoder: Encoder, folder: Path) -> Features:
 
 
 FORMATS = {
-    "safetensors": Format((WEIGHTS, BUILDER), (), _possible, _write_safetensors, _read_safetensors),
+    "safetensors": Format((WEIGHTS, BUILDER), (), _not_buildable, _write_safetensors, _read_safetensors),
     "timm": Format((WEIGHTS, CONFIG), (), _not_timm, _write_timm, _read_timm),
     "onnx": Format((ONNX,), ("onnx", "onnxscript", "onnxruntime"), _possible, _write_onnx, _read_onnx, graph=True),
     "torch-export": Format((PROGRAM,), (), _possible, _write_program, _read_program, graph=True),
@@ -204,7 +209,7 @@ def written(name: str, encoder: Encoder, folder: Path) -> float:
         try:
             FORMATS[name].write(encoder, folder)
             pixels = encoder.pixels(3)  # another number than the graphs were made with
-            wanted = encoder.backbone(encoder.views.normalised(pixels))
+            wanted = encoder.backbone(encoder.views.normalize(pixels))
             found = FORMATS[name].read(encoder, folder)(pixels)
         except OSError:
             raise

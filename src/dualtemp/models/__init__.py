@@ -19,12 +19,14 @@ if TYPE_CHECKING:
         simsiam_projector,
     )
     from dualtemp.models.momentum import MomentumCopy
+    from dualtemp.models.registry import backbone
     from dualtemp.models.resnet_mini import ResNetMini
     from dualtemp.models.weights import initialise, load_weights, save_backbone
 
 _HOME = {
     "MomentumCopy": "momentum",
     "ResNetMini": "resnet_mini",
+    "backbone": "registry",
     "build_backbone": "backbones",
     "byol_predictor": "heads",
     "byol_projector": "heads",
@@ -43,6 +45,7 @@ _HOME = {
 __all__ = [
     "MomentumCopy",
     "ResNetMini",
+    "backbone",
     "build_backbone",
     "byol_predictor",
     "byol_projector",

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from dualtemp.errors import UserError
+from dualtemp.models.registry import BUILT_IN, declared_backbones
 from dualtemp.models.resnet_mini import ResNetMini
 from dualtemp.text import similar_words
 from dualtemp.torchvision_operators import declare_missing_operators
@@ -27,7 +28,7 @@ SHORT_NAMES = {
     "vit_tiny": "vit_tiny_patch16_224",
     "swin_tiny": "swin_tiny_patch4_window7_224",
 }
-NAMES = (*SHORT_NAMES, "resnet_mini")
+NAMES = BUILT_IN
 # The same networks as the paper's authors build them in their public code, where figures depend on it.
 PUBLISHED = {f"paper_{name}": name for name in SHORT_NAMES}
 # Below this size the ImageNet stem (stride 4) would leave too little of an image.
@@ -38,7 +39,8 @@ def build_backbone(name: str, image_size: int, channels: int = 3, *, seed: int |
     """Build an untrained backbone: (N, channels, image_size, image_size) -> features (N, `num_features`).
 
     Args:
-        name: "resnet18", "resnet50", "vit_tiny", "swin_tiny", these after "paper_", "resnet_mini", or any name of timm.
+        name: "resnet18", "resnet50", "vit_tiny", "swin_tiny", these after "paper_", "resnet_mini", any name of timm, or
+            one that a plugin declares (`models.registry.backbone`).
         image_size: height and width of the images in pixels. ResNets get a 3x3 stem without stride and max-pool below
             64 px; vit_tiny patches of 4 px below 64 px, of 8 below 128, else of 16; swin_tiny patches of 1 px below
             16 px, of 2 below 64, else of 4.
@@ -55,8 +57,9 @@ def build_backbone(name: str, image_size: int, channels: int = 3, *, seed: int |
 def describe_backbone(name: str, image_size: int, channels: int = 3) -> dict[str, Any]:
     """Tell how to build the same module without dualtemp, as a dictionary that JSON can hold.
 
-    Its entries: `library`, `model` and `arguments` (of `timm.create_model`), `replaced` (modules of the stem, by name,
-    and what stands there instead), `num_features`, and `python`, the same as a program whose last name is `model`.
+    Its entries: `library` ("timm", "dualtemp", "plugin"), `model` and `arguments` (of `timm.create_model`), `replaced`
+    (modules of the stem, by name, and what stands there instead), `num_features`, and but for a plugin's `python`, the
+    same as a program whose last name is `model`.
     """
     with seeded_initialisation(0):
         return _build(name, image_size, channels)[1]
@@ -86,6 +89,8 @@ def _build(name: str, image_size: int, channels: int) -> tuple[nn.Module, dict[s
         recipe = _recipe("dualtemp", "resnet_mini", arguments, {}, model.num_features)
         program = f"from dualtemp.models import ResNetMini\nmodel = ResNetMini({image_size}, {channels})\n"
         return model, recipe | {"python": program}
+    if name in declared_backbones():
+        return _build_declared(name, image_size, channels)
     short = PUBLISHED.get(name, name)
     timm_name = SHORT_NAMES.get(short, short)
     layout = _published_layout(short, image_size) if name in PUBLISHED else _layout(name, image_size)
@@ -96,6 +101,15 @@ def _build(name: str, image_size: int, channels: int) -> tuple[nn.Module, dict[s
         model.num_features = num_features  # pyright: ignore[reportArgumentType]
     recipe = _recipe("timm", timm_name, arguments, replaced, num_features)
     return model, recipe | {"python": _program(timm_name, arguments, replaced)}
+
+
+def _build_declared(name: str, image_size: int, channels: int) -> tuple[nn.Module, dict[str, Any]]:
+    model = declared_backbones()[name](image_size, channels)
+    if not isinstance(model, nn.Module):
+        raise UserError(f"backbone {name}: its function returns a {type(model).__name__}; expected a torch.nn.Module")
+    model.num_features = _measured_features(model, name, image_size, channels)  # pyright: ignore[reportArgumentType]
+    arguments = {"image_size": image_size, "channels": channels}
+    return model, _recipe("plugin", name, arguments, {}, int(model.num_features))  # pyright: ignore[reportArgumentType]
 
 
 def _recipe(library: str, model: str, arguments: dict, replaced: dict, num_features: int) -> dict[str, Any]:
@@ -153,9 +167,9 @@ def _create(
     import timm
 
     if not timm.is_model(timm_name):
-        near = similar_words(name, [*NAMES, *PUBLISHED, *timm.list_models()], count=3)
+        near = similar_words(name, [*NAMES, *declared_backbones(), *PUBLISHED, *timm.list_models()], count=3)
         hint = f"did you mean {', '.join(near)}?" if near else f"take one of {', '.join(NAMES)} or a name of timm."
-        raise UserError(f"backbone {name!r} is unknown: {hint}")
+        raise UserError(f"backbone {name!r} is unknown: {hint} (your own needs --plugin FILE.py)")
     arguments: dict[str, Any] = {"num_classes": 0, "in_chans": channels}
     # Models with a fixed grid want the size; the others refuse the argument before anything is built.
     sized = {} if layout or name in SHORT_NAMES else {"img_size": image_size}

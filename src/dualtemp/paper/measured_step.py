@@ -10,7 +10,7 @@ from dualtemp.config import complete, settings
 from dualtemp.data.augment.views import Views
 from dualtemp.data.images import ImageSet
 from dualtemp.data.loading.loader import Loader
-from dualtemp.data.normalization import normalisation
+from dualtemp.data.normalization import normalization
 from dualtemp.frameworks import build_framework
 from dualtemp.paper.cost import WITH_GRADIENT
 from dualtemp.training.launch import ExecutionOptions
@@ -26,7 +26,7 @@ def measured_step(backbone: str, image_size: int, channels: int) -> float:
     batch = 64 if image_size <= 32 and backbone == "resnet_mini" else 8
     chosen = complete(settings({"data": "x", "method": "simco", "backbone": backbone, "batch": batch}), image_size)
     pixels = torch.randint(256, (batch * STEPS, channels, image_size, image_size), dtype=torch.uint8)
-    mean, std = normalisation("", pixels)
+    mean, std = normalization("", pixels)
     views = Views(chosen.recipe, image_size, 0, mean, std)
     device, data = torch.device("cpu"), TrainingData(ImageSet("x", pixels, channels=channels), None, None, views, 0)
     step = TrainStep(chosen, build_framework(chosen, channels, 0), data, device)

@@ -89,7 +89,7 @@ def _other_keys(run: TrainedRun, anchors: Tensor, most: int) -> tuple[Tensor, Te
 
 
 def _tiles(run: TrainedRun, views: Tensor) -> Tensor:
-    return tiles(run.data.views.unnormalised(views))
+    return tiles(run.data.views.unnormalize(views))
 
 
 def write_explorer(run: TrainedRun, path: Path) -> Path:

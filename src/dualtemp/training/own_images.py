@@ -10,9 +10,8 @@ import torch
 
 from dualtemp import distributed
 from dualtemp.config import Settings, given_settings
-from dualtemp.data.grayscale import grey_in_colour
-from dualtemp.data.images import FileImages, ImageSet, Splits, UnreadableImage
-from dualtemp.data.sources.files_in_memory import read_header
+from dualtemp.data.grayscale import gray_in_color
+from dualtemp.data.images import ImageSet, ImageSource, Splits, UnreadableImage
 from dualtemp.data.sources.opening import named_path
 from dualtemp.machine import cores
 from dualtemp.progress_bar import told
@@ -49,27 +48,24 @@ def with_sensible_settings(given: Settings, splits: Splits, device: torch.device
     facts, sizes, broken = facts_of(images, splits)
     unreadable = {each.name: each.reason for each in splits.unreadable} | broken
     chosen = sensible(facts, device.type, given_settings(given))
-    return given.model_copy(update=chosen), Found(facts, sizes, unreadable, chosen, grey_in_colour(images))
+    return given.model_copy(update=chosen), Found(facts, sizes, unreadable, chosen, gray_in_color(images))
 
 
 def facts_of(images: ImageSet, splits: Splits) -> tuple[Facts, list[tuple[int, int]], dict[str, str]]:
     """What settings follow from, sizes of the images looked at, and which of these cannot be read, with the reason."""
-    broken: dict[str, str] = {}
-    sizes = [images.size] if images.size is not None else []
-    if isinstance(images.pixels, FileImages):
-        sizes, broken = looked_at(images.pixels)
+    sizes, broken = looked_at(images.source) if images.size is None else ([images.size], {})
     in_files = not images.in_memory
     side = round(median(min(size) if in_files else max(size) for size in sizes)) if sizes else 1
     measured = splits.train.labels is not None and splits.test is not None
     return Facts(len(images), len(splits.train.classes) if measured else 0, side, in_files), sizes, broken
 
 
-def looked_at(files: FileImages) -> tuple[list[tuple[int, int]], dict[str, str]]:
-    """Heights and widths of some files, evenly chosen, and which of them cannot be read, with the reason."""
+def looked_at(source: ImageSource) -> tuple[list[tuple[int, int]], dict[str, str]]:
+    """Heights and widths of some images, evenly chosen, and which of them cannot be read, with the reason."""
     sizes, unreadable = [], {}
-    for i in range(0, len(files), max(1, len(files) // LOOKED_AT)):
+    for i in range(0, len(source), max(1, len(source) // LOOKED_AT)):
         try:
-            sizes.append(read_header(files, i)[0])
+            sizes.append(source.header(i)[:2])
         except UnreadableImage as error:
             unreadable[error.name] = error.reason
     return sizes, unreadable

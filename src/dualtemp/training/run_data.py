@@ -8,10 +8,9 @@ from dualtemp import distributed
 from dualtemp.config import Settings
 from dualtemp.data import open_source
 from dualtemp.data.augment.views import Views
-from dualtemp.data.images import FileImages, ImageSet, Splits
-from dualtemp.data.normalization import Normalisation, earlier_normalisation, normalisation
+from dualtemp.data.images import ImageSet, Splits
+from dualtemp.data.normalization import Normalization, earlier_normalization, normalization
 from dualtemp.data.sources.catalogue import PHOTOGRAPH, resolved_name
-from dualtemp.data.sources.fingerprint import names_fingerprint
 from dualtemp.data.sources.label_noise import with_label_noise
 from dualtemp.data.sources.opening import named_path
 from dualtemp.data.sources.validation import held_out_for_validation
@@ -66,7 +65,7 @@ def opened(chosen: Settings, made_with: Mapping[str, Any] | None = None) -> Spli
     return splits
 
 
-def normalised(chosen: Settings, splits: Splits, made_with: Mapping[str, Any] | None) -> Normalisation:
+def normalised(chosen: Settings, splits: Splits, made_with: Mapping[str, Any] | None) -> Normalization:
     """Mean and std of a run's images: of a run that is there already, those that it began with."""
     pixels = splits.train.pixels
     try:
@@ -75,7 +74,7 @@ def normalised(chosen: Settings, splits: Splits, made_with: Mapping[str, Any] | 
         assert len(mean) == len(std) == splits.train.channels
         return mean, std
     except (TypeError, KeyError, ValueError, AssertionError):
-        how = normalisation if split_of(made_with) == SPLIT else earlier_normalisation
+        how = normalization if split_of(made_with) == SPLIT else earlier_normalization
         return distributed.run_on_rank0(lambda: how(chosen.data, pixels))
 
 
@@ -138,9 +137,7 @@ def described(part: ImageSet | None) -> dict[str, Any] | None:
     about: dict[str, Any] = {}
     if part.labels is not None and (part.labels >= 0).any():
         about["commonest"] = int(part.labels[part.labels >= 0].bincount().max())
-    if isinstance(part.pixels, FileImages):
-        return {"images": len(part), "fingerprint": None, "names": names_fingerprint(part.pixels.names), **about}
-    return {"images": len(part), "fingerprint": part.fingerprint, **about}
+    return {"images": len(part), **part.identity(), **about}
 
 
 def refuse_other_data(run: RunFolder, splits: Splits) -> None:

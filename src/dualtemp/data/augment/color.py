@@ -1,7 +1,7 @@
-"""Colour operations on batches, each image with its own factor; equal to torchvision's on float images in [0, 1].
+"""Color operations on batches, each image with its own factor; equal to torchvision's on float images in [0, 1].
 
 Images (N, C, H, W) float in [0, 1], changed in place; factors (N,). With three channels, all of them are RGB
-operations. With any other number there is no hue, saturation or greyscale; brightness and contrast act on all
+operations. With any other number there is no hue, saturation or grayscale; brightness and contrast act on all
 channels alike.
 """
 
@@ -13,7 +13,7 @@ from torch import Tensor
 _LUMA = (0.2989, 0.587, 0.114)  # torchvision's weights of R, G, B
 
 
-def grey_of(images: Tensor) -> Tensor:
+def gray_of(images: Tensor) -> Tensor:
     """Luma (N, 1, H, W) of RGB; of any other number of channels their plain mean."""
     if images.shape[1] != 3:
         return images.mean(1, keepdim=True)
@@ -29,14 +29,14 @@ def brightness_(images: Tensor, factor: Tensor) -> None:
 def contrast_(images: Tensor, factor: Tensor) -> None:
     """Blend with the mean luma of each image."""
     factor = _per_image(factor)
-    target = grey_of(images).mean((1, 2, 3), keepdim=True)
+    target = gray_of(images).mean((1, 2, 3), keepdim=True)
     images.mul_(factor).add_(target.mul_(1.0 - factor)).clamp_(0.0, 1.0)
 
 
 def saturation_(images: Tensor, factor: Tensor) -> None:
     """Blend with the luma of each pixel."""
     factor = _per_image(factor)
-    target = grey_of(images).mul_(1.0 - factor)
+    target = gray_of(images).mul_(1.0 - factor)
     images.mul_(factor).add_(target).clamp_(0.0, 1.0)
 
 
@@ -49,11 +49,11 @@ def hue_(images: Tensor, factor: Tensor) -> None:
     """
     red, green, blue = images.unbind(1)
     value = torch.maximum(torch.maximum(red, green), blue)
-    extent = value - torch.minimum(torch.minimum(red, green), blue)  # c; zero on grey pixels, whose hue does not matter
+    extent = value - torch.minimum(torch.minimum(red, green), blue)  # c; zero on gray pixels, whose hue does not matter
     # Choosing by 0/1 weights is several times faster on a CPU than torch.where with boolean masks.
     green_leads, red_leads = green.clone().eq_(value), red.clone().eq_(value)
     hue = torch.lerp(torch.lerp(red - green, blue - red, green_leads), green - blue, red_leads)
-    hue.div_(extent.clamp(min=torch.finfo(extent.dtype).tiny))  # 0 / tiny = 0 on grey pixels
+    hue.div_(extent.clamp(min=torch.finfo(extent.dtype).tiny))  # 0 / tiny = 0 on gray pixels
     hue.add_(green_leads.mul_(-2.0).add_(4.0).mul_(red_leads.neg_().add_(1.0)))  # from red 0, green 2, blue 4
     hue.add_(6.0 * factor.view(-1, 1, 1))
     hue.sub_((hue * (1.0 / 6.0)).floor_(), alpha=6.0)
@@ -66,7 +66,7 @@ def hue_(images: Tensor, factor: Tensor) -> None:
         torch.addcmul(value, share.clamp_(0.0, 1.0), extent, value=-1.0, out=images[:, channel])
 
 
-def greyscale_(images: Tensor, chosen: Tensor) -> None:
+def grayscale_(images: Tensor, chosen: Tensor) -> None:
     """Replace the channels of RGB images by their luma where chosen (N,) is 1, and not where it is 0.
 
     It is a saturation of 0; a factor of 1 leaves every bit as it is. On a CPU this beats picking and putting back.
@@ -74,14 +74,14 @@ def greyscale_(images: Tensor, chosen: Tensor) -> None:
     saturation_(images, 1.0 - chosen)
 
 
-def solarise_(images: Tensor) -> None:
+def solarize_(images: Tensor) -> None:
     """Invert what is at least a half (uint8: at least 128)."""
     torch.where(images >= 0.5, 1.0 - images, images, out=images)
 
 
 Operation = Callable[[Tensor, Tensor], None]
 JITTER_OPERATIONS: tuple[Operation, ...] = (brightness_, contrast_, saturation_, hue_)  # numbered as torchvision does
-COLOUR_ONLY = (saturation_, hue_)
+COLOR_ONLY = (saturation_, hue_)
 NOTHING = len(JITTER_OPERATIONS)
 
 
@@ -115,7 +115,7 @@ def jitter(images: Tensor, shuffles: Tensor, factors: Tensor, ends: tuple[tuple[
         images = images.index_select(0, shuffles[step])
         for number, operation in enumerate(JITTER_OPERATIONS):
             part = slice(limits[number - 1] if number else 0, limits[number])
-            if part.start < part.stop and not (operation in COLOUR_ONLY and images.shape[1] != 3):
+            if part.start < part.stop and not (operation in COLOR_ONLY and images.shape[1] != 3):
                 operation(images[part], factors[step, part])
     return images.index_select(0, shuffles[-1])
 

@@ -21,7 +21,7 @@ _ORDERS = torch.tensor(list(permutations(range(4))))  # (24, 4)
 class Parameters:
     """What happens to N images after the crop; all on the CPU.
 
-    flipped, jittered, grey, blurred, solarised: bool (N,); factors: float64 (N, 4), brightness, contrast, saturation,
+    flipped, jittered, gray, blurred, solarized: bool (N,); factors: float64 (N, 4), brightness, contrast, saturation,
     hue; order: int64 (N, 4), those four by number, in the order in which they act, NOTHING where the image is not
     jittered; sigma: float64 (N,).
     """
@@ -30,10 +30,10 @@ class Parameters:
     jittered: Tensor
     factors: Tensor
     order: Tensor
-    grey: Tensor
+    gray: Tensor
     blurred: Tensor
     sigma: Tensor
-    solarised: Tensor
+    solarized: Tensor
 
 
 def drawn_parameters(random: Tensor, augmentation: Augmentation) -> Parameters:
@@ -57,8 +57,8 @@ def drawn_parameters(random: Tensor, augmentation: Augmentation) -> Parameters:
         jittered=jittered,
         factors=factors.T,
         order=order,
-        grey=unit[Slot.GREYSCALE] < augmentation.greyscale,
+        gray=unit[Slot.GRAYSCALE] < augmentation.grayscale,
         blurred=unit[Slot.BLUR] < (0.0 if blur is None else blur.probability),
         sigma=low_sigma + unit[Slot.BLUR_SIGMA] * (high_sigma - low_sigma),
-        solarised=unit[Slot.SOLARISE] < augmentation.solarise,
+        solarized=unit[Slot.SOLARIZE] < augmentation.solarize,
     )

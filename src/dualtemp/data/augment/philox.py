@@ -33,10 +33,10 @@ class Slot(IntEnum):
     SATURATION = 26
     HUE = 27
     JITTER_ORDER = 28
-    GREYSCALE = 29
+    GRAYSCALE = 29
     BLUR = 30
     BLUR_SIGMA = 31
-    SOLARISE = 32
+    SOLARIZE = 32
 
 
 SLOTS = 33

@@ -1,14 +1,27 @@
-"""Augmentation recipes as data. Needs no torch, so that settings can name and check them cheaply."""
+"""Augmentation recipes as data. Needs no torch, so that settings can name and check them cheaply.
 
-from dataclasses import dataclass
+Others than this package's come from a YAML file, or from a plugin (`@recipe("mine")`). A run records their content, so
+that it needs neither later, and the content, not a name or a path, is in the key of a result.
+"""
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
 
 from dualtemp.errors import UserError
+from dualtemp.plugins import Registry
 from dualtemp.text import suggest
 
 
 @dataclass(frozen=True)
 class Jitter:
-    """Colour jitter with torchvision's meaning: strengths around 1 (hue: around 0), applied in random order."""
+    """Color jitter with torchvision's meaning: strengths around 1 (hue: around 0), applied in random order."""
 
     brightness: float = 0.4
     contrast: float = 0.4
@@ -32,7 +45,7 @@ class Blur:
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What happens to one view, in this order: crop, flip, jitter, greyscale, blur, solarise.
+    """What happens to one view, in this order: crop, flip, jitter, grayscale, blur, solarize.
 
     scale: share of the image's area in a crop; ratio: its aspect; the others are probabilities. None or 0 means never.
     """
@@ -41,9 +54,9 @@ class Augmentation:
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
     flip: float = 0.5
     jitter: Jitter | None = Jitter()
-    greyscale: float = 0.2
+    grayscale: float = 0.2
     blur: Blur | None = None
-    solarise: float = 0.0
+    solarize: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -63,31 +76,168 @@ class Recipe:
         return self.second if view % 2 else self.first
 
 
-def _both(augmentation: Augmentation) -> Recipe:
-    return Recipe(augmentation, augmentation)
+RECIPES: Registry[Recipe] = Registry("recipe")
+
+
+def register_recipe(name: str, made: Recipe | Augmentation, module: str = "") -> None:
+    """Register a recipe under a name; one augmentation is meant for both views."""
+    made = Recipe(made, made) if isinstance(made, Augmentation) else made
+    if not isinstance(made, Recipe):
+        raise UserError(f"the recipe {name!r} is a {type(made).__name__}: give a Recipe or an Augmentation")
+    recipe_from(content_of(made), f"the recipe {name!r}")  # refuses what cannot be
+    RECIPES.declare(name, made, module)
+
+
+def recipe(name: str) -> Callable[[Callable[[], Recipe | Augmentation]], Callable[[], Recipe | Augmentation]]:
+    """Register what a function returns as the recipe of this name: `@recipe("mine")`."""
+
+    def register(make: Callable[[], Recipe | Augmentation]) -> Callable[[], Recipe | Augmentation]:
+        register_recipe(name, make(), make.__module__)
+        return make
+
+    return register
 
 
 _STRONG = Jitter(0.8, 0.8, 0.8, 0.2)
 _BYOL = Jitter(0.4, 0.4, 0.2, 0.1)
-RECIPES: dict[str, Recipe] = {
+_BUILT_IN: dict[str, Recipe | Augmentation] = {
     # the dual-temperature paper and its public scripts
-    "paper": _both(Augmentation()),
+    "paper": Augmentation(),
     # He et al. / Chen et al., MoCo v2
-    "mocov2": _both(Augmentation(scale=(0.2, 1.0), blur=Blur())),
+    "mocov2": Augmentation(scale=(0.2, 1.0), blur=Blur()),
     # Chen et al., SimCLR, strength 1
-    "simclr": _both(Augmentation(jitter=_STRONG, blur=Blur())),
+    "simclr": Augmentation(jitter=_STRONG, blur=Blur()),
     # Grill et al., BYOL: the two views differ
     "byol": Recipe(
         Augmentation(jitter=_BYOL, blur=Blur(probability=1.0)),
-        Augmentation(jitter=_BYOL, blur=Blur(probability=0.1), solarise=0.2),
+        Augmentation(jitter=_BYOL, blur=Blur(probability=0.1), solarize=0.2),
     ),
     # crop a little and flip, as for supervised learning
-    "weak": _both(Augmentation(scale=(0.64, 1.0), jitter=None, greyscale=0.0)),
+    "weak": Augmentation(scale=(0.64, 1.0), jitter=None, grayscale=0.0),
 }
 
 
-def recipe_named(name: str) -> Recipe:
-    """Return a recipe by its name; a mistyped one is answered with the nearest."""
-    if name in RECIPES:
-        return RECIPES[name]
-    raise UserError(f"there is no recipe {name!r}: {suggest(name, RECIPES)}")
+def recipe_named(word: str) -> Recipe:
+    """Return a recipe by its name, from a YAML file, or from the content that `recipe_text` gave."""
+    if word.startswith("{"):
+        return recipe_from(json.loads(word), "recipe")
+    if word.endswith((".yaml", ".yml")) or os.sep in word:
+        return _read(Path(word).expanduser())
+    if word in RECIPES:
+        return RECIPES[word]
+    raise UserError(f"there is no recipe {word!r}: {suggest(word, RECIPES)} (your own: FILE.yaml, or --plugin FILE.py)")
+
+
+def recipe_text(given: str | Mapping[str, Any] | Recipe) -> str:
+    """What settings hold of a recipe: the name of one of this package's, of any other the content as a line of JSON."""
+    if isinstance(given, str) and given in _BUILT_IN:
+        return given
+    if isinstance(given, str):
+        made = recipe_named(given)
+    else:
+        made = given if isinstance(given, Recipe) else recipe_from(given, "recipe")
+    return next((name for name in _BUILT_IN if RECIPES[name] == made), json.dumps(content_of(made)))
+
+
+def content_of(made: Recipe) -> dict[str, Any]:
+    """A recipe as YAML and JSON hold it, complete; see `recipe_from`."""
+    if made.first == made.second:
+        return _operations(made.first)
+    return {"first": _operations(made.first), "second": _operations(made.second)}
+
+
+def _operations(made: Augmentation) -> dict[str, Any]:
+    found: dict[str, Any] = {"crop": {"scale": list(made.scale), "ratio": list(made.ratio)}, "flip": made.flip}
+    if made.jitter is not None:
+        found["jitter"] = asdict(made.jitter)
+    found["grayscale"] = made.grayscale
+    if made.blur is not None:
+        found["blur"] = {"probability": made.blur.probability, "sigma": list(made.blur.sigma)}
+    return found | {"solarize": made.solarize}
+
+
+OPERATIONS = ("crop", "flip", "jitter", "grayscale", "blur", "solarize")
+_CHANCES = ("flip", "grayscale", "solarize")
+_VIEWS = ("first", "second")
+
+
+def recipe_from(values: Any, where: str) -> Recipe:
+    """Build a recipe from operations by name, those of one view alone below `first` or `second`.
+
+    What is not named does not happen (an image is always cropped). where: the beginning of what is said of a mistake.
+    """
+    _check_names(values, (*OPERATIONS, *_VIEWS), where)
+    shared = {name: value for name, value in values.items() if name in OPERATIONS}
+    made = []
+    for view in _VIEWS:
+        own = values.get(view) or {}
+        _check_names(own, OPERATIONS, f"{where}, {view}")
+        made.append(_augmentation({**shared, **own}, where))
+    return Recipe(*made)
+
+
+def _augmentation(values: dict[str, Any], where: str) -> Augmentation:
+    crop = values.get("crop") or {}
+    _check_names(crop, ("scale", "ratio"), f"{where}, crop")
+    jitter = _part(Jitter, values.get("jitter"), f"{where}, jitter")
+    blur = _part(Blur, values.get("blur"), f"{where}, blur")
+    chances = {name: _number(values.get(name) or 0.0, 1, f"{where}, {name}") for name in _CHANCES}
+    pairs = {name: _pair(crop[name], 1 if name == "scale" else math.inf, f"{where}, crop, {name}") for name in crop}
+    return replace(Augmentation(jitter=jitter, blur=blur), **chances, **pairs)
+
+
+_MOST = {"probability": 1.0, "hue": 0.5}  # of the numbers of an operation; of the others any
+
+
+def _part(kind: Any, values: Any, where: str) -> Any:
+    """A Jitter or a Blur; what is not named of it is as usual."""
+    if values is None or values is False:
+        return None
+    _check_names(values, [each.name for each in fields(kind)], where)
+    return kind(
+        **{
+            name: _pair(value, math.inf, f"{where}, {name}")
+            if name == "sigma"
+            else _number(value, _MOST.get(name, math.inf), f"{where}, {name}")
+            for name, value in values.items()
+        }
+    )
+
+
+def _number(value: Any, most: float, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not (0 <= value <= most and value < math.inf):
+        wanted = "a number from 0 on" if most == math.inf else f"a number from 0 to {most:g}"
+        raise UserError(f"{where} must be {wanted}, got {value!r}")
+    return float(value)
+
+
+def _pair(value: Any, most: float, where: str) -> tuple[float, float]:
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        raise UserError(f"{where} must be two numbers, [least, most], got {value!r}")
+    least, largest = (_number(each, most, where) for each in value)
+    if not 0 < least <= largest:
+        raise UserError(f"{where} must be two numbers above 0, the smaller one first, got {value!r}")
+    return least, largest
+
+
+def _check_names(values: Any, known: Iterable[str], where: str) -> None:
+    known = list(known)
+    if not isinstance(values, Mapping):
+        raise UserError(f"{where}: {', '.join(known)} by name expected, got {values!r}")
+    for name in values:
+        if name not in known:
+            raise UserError(f"{where}: nothing is called {name!r}: {suggest(str(name), known)}")
+
+
+def _read(path: Path) -> Recipe:
+    try:
+        values = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); give a recipe in a YAML file") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not YAML ({str(error).splitlines()[0]}); write it as `flip: 0.5`") from None
+    return recipe_from(values, str(path))
+
+
+for _name, _made in _BUILT_IN.items():
+    register_recipe(_name, _made, __name__)

@@ -14,8 +14,8 @@ from dualtemp.data.augment.parameters import Parameters
 class ViewPlan:
     """The draws for N images, each tensor without elements where it has nothing to do.
 
-    boxes: int64 (4, N), top, left, height, width of the crops; flipped, blurred, solarised: int64, which images;
-    shuffles, factors, ends: see `colour.jitter_plan`; grey: float32 (N,), 1 for an image that loses its colours;
+    boxes: int64 (4, N), top, left, height, width of the crops; flipped, blurred, solarized: int64, which images;
+    shuffles, factors, ends: see `color.jitter_plan`; gray: float32 (N,), 1 for an image that loses its colors;
     sigma: float32, one for each that is blurred, with a kernel of so many pixels.
     """
 
@@ -23,10 +23,10 @@ class ViewPlan:
     flipped: Tensor
     shuffles: Tensor
     factors: Tensor
-    grey: Tensor
+    gray: Tensor
     blurred: Tensor
     sigma: Tensor
-    solarised: Tensor
+    solarized: Tensor
     ends: tuple[tuple[int, ...], ...]
     kernel: int
 
@@ -54,10 +54,10 @@ def view_plan(boxes: Tensor | None, parameters: Parameters, kernel: int) -> View
         flipped=_which(parameters.flipped),
         shuffles=shuffles,
         factors=factors,
-        grey=parameters.grey.to(torch.float32) if parameters.grey.any() else torch.empty(0),
+        gray=parameters.gray.to(torch.float32) if parameters.gray.any() else torch.empty(0),
         blurred=_which(blurred),
         sigma=parameters.sigma[blurred].to(torch.float32),
-        solarised=_which(parameters.solarised),
+        solarized=_which(parameters.solarized),
         ends=ends,
         kernel=kernel,
     )

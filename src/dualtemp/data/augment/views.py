@@ -4,13 +4,14 @@ The result of an augmentation is real-valued: nothing is rounded to 8 bits betwe
 resize values are clamped to [0, 1], as they are wherever torchvision or Pillow resize 8-bit images.
 """
 
+import warnings
 from collections.abc import Sequence
 from functools import cache
 
 import torch
 from torch import Tensor
 
-from dualtemp.data.augment import color as colour
+from dualtemp.data.augment import color
 from dualtemp.data.augment.crop import crop_words, random_crops
 from dualtemp.data.augment.parameters import drawn_parameters
 from dualtemp.data.augment.philox import words
@@ -43,10 +44,10 @@ class Views:
         self.size, self.seed = size, seed
         self.mean, self.std = tuple(mean), tuple(std)
         self._tables: dict[tuple[int, torch.device], CropTable] = {}
-        self._normalisation: dict[torch.device, tuple[Tensor, Tensor]] = {}
+        self._constants_by_device: dict[torch.device, tuple[Tensor, Tensor]] = {}
 
     def __call__(self, pixels: Tensor, index: Tensor, epoch: int, view: int) -> Tensor:
-        """uint8 (N, C, H, W) -> float32 (N, C, size, size), normalised, on the device of the pixels.
+        """uint8 (N, C, H, W) -> float32 (N, C, size, size), normalized, on the device of the pixels.
 
         index: int64 (N,), the images' numbers in their set, best on the CPU (elsewhere it is copied from there).
         """
@@ -68,7 +69,7 @@ class Views:
         return view_plan(boxes, drawn_parameters(random, augmentation), kernel)
 
     def carried_out(self, plan: ViewPlan, pixels: Tensor) -> Tensor:
-        """uint8 (N, C, H, W) -> float32 (N, C, size, size), normalised; the plan is on the device of the pixels."""
+        """uint8 (N, C, H, W) -> float32 (N, C, size, size), normalized; the plan is on the device of the pixels."""
         height, width = pixels.shape[2:]
         with true_precision(pixels.device):  # half precision would round pixels to 8 bits or fewer
             if plan.boxes.numel():
@@ -79,7 +80,7 @@ class Views:
             else:
                 images = pixels.to(torch.float32).div_(255.0)
                 images.index_copy_(0, plan.flipped, images.index_select(0, plan.flipped).flip(3))
-            return self._recoloured(images, plan)
+            return self._recolor(images, plan)
 
     def crop_boxes(self, index: Tensor, epoch: int, view: int, heights: Tensor, widths: Tensor) -> Tensor:
         """The crops that these images get, from their sizes: (N, 4) int64 top, left, height, width. All on the CPU."""
@@ -88,7 +89,7 @@ class Views:
         return random_crops(random, heights, widths, augmentation.scale, augmentation.ratio)
 
     def after_crop(self, cropped: Tensor, index: Tensor, epoch: int, view: int) -> Tensor:
-        """Everything after the crop: uint8 (N, C, size, size) -> float32 (N, C, size, size), normalised."""
+        """Everything after the crop: uint8 (N, C, size, size) -> float32 (N, C, size, size), normalized."""
         _check(cropped, index, self.mean)
         if (parts := _parts(cropped, self.size)) is not None:
             return torch.cat([self.after_crop(cropped[part], index[part], epoch, view) for part in parts])
@@ -99,38 +100,48 @@ class Views:
         """The clean view: uint8 (N, C, H, W) -> float32 (N, C, size, size). See evaluation_view."""
         return evaluation_view(pixels, self.size, self.mean, self.std)
 
-    def normalised(self, pixels: Tensor) -> Tensor:
-        """uint8 (N, C, H, W) of any size -> float32, normalised and otherwise as it is."""
-        return self._normalised(pixels.to(torch.float32).div_(255.0))
+    def normalize(self, pixels: Tensor) -> Tensor:
+        """uint8 (N, C, H, W) of any size -> float32, normalized and otherwise as it is."""
+        return self._normalize(pixels.to(torch.float32).div_(255.0))
 
-    def unnormalised(self, views: Tensor) -> Tensor:
+    def normalised(self, pixels: Tensor) -> Tensor:
+        """Call `normalize`, which it is called now."""
+        warnings.warn("Views.normalised is now Views.normalize", DeprecationWarning, stacklevel=2)
+        return self.normalize(pixels)
+
+    def unnormalize(self, views: Tensor) -> Tensor:
         """Normalised views back to pixels in [0, 1], to be looked at."""
         mean, std = self._constants(views.device)
         return (views * std + mean).clamp_(0.0, 1.0)
 
-    def _recoloured(self, images: Tensor, plan: ViewPlan) -> Tensor:
-        """Jitter, greyscale, blur, solarise, normalise; each only where it was drawn."""
+    def unnormalised(self, views: Tensor) -> Tensor:
+        """Call `unnormalize`, which it is called now."""
+        warnings.warn("Views.unnormalised is now Views.unnormalize", DeprecationWarning, stacklevel=2)
+        return self.unnormalize(views)
+
+    def _recolor(self, images: Tensor, plan: ViewPlan) -> Tensor:
+        """Jitter, grayscale, blur, solarize, normalize; each only where it was drawn."""
         if plan.ends:
-            images = colour.jitter(images, plan.shuffles, plan.factors, plan.ends)
-        if images.shape[1] == 3 and len(plan.grey):
-            colour.greyscale_(images, plan.grey)
+            images = color.jitter(images, plan.shuffles, plan.factors, plan.ends)
+        if images.shape[1] == 3 and len(plan.gray):
+            color.grayscale_(images, plan.gray)
         if len(plan.blurred):
             where = plan.blurred
             images.index_copy_(0, where, gaussian_blur(images.index_select(0, where), plan.sigma, plan.kernel))
-        if len(plan.solarised):
-            part = images.index_select(0, plan.solarised)
-            colour.solarise_(part)
-            images.index_copy_(0, plan.solarised, part)
-        return self._normalised(images)
+        if len(plan.solarized):
+            part = images.index_select(0, plan.solarized)
+            color.solarize_(part)
+            images.index_copy_(0, plan.solarized, part)
+        return self._normalize(images)
 
-    def _normalised(self, images: Tensor) -> Tensor:
+    def _normalize(self, images: Tensor) -> Tensor:
         mean, std = self._constants(images.device)
         return images.sub_(mean).div_(std)
 
     def _constants(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        if device not in self._normalisation:
-            self._normalisation[device] = _constants(self.mean, self.std, device)
-        return self._normalisation[device]
+        if device not in self._constants_by_device:
+            self._constants_by_device[device] = _constants(self.mean, self.std, device)
+        return self._constants_by_device[device]
 
     def _table(self, side: int, device: torch.device) -> CropTable:
         key = (side, device)
@@ -140,13 +151,13 @@ class Views:
 
     def __getstate__(self) -> dict[str, object]:
         """Leave behind what lies on a device: a worker process, which only crops, needs none of it."""
-        return {**self.__dict__, "_tables": {}, "_normalisation": {}}
+        return {**self.__dict__, "_tables": {}, "_constants_by_device": {}}
 
 
 def evaluation_view(pixels: Tensor, size: int, mean: Sequence[float], std: Sequence[float]) -> Tensor:
     """The clean view of images in one tensor: nothing random.
 
-    The shorter side is resized to `evaluation_side(size)`, the central size x size pixels are cut out and normalised.
+    The shorter side is resized to `evaluation_side(size)`, the central size x size pixels are cut out and normalized.
     uint8 (N, C, H, W) -> float32 (N, C, size, size) on the device of the pixels.
     """
     height, width = pixels.shape[2:]

@@ -1,4 +1,4 @@
-"""Photographs from files to uint8 tensors of one size: what happens in a worker process, to one part of a batch.
+"""From images of a source to uint8 crops of one size: what a worker process does with one part of a batch.
 
 An image is decoded whole unless even the smallest crop of it would have to be shrunk to half or less: then it comes
 reduced by a whole number (a JPEG of 12 million pixels for views of 128 px: half the time of decoding it whole). The
@@ -18,7 +18,8 @@ from torch import Tensor
 
 from dualtemp.data.augment.philox import replacements
 from dualtemp.data.augment.views import Views, evaluation_geometry, evaluation_side
-from dualtemp.data.images import FileImages, UnreadableImage
+from dualtemp.data.image_source import ImageSource
+from dualtemp.data.loading.decode import UnreadableImage
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -50,7 +51,7 @@ class Outcome:
     problems: tuple[tuple[str, str], ...]
 
 
-def read_part(part: Part, files: FileImages, views: Views, buffer: Tensor) -> Outcome:
+def read_part(part: Part, source: ImageSource, views: Views, buffer: Tensor) -> Outcome:
     """Fill rows of the buffer, uint8 (slots, 2, batch, C, size, size), with the crops of a part.
 
     An unreadable image of an epoch is replaced by another, drawn like everything else from seed, epoch and index;
@@ -60,7 +61,7 @@ def read_part(part: Part, files: FileImages, views: Views, buffer: Tensor) -> Ou
     problems: dict[str, str] = {}
     for start in range(0, len(part.index), _DECODED_AT_ONCE):
         wanted = part.index[start : start + _DECODED_AT_ONCE]
-        opened = [_open(i, part.epoch, files, views.seed, problems) for i in wanted]
+        opened = [_open(i, part.epoch, source, views.seed, problems) for i in wanted]
         shown.extend(number for number, _ in opened)
         rows = buffer[part.slot, :, part.row + start : part.row + start + len(wanted)]
         if part.epoch is None:
@@ -94,7 +95,7 @@ def resize(image: Tensor, height: int, width: int) -> Tensor:
 
 
 def clean_crop(image: Tensor, size: int) -> Tensor:
-    """The evaluation view before normalisation: uint8 (C, H, W) -> uint8 (C, size, size)."""
+    """The evaluation view before normalization: uint8 (C, H, W) -> uint8 (C, size, size)."""
     image = _middle(image)
     height, width, top, left = evaluation_geometry(image.shape[1], image.shape[2], size)
     return resize(image, height, width)[:, top : top + size, left : left + size]
@@ -124,13 +125,13 @@ def _crop_twice(
 
 
 def _open(
-    index: int, epoch: int | None, files: FileImages, seed: int, problems: dict[str, str]
+    index: int, epoch: int | None, source: ImageSource, seed: int, problems: dict[str, str]
 ) -> tuple[int | None, Tensor | None]:
-    for i in _candidates(index, epoch, len(files), seed):
-        if files.names[i] in problems:  # of this part already
+    for i in _candidates(index, epoch, len(source), seed):
+        if source.names[i] in problems:  # of this part already
             continue
         try:
-            return i, to_tensor(files.open(i))
+            return i, to_tensor(source.open(i))
         except UnreadableImage as unreadable:
             problems[unreadable.name] = unreadable.reason
     return None, None

@@ -1,37 +1,42 @@
-"""From any file that PIL opens to one upright 8-bit image, grey or RGB.
+"""From anything that PIL opens, a file or its bytes, to one upright 8-bit image, gray or RGB.
 
 Decided once, for every image file:
 - EXIF rotation is applied; of an animation the first frame is taken.
 - Transparent pixels lie on white.
-- 16-bit grey is divided by 257 (65535 becomes 255); 32-bit integers are taken as 16-bit values;
+- 16-bit gray is divided by 257 (65535 becomes 255); 32-bit integers are taken as 16-bit values;
   floating-point images are in [0, 1] if no value exceeds 1, else in [0, 255].
 - More than 100 million pixels are not decoded; a JPEG of up to four times as many is, at a smaller scale.
 - Formats that another program would have to interpret (PostScript) are not read: a file never runs code.
 """
 
+import io
 import os
 import stat
 import warnings
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 
-GREY_MODES = frozenset({"1", "L", "LA", "La", "I", "F", "I;16", "I;16L", "I;16B", "I;16N"})
+GRAY_MODES = frozenset({"1", "L", "LA", "La", "I", "F", "I;16", "I;16L", "I;16B", "I;16N"})
 
 # Formats that Pillow names but does not decode by itself; EPS it hands to Ghostscript.
 NOT_DECODED = frozenset({"BUFR", "GRIB", "HDF5", "MPEG", "EPS", "WMF"})
-# Endings of photographs that Pillow does not decode: they are named, not passed over in silence.
+# Endings of image files that Pillow does not decode: they are named, not passed over in silence.
 FOREIGN = frozenset(
     {".heic", ".heif", ".jxl", ".cr2", ".cr3", ".nef", ".arw", ".dng", ".raf", ".orf", ".rw2", ".pef", ".srw"}
 )
 CONVERT = "Pillow does not read this format; convert it to JPEG or PNG"
 
-MOST_PIXELS = 100_000_000  # 0.3 GB in colour
+MOST_PIXELS = 100_000_000  # 0.3 GB in color
 MOST_JPEG_PIXELS = 4 * MOST_PIXELS
 _SCALES = (1, 2, 4, 8)  # at which a JPEG can be decoded
+_ORIENTATION, _SIDEWAYS = 0x0112, (5, 6, 7, 8)  # an EXIF tag, and those of its values that turn by a quarter
+
+Encoded = Path | bytes  # an image in a file of its own, or what such a file would hold
 
 # Pillow warns of large images; here they have a limit of their own.
 warnings.simplefilter("ignore", Image.DecompressionBombWarning)
@@ -64,31 +69,51 @@ class UnreadableImage(Exception):
         return f"{self.name}: {self.reason}"
 
 
-def read_image(path: Path, name: str, channels: int, enough: int | None = None) -> Image.Image:
-    """Decode one file upright: mode "L" if channels is 1, "RGB" if it is 3.
+class Header(NamedTuple):
+    """What an image says of itself before it is decoded: height and width, upright, and PIL mode."""
+
+    height: int
+    width: int
+    mode: str
+
+
+def read_header(encoded: Encoded, name: str) -> Header:
+    """Read height, width and mode without decoding; raises UnreadableImage(name, reason)."""
+    try:
+        with open_image(encoded) as image:
+            width, height = image.size
+            if image.getexif().get(_ORIENTATION) in _SIDEWAYS:
+                width, height = height, width
+            return Header(height, width, image.mode)
+    except Exception as error:  # PIL's plugins raise nearly anything on broken files
+        raise UnreadableImage(name, reason_of(error, encoded)) from error
+
+
+def read_image(encoded: Encoded, name: str, channels: int, enough: int | None = None) -> Image.Image:
+    """Decode one image upright: mode "L" if channels is 1, "RGB" if it is 3.
 
     enough: pixels that the shorter side need have; an image with at least twice as many comes reduced by a whole
     number, which for a JPEG saves most of the decoding. None decodes it as it is.
-    Raises UnreadableImage(name, reason) for whatever keeps the file from being decoded.
+    Raises UnreadableImage(name, reason) for whatever keeps the image from being decoded.
     """
     try:
-        with open_image(path) as image:
+        with open_image(encoded) as image:
             if isinstance(image, JpegImageFile) and (scale := _jpeg_scale(image.size, enough)) > 1:
                 image.draft(None, (image.width // scale, image.height // scale))
             return _reduced(eight_bit(ImageOps.exif_transpose(image), channels), enough)
     except Exception as error:  # PIL's plugins raise nearly anything on broken files
-        raise UnreadableImage(name, reason_of(error, path)) from error
+        raise UnreadableImage(name, reason_of(error, encoded)) from error
 
 
-def open_image(path: Path) -> Image.Image:
-    """Open a file that is an image, by its content, and read its header; refuses too many pixels."""
-    if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for, a device read without end
-        raise OSError("not a regular file")
+def open_image(encoded: Encoded) -> Image.Image:
+    """Open an image, by its content, and read its header; refuses too many pixels."""
+    if isinstance(encoded, Path) and not stat.S_ISREG(os.stat(encoded).st_mode):
+        raise OSError("not a regular file")  # a pipe would be waited for, a device read without end
     try:
-        image = Image.open(path, formats=_formats())
+        image = Image.open(_stream(encoded), formats=_formats())
     except Image.DecompressionBombError as error:
         try:
-            image = JpegImageFile(path)  # which can be decoded smaller, but Pillow refuses it before
+            image = JpegImageFile(_stream(encoded))  # which can be decoded smaller, but Pillow refuses it before
         except SyntaxError:
             raise TooLarge(str(error)) from None
     width, height = image.size
@@ -96,6 +121,10 @@ def open_image(path: Path) -> Image.Image:
         image.close()
         raise TooLarge(f"{width} x {height}")
     return image
+
+
+def _stream(encoded: Encoded) -> Path | io.BytesIO:
+    return io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded
 
 
 class TooLarge(Exception):
@@ -140,12 +169,12 @@ def eight_bit(image: Image.Image, channels: int) -> Image.Image:
     return image.convert(target)
 
 
-def is_grey(mode: str) -> bool:
-    """Whether a PIL mode carries no colour (a palette may; it counts as colour)."""
-    return mode in GREY_MODES or mode.startswith("I;16")
+def is_gray(mode: str) -> bool:
+    """Whether a PIL mode carries no color (a palette may; it counts as color)."""
+    return mode in GRAY_MODES or mode.startswith("I;16")
 
 
-def reason_of(error: BaseException, path: Path | None = None) -> str:
+def reason_of(error: BaseException, encoded: Encoded | None = None) -> str:
     """One line that says why, without the path (the name stands beside it); what the file holds instead, if known."""
     if isinstance(error, FileNotFoundError):
         return "the file is gone"
@@ -154,15 +183,18 @@ def reason_of(error: BaseException, path: Path | None = None) -> str:
     if isinstance(error, TooLarge):
         return f"more than {MOST_PIXELS // 1_000_000} million pixels"
     if isinstance(error, UnidentifiedImageError):
-        return _what_it_is(path)
+        return _what_it_is(encoded)
     text = " ".join(str(error).split()) or type(error).__name__
     return text[:200]
 
 
-def _what_it_is(path: Path | None) -> str:
+def _what_it_is(encoded: Encoded | None) -> str:
     try:
-        with open(path or "", "rb") as file:
-            start = file.read(12)
+        if isinstance(encoded, bytes):
+            start = encoded[:12]
+        else:
+            with open(encoded or "", "rb") as file:
+                start = file.read(12)
     except OSError:
         return "not an image that Pillow can read"
     if not start:

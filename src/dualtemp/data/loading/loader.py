@@ -13,8 +13,8 @@ from torch import Tensor
 from dualtemp.data.augment.philox import permutation
 from dualtemp.data.augment.view_plan import ViewPlan, plans_on_device
 from dualtemp.data.augment.views import Views
-from dualtemp.data.images import FileImages, ImageSet, ImagesGone
-from dualtemp.data.loading.workers import Photographs, Reader, Request
+from dualtemp.data.images import ImageSet, ImagesGone
+from dualtemp.data.loading.workers import ReadBatch, Reader, Request
 from dualtemp.errors import UserError
 from dualtemp.machine import cores
 
@@ -35,7 +35,7 @@ class Batch:
 @dataclass(frozen=True)
 class CleanBatch:
     """Images for evaluation: index int64 (n,) on the CPU; labels int64 (n,) or None and pixels float32 (n, C, size,
-    size), normalised, on the device.
+    size), normalized, on the device.
     """
 
     index: Tensor
@@ -46,7 +46,7 @@ class CleanBatch:
 class Loader:
     """Training batches of an image set.
 
-    batch: images of a step over all ranks, divisible by world; workers: processes that read photographs, default one
+    batch: images of a step over all ranks, divisible by world; workers: processes that read images, default one
     for each core but one, at most 8 (sets in memory need none); count: views of each image, 1 or 2. `problems` collects
     unreadable files, name -> reason, as they are met: each was replaced by another image of the set.
 
@@ -80,10 +80,9 @@ class Loader:
         self.steps = len(images) // batch
         self.problems: dict[str, str] = {}
         self._reader: Reader | None = None
-        if isinstance(images.pixels, FileImages):
-            self._reader = Reader(
-                images.pixels, views, batch // world, default_workers() if workers is None else workers
-            )
+        if not images.in_memory:
+            workers = default_workers() if workers is None else workers
+            self._reader = Reader(images.source, views, batch // world, workers)
 
     def batches(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
         """Yield the batches of this rank from a step of an epoch on; nothing before it is computed."""
@@ -93,7 +92,8 @@ class Loader:
         order = permutation(self.views.seed, epoch, len(self.images))
         firsts = range(start_step * self.batch + self.rank * share, self.steps * self.batch, self.batch)
         indices = (order[first : first + share] for first in firsts)
-        return self._from_memory(indices, epoch) if self._reader is None else self._from_files(indices, epoch)
+        tensor = self.images.source.tensor
+        return self._read(indices, epoch) if tensor is None else self._from_memory(tensor, indices, epoch)
 
     def close(self) -> None:
         """End the worker processes, if there are any."""
@@ -108,14 +108,13 @@ class Loader:
         """Close."""
         self.close()
 
-    def _from_memory(self, indices: Iterator[Tensor], epoch: int) -> Iterator[Batch]:
-        assert isinstance(self.images.pixels, Tensor)
+    def _from_memory(self, pixels: Tensor, indices: Iterator[Tensor], epoch: int) -> Iterator[Batch]:
         if self.device.type != "cpu":
-            yield from self._from_device_memory(self.images.pixels, indices, epoch)
+            yield from self._from_device_memory(pixels, indices, epoch)
             return
         for index in indices:
-            pixels = self.images.pixels.index_select(0, index)
-            views = tuple(self.views(pixels, index, epoch, view) for view in range(self.count))
+            chosen = pixels.index_select(0, index)
+            views = tuple(self.views(chosen, index, epoch, view) for view in range(self.count))
             yield Batch(index, _labels(self.images, index), views)
 
     def _from_device_memory(self, pixels: Tensor, indices: Iterator[Tensor], epoch: int) -> Iterator[Batch]:
@@ -132,13 +131,13 @@ class Loader:
             following = next(drawn, None)  # while the device works at these
             yield batch
 
-    def _from_files(self, indices: Iterator[Tensor], epoch: int) -> Iterator[Batch]:
+    def _read(self, indices: Iterator[Tensor], epoch: int) -> Iterator[Batch]:
         assert self._reader is not None
         requests = (Request(tuple(index.tolist()), epoch) for index in indices)
-        for photographs in self._reader.read(requests):
-            self.problems.update(photographs.problems)
-            index, shown = torch.tensor(photographs.request.index), _all_shown(photographs, self.images)
-            pixels = photographs.pixels[: self.count]
+        for found in self._reader.read(requests):
+            self.problems.update(found.problems)
+            index, shown = torch.tensor(found.request.index), _all_shown(found, self.images)
+            pixels = found.pixels[: self.count]
             if self.device.type == "cpu":
                 views = tuple(self.views.after_crop(crops, index, epoch, view) for view, crops in enumerate(pixels))
                 yield Batch(shown, _labels(self.images, shown), views)
@@ -163,7 +162,7 @@ def evaluation_batches(
 ) -> Iterator[CleanBatch]:
     """Yield every image once, in order, without augmentation, `batch` at a time (the last may be smaller).
 
-    The size and the normalisation are those of the views. Unreadable files are left out (index tells what is there)
+    The size and the normalization are those of the views. Unreadable files are left out (index tells what is there)
     and put into problems, name -> reason. If no file at all can be read, ImagesGone is raised, unless that may be (by
     default it may if problems are asked for).
     """
@@ -171,25 +170,25 @@ def evaluation_batches(
         raise UserError(f"evaluation batch {batch}: give at least 1.")
     device = torch.device(device)
     indices = torch.arange(len(images)).split(batch)
-    if isinstance(images.pixels, Tensor):
+    if (tensor := images.source.tensor) is not None:
         for index in indices:
-            pixels = images.pixels[index[0] : index[-1] + 1].to(device)
+            pixels = tensor[index[0] : index[-1] + 1].to(device)
             yield CleanBatch(index, _labels(images, index, device), views.evaluation(pixels))
         return
     workers = default_workers() if workers is None else workers
     may_be_empty = problems is not None if may_be_empty is None else may_be_empty
-    reader = Reader(images.pixels, views, min(batch, len(images)), workers)
+    reader = Reader(images.source, views, min(batch, len(images)), workers)
     any_shown, last = False, ()
     try:
-        for photographs in reader.read(Request(tuple(index.tolist()), None) for index in indices):
+        for found in reader.read(Request(tuple(index.tolist()), None) for index in indices):
             if problems is not None:
-                problems.update(photographs.problems)
-            last = photographs.problems or last
-            rows = [row for row, number in enumerate(photographs.shown) if number is not None]
+                problems.update(found.problems)
+            last = found.problems or last
+            rows = [row for row, number in enumerate(found.shown) if number is not None]
             if rows:
                 any_shown = True
-                index = torch.tensor([photographs.request.index[row] for row in rows])
-                pixels = views.normalised(photographs.pixels[0, rows].to(device))
+                index = torch.tensor([found.request.index[row] for row in rows])
+                pixels = views.normalize(found.pixels[0, rows].to(device))
                 yield CleanBatch(index, _labels(images, index, device), pixels)
     finally:
         reader.close()
@@ -209,19 +208,19 @@ def _labels(images: ImageSet, index: Tensor, device: torch.device | None = None)
     return found if device is None else found.to(device)
 
 
-def _all_shown(photographs: Photographs, images: ImageSet) -> Tensor:
-    numbers = [number for number in photographs.shown if number is not None]
-    if len(numbers) < len(photographs.shown):
-        raise _gone(images, photographs.problems)
+def _all_shown(found: ReadBatch, images: ImageSet) -> Tensor:
+    numbers = [number for number in found.shown if number is not None]
+    if len(numbers) < len(found.shown):
+        raise _gone(images, found.problems)
     return torch.tensor(numbers)
 
 
 def _gone(images: ImageSet, problems: Sequence[tuple[str, str]]) -> ImagesGone:
-    assert isinstance(images.pixels, FileImages)
-    if not images.pixels.root.exists():
-        return ImagesGone(f"{images.pixels.root} is gone: put it back")
+    source = images.source
+    if source.is_gone():
+        return ImagesGone(f"{source.place} is gone: put it back")
     name, reason = problems[-1]
     return ImagesGone(
-        f"hardly an image below {images.pixels.root} can be read any more ({len(problems)} files in a row cannot, the "
+        f"hardly an image below {source.place} can be read any more ({len(problems)} files in a row cannot, the "
         f"last is {name}: {reason}): check the folder with `dualtemp data`"
     )

@@ -1,4 +1,4 @@
-"""Worker processes that read photographs into shared memory, a few batches ahead of the consumer.
+"""Worker processes that read images into shared memory, a few batches ahead of the consumer.
 
 A batch is read in parts, so that all workers help with the next one. Parts carry all that decides their outcome, so a
 pool that lost a worker is simply started again and given the parts that are not read yet. The memory is anonymous and
@@ -12,13 +12,14 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from dualtemp.data.augment.views import Views
-from dualtemp.data.images import FileImages, ImagesGone
+from dualtemp.data.image_source import ImageSource
+from dualtemp.data.images import ImagesGone
 from dualtemp.data.loading.crop_files import Outcome, Part, enough_pixels, read_part
 from dualtemp.data.loading.worker_pool import FORKS, WorkerPool, wait_for
 
@@ -41,7 +42,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Photographs:
+class ReadBatch:
     """A batch that was read.
 
     pixels: uint8 (2, N, C, size, size), valid until the next batch is asked for; shown: the number of the image in each
@@ -63,22 +64,22 @@ class _Pending:
 
 
 class Reader:
-    """Reads batches of photographs, in order, with `workers` processes (0: in this one).
+    """Reads batches of images, in order, with `workers` processes (0: in this one).
 
     Workers that die are replaced, which one line tells; at the third time at the same batch WorkersLost is raised.
     """
 
-    def __init__(self, files: FileImages, views: Views, batch: int, workers: int) -> None:
+    def __init__(self, source: ImageSource, views: Views, batch: int, workers: int) -> None:
         """Reserve shared memory for batches of up to `batch` images; processes start with the first batch."""
-        self.files, self.views = replace(files, enough=enough_pixels(views)), views
+        self.source, self.views = source.convert(enough=enough_pixels(views)), views
         self.batch, self.workers = batch, workers
         slots = 1 + _AHEAD if workers else 1
-        shape = (slots, 2, batch, files.channels, views.size, views.size)
+        shape = (slots, 2, batch, source.channels, views.size, views.size)
         self._buffer = _shared(shape) if workers else torch.empty(shape, dtype=torch.uint8)
         self._pool: WorkerPool | None = None
         self._busy = False
 
-    def read(self, requests: Iterable[Request]) -> Iterator[Photographs]:
+    def read(self, requests: Iterable[Request]) -> Iterator[ReadBatch]:
         """Yield the batches asked for, in order. One iteration at a time; leaving it early is fine."""
         if self._busy:
             raise RuntimeError("this reader is already reading: finish or close that iteration first")
@@ -98,7 +99,7 @@ class Reader:
                     return
                 outcomes = self._outcomes(pending)
                 item = pending.popleft()
-                yield Photographs(
+                yield ReadBatch(
                     request=item.request,
                     pixels=self._buffer[item.slot, :, : len(item.request.index)],
                     shown=tuple(number for outcome in outcomes for number in outcome.shown),
@@ -122,7 +123,7 @@ class Reader:
         if self.workers == 0:
             return
         if self._pool is None:
-            self._pool = WorkerPool(self.workers, _begin, self.files, self.views, self._buffer)
+            self._pool = WorkerPool(self.workers, _begin, self.source, self.views, self._buffer)
         for part in item.parts:
             if part not in item.futures or _broken(item.futures[part]):
                 item.futures[part] = self._pool.submit(_read_in_worker, part)
@@ -131,7 +132,7 @@ class Reader:
         """Wait for the first pending batch; start a broken pool again with everything that is pending."""
         first = pending[0]
         if self.workers == 0:
-            return [read_part(part, self.files, self.views, self._buffer) for part in first.parts]
+            return [read_part(part, self.source, self.views, self._buffer) for part in first.parts]
         died = ""
         for attempt in range(1, _ATTEMPTS + 1):
             with contextlib.suppress(BrokenProcessPool):
@@ -145,7 +146,7 @@ class Reader:
                     with contextlib.suppress(BrokenProcessPool):
                         self._submit(item)
         raise WorkersLost(
-            f"worker processes that read images below {self.files.root} were killed {_ATTEMPTS} times at the same "
+            f"worker processes that read images below {self.source.place} were killed {_ATTEMPTS} times at the same "
             f"batch, the last one was {died}; the system may be short of memory: use fewer than {self.workers} "
             "workers, or 0 to read in the main process"
         )
@@ -158,7 +159,7 @@ class Reader:
     def _tell_of_delay(self, seconds: int) -> None:
         stopped = self._pool.stopped() if self._pool is not None else []
         if not stopped:
-            _say(f"no image below {self.files.root} could be read for {seconds} s; still waiting")
+            _say(f"no image below {self.source.place} could be read for {seconds} s; still waiting")
             return
         pids = " ".join(map(str, stopped))
         _say(
@@ -189,13 +190,13 @@ def _shared(shape: tuple[int, ...]) -> Tensor:
     return torch.empty(shape, dtype=torch.uint8).share_memory_()
 
 
-_in_worker: tuple[FileImages, Views, Tensor] | None = None
+_in_worker: tuple[ImageSource, Views, Tensor] | None = None
 
 
-def _begin(files: FileImages, views: Views, buffer: Tensor) -> None:
+def _begin(source: ImageSource, views: Views, buffer: Tensor) -> None:
     """Set up a worker: what it reads and where to, with one thread."""
     global _in_worker
-    _in_worker = (files, views, buffer)
+    _in_worker = (source, views, buffer)
     torch.set_num_threads(1)
 
 

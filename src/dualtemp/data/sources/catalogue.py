@@ -50,7 +50,7 @@ def named_set(text: str) -> NamedSet | None:
 def resolved_name(source: str) -> str:
     """The set's own name if a source is a set in whatever spelling ("CIFAR-100"), else the source as it is.
 
-    Resolved before anything reads it: normalisation, keys of results and pages all go by the name.
+    Resolved before anything reads it: normalization, keys of results and pages all go by the name.
     """
     entry = None if looks_like_path(source) else named_set(source)
     return source if entry is None else entry.name

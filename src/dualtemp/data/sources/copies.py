@@ -1,7 +1,7 @@
 """Which images are one image: links to one file, hard links, and exact copies.
 
 Files are told apart by what the file system knows (two names of one file), then by size, then by a hash of their first
-and last bytes, and only what is still alike is read whole: of photographs hardly any.
+and last bytes, and only what is still alike is read whole: of most sets hardly any.
 """
 
 import os
@@ -15,24 +15,27 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from dualtemp.data.images import FileImages, ImageSet
-from dualtemp.data.loading.decode import open_image
+from dualtemp.data.image_source import ImageSource
+from dualtemp.data.images import ImageSet
+from dualtemp.data.loading.decode import UnreadableImage, open_image
 
 ENDS = 4096  # bytes of either end of a file
 CHUNK = 1 << 20
 AT_ONCE = 8  # files: what one waits for is the disk
 
 
-def copies(parts: Iterable[ImageSet | FileImages]) -> np.ndarray:
-    """For each image of the parts, one after another, the number of the first image with the same content: int64 (N,).
+def copies(sources: Iterable[ImageSource]) -> np.ndarray:
+    """For each image of the sources, one after another, the number of the first one with the same content: int64 (N,).
 
-    Of images in memory the pixels are compared, of files their bytes; a file that cannot be read is like no other.
+    Of images in memory the pixels are compared, of others their bytes; one that cannot be read is like no other.
     """
-    pixels = [part.pixels if isinstance(part, ImageSet) else part for part in parts]
-    tensors = [each for each in pixels if isinstance(each, Tensor)]
-    if len(tensors) == len(pixels):
+    sources = list(sources)
+    tensors = [each.tensor for each in sources if each.tensor is not None]
+    if len(tensors) == len(sources):
         return _first_alike([digest for each in tensors for digest in _digests(each)])
-    return _of_files([each.path(i) for each in pixels if isinstance(each, FileImages) for i in range(len(each))])
+    images = [(each, i) for each in sources for i in range(len(each))]
+    paths = [path for source, i in images if (path := source.path(i)) is not None]
+    return _of_files(paths) if len(paths) == len(images) else _of_contents(images)
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,8 @@ class Twins:
 def twins(train: ImageSet, test: ImageSet | None) -> Twins:
     """Exact copies that spoil a measurement: across train and test, and with different labels."""
     parts = {"train": train} if test is None else {"train": train, "test": test}
-    alike = copies(list(parts.values()))
-    names = [name for part, images in parts.items() for name in _names(part, images)]
+    alike = copies(images.source for images in parts.values())
+    names = [images.image_name(i, f"{part}/") for part, images in parts.items() for i in range(len(images))]
     given = [images.labels.tolist() if images.labels is not None else [-1] * len(images) for images in parts.values()]
     labels = [label for part in given for label in part]
     learned = set(alike[: len(train)].tolist())
@@ -69,14 +72,28 @@ def twins(train: ImageSet, test: ImageSet | None) -> Twins:
     return Twins(across, differing)
 
 
-def _names(part: str, images: ImageSet) -> Iterable[str]:
-    if isinstance(images.pixels, FileImages):
-        return images.pixels.names
-    return (f"{part}/{i}" for i in range(len(images)))
-
-
 def _digests(pixels: Tensor) -> list[bytes]:
     return [blake2b(np.ascontiguousarray(image).data, digest_size=16).digest() for image in pixels.cpu().numpy()]
+
+
+def _of_contents(images: list[tuple[ImageSource, int]]) -> np.ndarray:
+    def digest(number: int) -> Hashable:
+        source, i = images[number]
+        try:
+            return blake2b(source.content(i), digest_size=16).digest()
+        except OSError:
+            return number
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        kinds = list(pool.map(digest, range(len(images))))
+    for alike in _groups(dict(enumerate(kinds))):
+        source, i = images[alike[0]]
+        try:
+            source.header(i)
+        except UnreadableImage:  # images spoiled alike are no copies
+            for number in alike:
+                kinds[number] = number
+    return _first_alike(kinds)
 
 
 def _of_files(paths: list[Path]) -> np.ndarray:

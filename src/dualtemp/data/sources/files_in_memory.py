@@ -1,7 +1,7 @@
 """Small images of one size are read once into a tensor; everything else stays in files.
 
-Decided by the headers: all images of one size, no side above 96 px, 1 GiB in total. The grey or colour question is
-settled on the way: a set is grey if every image is.
+Decided by the headers: all images of one size, no side above 96 px, 1 GiB in total. The gray or color question is
+settled on the way: a set is gray if every image is.
 """
 
 from collections.abc import Sequence
@@ -10,17 +10,16 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from dualtemp.data.images import FileImages
-from dualtemp.data.loading.decode import UnreadableImage, is_grey, open_image, reason_of
+from dualtemp.data.image_source import ImageSource
+from dualtemp.data.loading.decode import UnreadableImage, is_gray
 
 LARGEST_SIDE = 96
 LARGEST_TOTAL = 1 << 30
-ORIENTATION, SIDEWAYS = 0x0112, (5, 6, 7, 8)
 
 
 @dataclass(frozen=True)
 class HeaderFacts:
-    """What the headers say. channels: 1 if all images are grey, else 3; common_size: (H, W) if a tensor pays."""
+    """What the headers say. channels: 1 if all images are gray, else 3; common_size: (H, W) if a tensor pays."""
 
     looked_at: int
     readable: int
@@ -29,8 +28,8 @@ class HeaderFacts:
     unreadable: tuple[UnreadableImage, ...]
 
 
-def survey(parts: Sequence[FileImages]) -> HeaderFacts:
-    """Read headers until the answers are known: with photographs in colour that is after a few files."""
+def survey(parts: Sequence[ImageSource]) -> HeaderFacts:
+    """Read headers until the answers are known: with large images in color that is after a few files."""
     total = sum(len(part) for part in parts)
     sizes: set[tuple[int, int]] = set()
     channels, readable, looked_at = 1, 0, 0
@@ -39,13 +38,13 @@ def survey(parts: Sequence[FileImages]) -> HeaderFacts:
         for i, name in enumerate(images.names):
             looked_at += 1
             try:
-                size, mode = read_header(images, i)
+                height, width, mode = images.header(i)
             except UnreadableImage as error:
                 unreadable.append(UnreadableImage(name, error.reason))
                 continue
             readable += 1
-            sizes.add(size)
-            channels = channels if is_grey(mode) else 3
+            sizes.add((height, width))
+            channels = channels if is_gray(mode) else 3
             if channels == 3 and _common_size(sizes, total, channels) is None:
                 return HeaderFacts(looked_at, readable, channels, None, tuple(unreadable))
     return HeaderFacts(looked_at, readable, channels, _common_size(sizes, total, channels), tuple(unreadable))
@@ -60,19 +59,7 @@ def _common_size(sizes: set[tuple[int, int]], total: int, channels: int) -> tupl
     return (height, width) if small else None
 
 
-def read_header(images: FileImages, i: int) -> tuple[tuple[int, int], str]:
-    """Height, width (upright) and PIL mode of one file, without decoding it; raises UnreadableImage."""
-    try:
-        with open_image(images.path(i)) as image:
-            width, height = image.size
-            if image.getexif().get(ORIENTATION) in SIDEWAYS:
-                width, height = height, width
-            return (height, width), image.mode
-    except Exception as error:  # PIL's plugins raise nearly anything on broken files
-        raise UnreadableImage(images.names[i], reason_of(error, images.path(i))) from error
-
-
-def load_files(images: FileImages, size: tuple[int, int]) -> tuple[torch.Tensor, np.ndarray, list[UnreadableImage]]:
+def load_files(images: ImageSource, size: tuple[int, int]) -> tuple[torch.Tensor, np.ndarray, list[UnreadableImage]]:
     """Decode all files: uint8 (M, C, H, W), the indices int64 (M,) that could be read, and those that could not."""
     pixels = np.empty((len(images), images.channels, *size), dtype=np.uint8)
     kept, lost = [], []

@@ -6,9 +6,8 @@ Nothing else enters: no path, no set name, no time stamp, no machine. Two forms,
     files:   blake2b-128 of ("files", for each image in name order its name, length and bytes, labels, classes)
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -28,21 +27,23 @@ def fingerprint_pixels(pixels: Tensor, labels: Tensor | None, classes: Sequence[
     return _finish(digest, labels, classes)
 
 
-def fingerprint_files(files: Iterable[tuple[str, Path]], labels: Tensor | None, classes: Sequence[str]) -> str:
-    """Fingerprint a set of files: (relative posix name, path) in name order; the bytes are read in a stream.
+def fingerprint_files(
+    names: Sequence[str], content: Callable[[int], bytes], labels: Tensor | None, classes: Sequence[str]
+) -> str:
+    """Fingerprint images that are read one by one, in the order of their names; content(i): the bytes of image i.
 
-    A file that cannot be opened counts with its name alone.
+    An image that cannot be read (OSError) counts with its name alone.
     """
     digest = blake2b(digest_size=16)
     digest.update(b"files\n")
-    for name, path in files:
+    for i, name in enumerate(names):
         try:
-            content = path.read_bytes()
+            found = content(i)
         except OSError:
             digest.update(f"{name}\0unreadable\n".encode(errors="surrogateescape"))
             continue
-        digest.update(f"{name}\0{len(content)}\n".encode(errors="surrogateescape"))
-        digest.update(content)
+        digest.update(f"{name}\0{len(found)}\n".encode(errors="surrogateescape"))
+        digest.update(found)
     return _finish(digest, labels, classes)
 
 

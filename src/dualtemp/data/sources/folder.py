@@ -97,7 +97,7 @@ def find_images(folder: Path, only: frozenset[str] | None = None) -> list[str]:
 
 
 def foreign_images(folder: Path) -> list[UnreadableImage]:
-    """Photographs below a folder whose format is not read: HEIC, raw files of cameras, JPEG XL."""
+    """Image files below a folder whose format is not read: HEIC, raw files of cameras, JPEG XL."""
     return [UnreadableImage(name, CONVERT) for name in _find(folder, FOREIGN - image_extensions(), None)]
 
 

@@ -1,6 +1,6 @@
 """Sets in .npz files: one file, or a folder with train.npz and test.npz.
 
-    images   uint8 (N, H, W, C), or (N, H, W) for grey
+    images   uint8 (N, H, W, C), or (N, H, W) for gray
     labels   optional, whole numbers (N,), from 0
     classes  optional, names by label
 
@@ -181,7 +181,7 @@ def held_out_of_one(whole: ImageSet, alike: np.ndarray | None) -> np.ndarray:
 
 def _hold_out(whole: ImageSet, unlabelled: ImageSet | None, together: bool) -> Splits:
     parts = [whole] if unlabelled is None else [whole, unlabelled]
-    alike = copies(parts) if together else None
+    alike = copies(part.source for part in parts) if together else None
     test = held_out_of_one(whole, None if alike is None else alike[: len(whole)])
     if not test.any():
         return Splits(whole, None, unlabelled, split="no image held out: too few")

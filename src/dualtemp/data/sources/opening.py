@@ -11,6 +11,7 @@ from dualtemp.data.sources.download import cached_or_fetched
 from dualtemp.data.sources.folder import open_folder
 from dualtemp.data.sources.imagenet100 import open_imagenet100
 from dualtemp.data.sources.npz import is_npz_folder, open_npz
+from dualtemp.data.sources.registry import openers, source
 from dualtemp.errors import UserError
 
 
@@ -56,9 +57,16 @@ def named_path(source: str | Path) -> Path | None:
 
 
 def open_path(path: Path, labels: bool = True, together: bool = True) -> Splits:
-    """Open a folder of images, an .npz file, or a folder with train.npz."""
-    if path.is_file() and path.suffix.lower() != ".npz":
-        raise UserError(f"{path}: a file, but not an .npz file; give a folder of images or an .npz file")
-    if path.is_file() or is_npz_folder(path):
-        return open_npz(path, labels=labels, together=together)
-    return open_folder(path, labels=labels, together=together)
+    """Open a folder of images, a folder with train.npz, an .npz file, or another file that a plugin opens."""
+    if not path.is_file():
+        return (open_npz if is_npz_folder(path) else open_folder)(path, labels=labels, together=together)
+    opener = openers().get(path.suffix.lower())
+    if opener is None:
+        known = " or ".join(f"{'an' if ending == '.npz' else 'a'} {ending} file" for ending in openers())
+        raise UserError(f"{path}: a file, but not {known}; give a folder of images or {known}")
+    return opener(path, labels=labels, together=together)
+
+
+@source(".npz")
+def _open_npz_file(path: Path, *, labels: bool, together: bool) -> Splits:
+    return open_npz(path, labels=labels, together=together)

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-from torch import Tensor
 
 from dualtemp.data.images import ImageSet, Splits
 from dualtemp.data.sources.copies import copies
@@ -20,7 +19,7 @@ def held_out_for_validation(splits: Splits) -> Splits:
     on a source are measured on the same images. Copies of one image stay on one side.
     """
     train, more = splits.train, splits.unlabelled
-    alike = copies([train] if more is None else [train, more])
+    alike = copies(part.source for part in (train, more) if part is not None)
     labels = np.zeros(len(train), np.int64) if train.labels is None else train.labels.numpy()
     test = held_out(labels, _keys(train), alike[: len(train)])
     if not test.any():
@@ -40,7 +39,7 @@ def held_out_for_validation(splits: Splits) -> Splits:
 
 
 def _keys(images: ImageSet) -> np.ndarray:
-    if isinstance(images.pixels, Tensor):
+    if images.in_memory:
         return random_keys(0, VALIDATION, len(images))
     # Hashed with a word before the name: not the next ones after those that a folder without a test part holds out.
-    return name_keys([f"validation/{name.removeprefix('train/')}" for name in images.pixels.names])
+    return name_keys([f"validation/{name.removeprefix('train/')}" for name in images.source.names])

@@ -1,0 +1,235 @@
+"""Where the images of a set come from: one protocol for pixels in memory, files, and whatever else holds images.
+
+Everybody asks the protocol; only what is really about pixels in memory asks for `tensor`.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dualtemp.data.loading.decode import Encoded, Header, UnreadableImage, read_header, read_image, reason_of
+from dualtemp.data.sources.fingerprint import fingerprint_files, fingerprint_pixels, names_fingerprint
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+
+
+class ImageSource(Protocol):
+    """Images by number, 0 to N - 1: immutable, picklable, and read by many threads and processes at once.
+
+    Subclass it as a frozen dataclass with these attributes as fields: then `content` is all that is left to write, for
+    encoded images (JPEG, PNG, ...); for others `open` and `header` too.
+
+    Attributes:
+        place: where the images are, for messages: a folder, a file.
+        names: one an image, all different, and the same wherever the images lie: a name decides which side of a split
+            its image falls on. Empty if images have only numbers, which is for pixels in memory.
+        channels: 1 (gray) or 3 (RGB) of what `open` gives.
+        enough: pixels that the shorter side need have, so that far larger images may come reduced (None: as they are).
+        tensor: uint8 (N, C, H, W) if all pixels are in memory, else None.
+    """
+
+    place: str
+    names: tuple[str, ...]
+    channels: int
+    enough: int | None = None
+    tensor: Tensor | None = None
+
+    def content(self, i: int) -> bytes:
+        """Return the encoded bytes of image i, which are what it is compared by; raises OSError."""
+        ...
+
+    def __len__(self) -> int:
+        """Return the number of images."""
+        return len(self.names)
+
+    def open(self, i: int) -> "Image.Image":
+        """Decode image i: upright, first frame, mode "L" or "RGB"; raises UnreadableImage(name, reason)."""
+        return read_image(self._encoded(i), self.names[i], self.channels, self.enough)
+
+    def header(self, i: int) -> Header:
+        """Height, width and PIL mode of image i, as it is stored; raises UnreadableImage(name, reason)."""
+        return read_header(self._encoded(i), self.names[i])
+
+    def picture(self, i: int, enough: int) -> "Image.Image":
+        """Image i for people, in color if it has any; raises UnreadableImage(name, reason)."""
+        return self.convert(channels=3, enough=enough).open(i)
+
+    def path(self, i: int) -> Path | None:
+        """The file of image i; None if it has none of its own."""
+        return None
+
+    def stamp(self, i: int) -> str:
+        """Something that cannot stay the same if image i changes; as cheap as can be. Empty for pixels in memory."""
+        try:
+            return f"{blake2b(self.content(i), digest_size=16).hexdigest()}\n"
+        except OSError:
+            return "gone\n"
+
+    def is_gone(self) -> bool:
+        """Whether all images have disappeared since they were listed, such as an unplugged disk."""
+        return False
+
+    def take(self, index: Sequence[int]) -> Self:
+        """Return the images of these numbers, in that order."""
+        return self._replace(names=tuple(self.names[i] for i in index))
+
+    def convert(self, channels: int | None = None, enough: int | None = None) -> Self:
+        """Return the same images with so many channels, and reduced to `enough` pixels if given; ValueError: cannot."""
+        given = {"channels": channels, "enough": enough}
+        return self._replace(**{name: value for name, value in given.items() if value is not None})
+
+    def join(self, others: Sequence[Self]) -> Self:
+        """Return these images and after them those of other sources of the same place."""
+        return self._replace(names=tuple(name for each in (self, *others) for name in each.names))
+
+    def fingerprint(self, labels: Tensor | None, classes: Sequence[str]) -> str:
+        """32 hexadecimal digits of the content of all images and of their labels; reads everything."""
+        return fingerprint_files(self.names, self.content, labels, classes)
+
+    def identity(self, labels: Tensor | None, classes: Sequence[str]) -> dict[str, Any]:
+        """What a run remembers its images by; it must not take long."""
+        return {"fingerprint": None, "names": names_fingerprint(self.names)}
+
+    def _encoded(self, i: int) -> Encoded:
+        try:
+            return self.path(i) or self.content(i)
+        except Exception as error:  # of an archive, nearly anything
+            raise UnreadableImage(self.names[i], reason_of(error)) from error
+
+    def _replace(self, **changes: Any) -> Self:
+        return replace(self, **changes)  # pyright: ignore[reportArgumentType]
+
+
+@dataclass(frozen=True)
+class FileImages(ImageSource):
+    """Images in files of their own.
+
+    root: folder that the names are relative to; names: relative posix names, sorted (within each part of
+    a joined set); the others as in `ImageSource`.
+    """
+
+    root: Path
+    names: tuple[str, ...]
+    channels: int = 3
+    enough: int | None = None
+
+    @property
+    def place(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The folder."""
+        return str(self.root)
+
+    def path(self, i: int) -> Path:
+        """Return where image i lies."""
+        return self.root / self.names[i]
+
+    def content(self, i: int) -> bytes:
+        """Return the bytes of the file."""
+        return self.path(i).read_bytes()
+
+    def stamp(self, i: int) -> str:
+        """Length and times of the file."""
+        try:
+            found = os.stat(self.path(i))
+        except OSError:
+            return "gone\n"
+        # A program can set the time of the last change as it likes, but not st_ctime.
+        return f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}\n"
+
+    def is_gone(self) -> bool:
+        """Whether the folder is gone."""
+        return not self.root.exists()
+
+
+@dataclass(frozen=True, eq=False)
+class TensorImages(ImageSource):
+    """Pixels in memory, uint8 (N, C, H, W): .npz files, named sets, small images of one size."""
+
+    tensor: Tensor  # pyright: ignore[reportIncompatibleVariableOverride]
+    place = "memory"
+    names = ()
+
+    @property
+    def channels(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """C."""
+        return self.tensor.shape[1]
+
+    def __len__(self) -> int:
+        """Return the number of images."""
+        return len(self.tensor)
+
+    def open(self, i: int) -> "Image.Image":
+        """Image i: one or two channels gray, more the first three as RGB."""
+        from PIL import Image
+
+        array = self.tensor[i].cpu().numpy()
+        return Image.fromarray(array[0] if len(array) < 3 else np.ascontiguousarray(array[:3].transpose(1, 2, 0)))
+
+    def picture(self, i: int, enough: int) -> "Image.Image":
+        """Image i as it is."""
+        return self.open(i)
+
+    def header(self, i: int) -> Header:
+        """The same for all."""
+        _, channels, height, width = self.tensor.shape
+        return Header(height, width, _MODES.get(channels, f"{channels} channels"))
+
+    def content(self, i: int) -> bytes:
+        """Return the pixels of image i, (C, H, W)."""
+        return np.ascontiguousarray(self.tensor[i].cpu().numpy()).tobytes()
+
+    def stamp(self, i: int) -> str:
+        """Nothing: the fingerprint of all is quick to have."""
+        return ""
+
+    def take(self, index: Sequence[int]) -> "TensorImages":
+        """Return the images of these numbers; of a range nothing is copied."""
+        if isinstance(index, range):
+            return replace(self, tensor=self.tensor[index.start : index.stop : index.step])
+        return replace(self, tensor=self.tensor[torch.as_tensor(index, device=self.tensor.device)])
+
+    def convert(self, channels: int | None = None, enough: int | None = None) -> "TensorImages":
+        """Gray from RGB as Pillow does it, RGB from gray; pixels in memory are never reduced."""
+        if channels in (None, self.channels):
+            return self
+        if (self.channels, channels) == (1, 3):
+            return replace(self, tensor=self.tensor.expand(-1, 3, -1, -1))
+        if (self.channels, channels) == (3, 1):
+            return replace(self, tensor=_gray(self.tensor))
+        raise ValueError(f"{self.channels} channels cannot become {channels}")
+
+    def join(self, others: Sequence["TensorImages"]) -> "TensorImages":
+        """Return these images and after them the others."""
+        return replace(self, tensor=torch.cat([self.tensor, *(each.tensor for each in others)]))
+
+    def fingerprint(self, labels: Tensor | None, classes: Sequence[str]) -> str:
+        """32 hexadecimal digits of pixels and labels."""
+        return fingerprint_pixels(self.tensor, labels, classes)
+
+    def identity(self, labels: Tensor | None, classes: Sequence[str]) -> dict[str, Any]:
+        """The fingerprint."""
+        return {"fingerprint": self.fingerprint(labels, classes)}
+
+
+def as_source(pixels: Tensor | ImageSource) -> ImageSource:
+    """Return the source that `ImageSet.pixels` is, or the one that holds these pixels in memory."""
+    return TensorImages(pixels) if isinstance(pixels, Tensor) else pixels
+
+
+def _gray(pixels: Tensor) -> Tensor:
+    """uint8 (N, 3, H, W) -> uint8 (N, 1, H, W), as Pillow converts RGB to L."""
+    weights = torch.tensor([19595, 38470, 7471], dtype=torch.int32, device=pixels.device).view(1, 3, 1, 1)
+    parts = [
+        ((part.to(torch.int32) * weights).sum(1, keepdim=True, dtype=torch.int32) + 0x8000 >> 16).to(torch.uint8)
+        for part in pixels.split(4096)
+    ]
+    return torch.cat(parts)

@@ -1,0 +1,139 @@
+"""What people add from outside the package, by name: in installed packages (entry points) or in files (`--plugin`).
+
+One file may declare frameworks, recipes of views, backbones and sources of images. Needs no torch.
+"""
+
+import hashlib
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from dualtemp.errors import UserError
+
+T = TypeVar("T")
+
+VARIABLE = "DUALTEMP_PLUGINS"
+_registries: "list[Registry[Any]]" = []
+
+
+class Registry(Mapping[str, T], Generic[T]):
+    """Things of one kind by name: this package's first, then those of installed packages, then those of plugins.
+
+    kind: the word for one of them; built_in: declares this package's, when they are first asked for. Installed packages
+    declare theirs in the entry-point group `dualtemp.KINDs`.
+    """
+
+    def __init__(self, kind: str, built_in: Callable[[], object] = lambda: None) -> None:
+        self.kind, self.group = kind, f"dualtemp.{kind}s"
+        self._declared: dict[str, T] = {}
+        self._homes: dict[str, str] = {}  # the module that declared each
+        self._load_built_in = cache(built_in)
+        self._load_installed = cache(self._run_entry_points)
+        _registries.append(self)
+
+    def declare(self, name: str, thing: T, module: str) -> None:
+        """Register a thing; module: where it was declared."""
+        self.refuse_taken(name, module)
+        self._declared[name], self._homes[name] = thing, module
+
+    def refuse_taken(self, name: str, module: str) -> None:
+        """Refuse a name that another module has declared already; the same module may do so again."""
+        known = self._homes.get(name)
+        if known not in (None, module):
+            raise UserError(f"two {self.kind}s are called {name!r}: in {known} and in {module}")
+
+    def load_built_in(self) -> None:
+        """Declare this package's own."""
+        self._load_built_in()
+
+    def _run_entry_points(self) -> None:
+        for entry in entry_points(group=self.group):
+            try:
+                entry.load()
+            except Exception as error:  # somebody else's package
+                raise UserError(f"the installed plugin {entry.value} fails: {type(error).__name__}: {error}") from error
+
+    def _all(self) -> dict[str, T]:
+        self._load_built_in()
+        self._load_installed()
+        _load_named_plugins()
+        return self._declared
+
+    def __getitem__(self, name: str) -> T:
+        """Return the thing of this name."""
+        return self._all()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Go through the names."""
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._all())
+
+
+def plugins() -> list[Path]:
+    """Files that `--plugin` named, for this process and those that it starts."""
+    return [Path(word) for word in os.environ.get(VARIABLE, "").split(os.pathsep) if word]
+
+
+def add_plugin(word: str) -> None:
+    """Load a plugin, here and in all processes that are started from here."""
+    path = Path(word).expanduser().absolute()
+    load_plugin(path)
+    if path not in plugins():
+        os.environ[VARIABLE] = os.pathsep.join(str(each) for each in (*plugins(), path))
+
+
+def load_plugin(path: Path) -> None:
+    """Run a Python file that declares frameworks, recipes, backbones or sources, once for its content."""
+    for registry in _registries:  # first, so that a name which is taken is noticed
+        registry.load_built_in()
+    _load_named_plugins()
+    _run(path)
+
+
+@cache
+def _load_named_plugins() -> None:
+    for path in plugins():
+        _run(path)
+
+
+def _run(path: Path) -> None:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"--plugin {path} cannot be read ({error.strerror}): give a Python file") from None
+    module_name = f"dualtemp_plugin_{hashlib.sha256(content).hexdigest()[:16]}"
+    if module_name in sys.modules:
+        return
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    if spec is None or spec.loader is None:
+        raise UserError(f"--plugin {path} is no Python file: its name must end in .py")
+    module = sys.modules[module_name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except UserError:
+        del sys.modules[module_name]
+        raise
+    except Exception as error:
+        del sys.modules[module_name]
+        where = _last_line(error, path)
+        raise UserError(f"--plugin {path}{where} fails: {type(error).__name__}: {error}") from error
+
+
+def _last_line(error: Exception, path: Path) -> str:
+    """Where in the plugin it went wrong: ", line 12,"."""
+    lines, trace = [], error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == str(path):
+            lines.append(trace.tb_lineno)
+        trace = trace.tb_next
+    if isinstance(error, SyntaxError) and error.lineno:
+        lines.append(error.lineno)
+    return f", line {lines[-1]}," if lines else ""
