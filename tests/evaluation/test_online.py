@@ -11,11 +11,11 @@ import torch
 from dualtemp.config import complete, settings
 from dualtemp.data.augment.philox import permutation
 from dualtemp.data.images import ImageSet
+from dualtemp.data.training_data import TrainingData
 from dualtemp.evaluation.online import SPREAD_IMAGES, evaluate, few, sphere, view_alignment
 from dualtemp.evaluation.probe import OnlineProbe
 from dualtemp.frameworks import build_framework
 from dualtemp.training.run_data import opened, training_data
-from dualtemp.training.training_data import TrainingData
 
 CPU = torch.device("cpu")
 CHOSEN = complete(settings({"data": "digits", "backbone": "resnet_mini", "subset": 150, "knn_images": 60}), 8)

@@ -12,13 +12,13 @@ import dualtemp
 from dualtemp.config import complete, settings
 from dualtemp.data import open_source
 from dualtemp.data.images import ImageSet, Splits
+from dualtemp.data.training_data import TrainingData
 from dualtemp.evaluation.probe import OnlineProbe
 from dualtemp.frameworks import build_framework
 from dualtemp.runs.folder import RunFolder
 from dualtemp.training.observers.display import Display
 from dualtemp.training.run_data import opened, training_data
 from dualtemp.training.trainer import Trainer
-from dualtemp.training.training_data import TrainingData
 
 RUN: dict[str, Any] = {"backbone": "resnet_mini", "batch": 64, "epochs": 1, "warmup_epochs": 0, "quiet": True}
 

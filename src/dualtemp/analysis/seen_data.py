@@ -6,11 +6,11 @@ from dualtemp.config import Settings
 from dualtemp.data import open_source
 from dualtemp.data.augment.views import Views
 from dualtemp.data.images import Splits
+from dualtemp.data.training_data import TrainingData
 from dualtemp.errors import UserError
 from dualtemp.runs.folder import RunFolder
 from dualtemp.training.run_data import opened, training_data
 from dualtemp.training.run_images import run_images
-from dualtemp.training.training_data import TrainingData
 
 
 def seen_data(run: RunFolder, chosen: Settings, data: str | Path | None = None) -> TrainingData:

@@ -15,6 +15,7 @@ from dualtemp.analysis.drawn_views import Drawn, drawn_views, whole_batches
 from dualtemp.analysis.seen_data import seen_data
 from dualtemp.config import Settings
 from dualtemp.data.augment.philox import permutation
+from dualtemp.data.training_data import TrainingData
 from dualtemp.errors import UserError
 from dualtemp.frameworks import Temperatures, build_framework, frameworks
 from dualtemp.runs import checkpoint
@@ -22,7 +23,6 @@ from dualtemp.runs.checkpoint import Checkpoint
 from dualtemp.runs.folder import RunFolder
 from dualtemp.temperatures import TAU_ALPHA
 from dualtemp.training.observers.observer import Snapshot
-from dualtemp.training.training_data import TrainingData
 
 MOST_KEYS = 65536  # of MoCo's published dictionary
 

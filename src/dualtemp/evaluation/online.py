@@ -10,6 +10,7 @@ from dualtemp.config import Settings
 from dualtemp.data.augment.views import Views
 from dualtemp.data.images import ImageSet
 from dualtemp.data.loading.loader import Loader, evaluation_batches
+from dualtemp.data.training_data import TrainingData
 from dualtemp.evaluation.accuracy import top_accuracy
 from dualtemp.evaluation.features import image_features, image_features_and_labels
 from dualtemp.evaluation.knn import best_k, knn_accuracy
@@ -17,7 +18,6 @@ from dualtemp.evaluation.measures import compute_declared
 from dualtemp.evaluation.probe import OnlineProbe
 from dualtemp.evaluation.spread import alignment, effective_rank, feature_spread, uniformity
 from dualtemp.frameworks.network import Network
-from dualtemp.training.training_data import TrainingData
 
 SPREAD_IMAGES = 2_000  # at most, where only the features are looked at, and for what grows faster than their number
 ALIGNED_IMAGES = 512  # at most, of which two augmented views are compared

@@ -9,8 +9,8 @@ import torch
 
 from dualtemp import __version__, distributed
 from dualtemp.data.images import Splits
+from dualtemp.data.training_data import TrainingData
 from dualtemp.training.run_data import SPLIT, described
-from dualtemp.training.training_data import TrainingData
 
 
 def describe_environment(device: torch.device, splits: Splits, data: TrainingData) -> dict[str, Any]:

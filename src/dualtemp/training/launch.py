@@ -12,6 +12,7 @@ from torch import nn
 from dualtemp import distributed
 from dualtemp.bf16_on_cpu import refuse_deadly_bf16
 from dualtemp.config import Settings
+from dualtemp.data.training_data import TrainingData
 from dualtemp.device import open_device
 from dualtemp.runs.checkpoint import Checkpoint, checkpoints
 from dualtemp.runs.folder import RunFolder
@@ -20,7 +21,6 @@ from dualtemp.training.observers.display import Display
 from dualtemp.training.observers.observer import Observer
 from dualtemp.training.signals import stop_signals
 from dualtemp.training.trainer import Trainer
-from dualtemp.training.training_data import TrainingData
 
 
 @dataclass(frozen=True)

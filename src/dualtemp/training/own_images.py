@@ -13,12 +13,12 @@ from dualtemp.config import Settings, given_settings
 from dualtemp.data.grayscale import gray_in_color
 from dualtemp.data.images import ImageSet, ImageSource, Splits, UnreadableImage
 from dualtemp.data.sources.opening import named_path
+from dualtemp.data.training_data import TrainingData
 from dualtemp.machine import cores
 from dualtemp.progress_bar import told
 from dualtemp.quantities import counted, duration
 from dualtemp.training.sensible_settings import Facts, sensible
 from dualtemp.training.timing import expected_seconds
-from dualtemp.training.training_data import TrainingData
 
 LOOKED_AT = 100  # headers of a folder that are read for their sizes
 LONG = 2 * 3600  # seconds from which on a shorter run is proposed

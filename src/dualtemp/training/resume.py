@@ -8,6 +8,7 @@ import torch
 
 from dualtemp import distributed
 from dualtemp.config import Settings, settings
+from dualtemp.data.training_data import TrainingData
 from dualtemp.errors import UserError
 from dualtemp.frameworks import build_framework
 from dualtemp.machine import cores
@@ -26,7 +27,6 @@ from dualtemp.training.observers.display import Display
 from dualtemp.training.observers.observer import Observer
 from dualtemp.training.run_data import check_batch, opened, refuse_other_data, training_data
 from dualtemp.training.schedule import schedule_change
-from dualtemp.training.training_data import TrainingData
 
 
 def resume_run(

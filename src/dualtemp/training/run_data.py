@@ -14,9 +14,9 @@ from dualtemp.data.sources.catalogue import PHOTOGRAPH, resolved_name
 from dualtemp.data.sources.label_noise import with_label_noise
 from dualtemp.data.sources.opening import named_path
 from dualtemp.data.sources.validation import held_out_for_validation
+from dualtemp.data.training_data import TrainingData
 from dualtemp.errors import UserError
 from dualtemp.runs.folder import RunFolder
-from dualtemp.training.training_data import TrainingData
 
 # How a run treats its images, in environment.json: since 2 all copies of an image are on one side of a split, and own
 # images in colour are normalised by their own figures.

@@ -9,9 +9,9 @@ import torch
 from dualtemp import distributed
 from dualtemp.config import Settings
 from dualtemp.data.loading.loader import Loader, evaluation_batches
+from dualtemp.data.training_data import TrainingData
 from dualtemp.evaluation.online import ALIGNED_IMAGES
 from dualtemp.training.train_step import TrainStep
-from dualtemp.training.training_data import TrainingData
 
 IMAGES = 32  # in a timed step: time grows with the batch, and a large one would take long
 SECONDS = 2.0  # of timed steps; at least one, after one that does not count

@@ -12,6 +12,7 @@ from torch import nn
 from dualtemp import distributed
 from dualtemp.config import Settings
 from dualtemp.data.loading.loader import Batch
+from dualtemp.data.training_data import TrainingData
 from dualtemp.evaluation.probe import OnlineProbe
 from dualtemp.frameworks.network import Network, Step
 from dualtemp.models.sync_batch_norm import synchronize_batch_norm
@@ -19,7 +20,6 @@ from dualtemp.runs.checkpoint import PARTS, Checkpoint
 from dualtemp.training.chunked import ChunkedNetwork
 from dualtemp.training.optimizers import build_optimizer, set_lr
 from dualtemp.training.schedule import highest_lr, step_seed
-from dualtemp.training.training_data import TrainingData
 
 
 class TrainStep:

@@ -15,6 +15,7 @@ from dualtemp import distributed
 from dualtemp.config import Settings
 from dualtemp.data.images import ImagesGone
 from dualtemp.data.loading.loader import Batch, Loader
+from dualtemp.data.training_data import TrainingData
 from dualtemp.errors import UserError
 from dualtemp.evaluation.online import evaluate
 from dualtemp.models.weights import save_backbone
@@ -34,7 +35,6 @@ from dualtemp.training.failures import (
 from dualtemp.training.observers.observer import Observer, Snapshot, notify
 from dualtemp.training.schedule import highest_lr, lr_factor
 from dualtemp.training.train_step import TrainStep
-from dualtemp.training.training_data import TrainingData
 from dualtemp.training.unreadable_files import short_list, write_unreadable
 
 LOSS_EVERY = 16  # steps on an accelerator: reading the loss waits for the device

@@ -12,7 +12,7 @@ from dualtemp.runs.metrics import is_logged
 if TYPE_CHECKING:
     import torch
 
-    from dualtemp.training.training_data import TrainingData
+    from dualtemp.data.training_data import TrainingData
 
 
 @dataclass(frozen=True)
