@@ -72,6 +72,8 @@ _BYOL = Jitter(0.4, 0.4, 0.2, 0.1)
 RECIPES: dict[str, Recipe] = {
     # the dual-temperature paper and its public scripts
     "paper": _both(Augmentation()),
+    # the same with MoCo v2's larger crops, for networks and trainings too small for tiny ones
+    "paper_large_crops": _both(Augmentation(scale=(0.2, 1.0))),
     # He et al. / Chen et al., MoCo v2
     "mocov2": _both(Augmentation(scale=(0.2, 1.0), blur=Blur())),
     # Chen et al., SimCLR, strength 1

@@ -23,7 +23,9 @@ SHORT_NAMES = {
     "vit_tiny": "vit_tiny_patch16_224",
     "swin_tiny": "swin_tiny_patch4_window7_224",
 }
-NAMES = (*SHORT_NAMES, "resnet_mini")
+# Small ResNets of our own, and how much wider than the first they are.
+MINI_WIDTHS = {"resnet_mini": 1, "resnet_mini_x2": 2, "resnet_mini_x4": 4}
+NAMES = (*SHORT_NAMES, *MINI_WIDTHS)
 # Below this size the ImageNet stem (stride 4) would leave too little of an image.
 SMALL_IMAGE = 64
 
@@ -74,11 +76,13 @@ def seeded_initialisation(seed: int | None) -> Iterator[None]:
 def _build(name: str, image_size: int, channels: int) -> tuple[nn.Module, dict[str, Any]]:
     if image_size < 1 or channels < 1:
         raise UserError(f"backbone {name}: image size {image_size}, channels {channels}: both must be at least 1.")
-    if name == "resnet_mini":
-        model = ResNetMini(image_size, channels)
+    if name in MINI_WIDTHS:
         arguments = {"image_size": image_size, "channels": channels}
+        if MINI_WIDTHS[name] > 1:
+            arguments["width"] = MINI_WIDTHS[name]
+        model = ResNetMini(**arguments)
         recipe = _recipe("dualtemp", "resnet_mini", arguments, {}, model.num_features)
-        program = f"from dualtemp.models import ResNetMini\nmodel = ResNetMini({image_size}, {channels})\n"
+        program = f"from dualtemp.models import ResNetMini\nmodel = ResNetMini({', '.join(map(str, arguments.values()))})\n"
         return model, recipe | {"python": program}
     timm_name = SHORT_NAMES.get(name, name)
     model, arguments = _create(name, timm_name, _layout(name, image_size), image_size, channels)
