@@ -60,7 +60,7 @@ class Settings(BaseModel):
     )
 
     backbone: str = Field(
-        "resnet18", description="resnet18, resnet50, vit_tiny, swin_tiny, resnet_mini or a timm name."
+        "resnet18", description="resnet18, resnet50, vit_tiny, swin_tiny, resnet_mini, _x2, _x4 or a timm name."
     )
     image_size: int | None = Field(
         None, ge=1, le=4096, description="Side of a view in pixels; that of the data by default."

@@ -259,3 +259,15 @@ def test_networks_of_the_paper_can_be_built_by_their_recipe(name: str) -> None:
     again.load_state_dict(model.state_dict(), strict=True)
     with torch.no_grad():
         torch.testing.assert_close(again.eval()(images(2, 3, 32)), model(images(2, 3, 32)))
+
+
+@pytest.mark.parametrize(("name", "width"), [("resnet_mini", 1), ("resnet_mini_x2", 2), ("resnet_mini_x4", 4)])
+def test_the_wider_small_networks_have_their_channels_times_the_width(name: str, width: int) -> None:
+    model: Any = build_backbone(name, 32, seed=0)
+    assert model(torch.zeros(2, 3, 32, 32)).shape == (2, 128 * width)
+    assert model.num_features == 128 * width
+    convolutions = [module.out_channels for module in model.modules() if isinstance(module, nn.Conv2d)]
+    assert convolutions == [width * channels for channels in (16, 32, 32, 32, 64, 64, 64, 128, 128, 128)]
+    namespace: dict[str, Any] = {}
+    exec(describe_backbone(name, 32)["python"], namespace)
+    namespace["model"].load_state_dict(model.state_dict())

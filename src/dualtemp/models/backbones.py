@@ -29,6 +29,8 @@ SHORT_NAMES = {
     "swin_tiny": "swin_tiny_patch4_window7_224",
 }
 NAMES = BUILT_IN
+# Small ResNets of our own, and how much wider than the first they are.
+MINI_WIDTHS = {"resnet_mini": 1, "resnet_mini_x2": 2, "resnet_mini_x4": 4}
 # The same networks as the paper's authors build them in their public code, where figures depend on it.
 PUBLISHED = {f"paper_{name}": name for name in SHORT_NAMES}
 # Below this size the ImageNet stem (stride 4) would leave too little of an image.
@@ -83,11 +85,15 @@ def seeded_initialisation(seed: int | None) -> Iterator[None]:
 def _build(name: str, image_size: int, channels: int) -> tuple[nn.Module, dict[str, Any]]:
     if image_size < 1 or channels < 1:
         raise UserError(f"backbone {name}: image size {image_size}, channels {channels}: both must be at least 1.")
-    if name == "resnet_mini":
-        model = ResNetMini(image_size, channels)
+    if name in MINI_WIDTHS:
         arguments = {"image_size": image_size, "channels": channels}
+        if MINI_WIDTHS[name] > 1:
+            arguments["width"] = MINI_WIDTHS[name]
+        model = ResNetMini(**arguments)
         recipe = _recipe("dualtemp", "resnet_mini", arguments, {}, model.num_features)
-        program = f"from dualtemp.models import ResNetMini\nmodel = ResNetMini({image_size}, {channels})\n"
+        program = (
+            f"from dualtemp.models import ResNetMini\nmodel = ResNetMini({', '.join(map(str, arguments.values()))})\n"
+        )
         return model, recipe | {"python": program}
     if name in declared_backbones():
         return _build_declared(name, image_size, channels)

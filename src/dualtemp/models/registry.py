@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     Build = Callable[[int, int], nn.Module]  # (image_size, channels) -> a module that gives features (N, num_features)
 
-BUILT_IN = ("resnet18", "resnet50", "vit_tiny", "swin_tiny", "resnet_mini")
+BUILT_IN = ("resnet18", "resnet50", "vit_tiny", "swin_tiny", "resnet_mini", "resnet_mini_x2", "resnet_mini_x4")
 _registry: Registry[Build] = Registry("backbone")
 
 

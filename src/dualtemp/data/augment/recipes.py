@@ -103,6 +103,8 @@ _BYOL = Jitter(0.4, 0.4, 0.2, 0.1)
 _BUILT_IN: dict[str, Recipe | Augmentation] = {
     # the dual-temperature paper and its public scripts
     "paper": Augmentation(),
+    # the same with MoCo v2's larger crops, for networks and trainings too small for tiny ones
+    "paper_large_crops": Augmentation(scale=(0.2, 1.0)),
     # He et al. / Chen et al., MoCo v2
     "mocov2": Augmentation(scale=(0.2, 1.0), blur=Blur()),
     # Chen et al., SimCLR, strength 1
