@@ -173,7 +173,7 @@ def test_the_two_views_of_byol_differ_and_those_of_the_paper_do_not():
 def test_a_mistyped_recipe_is_answered_with_the_nearest():
     with pytest.raises(UserError, match="did you mean 'simclr'"):
         recipe_named("simcrl")
-    with pytest.raises(UserError, match="paper, mocov2, simclr, byol, weak"):
+    with pytest.raises(UserError, match="paper, paper_large_crops, mocov2, simclr, byol, weak"):
         recipe_named("zzz")
 
 
