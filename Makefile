@@ -2,7 +2,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: test test-slow test-all demo check benchmark clean
+# The foundations: formulas, draws, settings, keys of results, doors between rooms, and what each framework computes.
+QUICK := tests/losses/test_exactness.py tests/losses/test_identities.py tests/losses/test_hardness.py \
+	tests/losses/test_arguments.py tests/models/test_dictionary.py tests/models/test_heads.py \
+	tests/models/test_momentum.py tests/data/test_philox.py tests/data/test_parameters.py tests/data/test_subset.py \
+	tests/data/test_fingerprint.py tests/test_config.py tests/test_rooms.py tests/test_packaging.py \
+	tests/paper/test_keys.py tests/frameworks/test_frameworks.py tests/training/test_optimizers.py \
+	tests/training/test_chunked.py tests/training/test_computations.py
+
+.PHONY: quick quick-tests lint types check test test-slow test-all test-oldest digests demo benchmark clean
+
 # The package alone: all that the demo needs.
 .venv/demo-ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -18,10 +27,21 @@ BIN := .venv/bin
 	$(BIN)/pip install --quiet --constraint constraints.txt ".[peers]"
 	touch $@
 
-check: .venv/ready
+# Before every commit: less than a minute on two cores, of which the type checker has one.
+quick: .venv/ready
+	$(MAKE) --jobs 2 --output-sync lint types quick-tests
+
+quick-tests: .venv/ready
+	$(BIN)/pytest -q $(QUICK)
+
+lint: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: .venv/ready
 	$(BIN)/pyright
+
+check: lint types
 
 test: check
 	$(BIN)/pytest -n 2
@@ -30,6 +50,20 @@ test-slow: .venv/ready
 	$(BIN)/pytest -n 2 -m slow
 
 test-all: test test-slow
+
+# The lowest versions that pyproject.toml promises, with the pinned torch.
+.venv-oldest/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-oldest
+	$(PYTHON) tests/support/lowest_versions.py > .venv-oldest/constraints.txt
+	.venv-oldest/bin/pip install --quiet --constraint .venv-oldest/constraints.txt --editable ".[suite]"
+	touch $@
+
+test-oldest: .venv-oldest/ready
+	.venv-oldest/bin/pytest -n 2
+
+# Before a change and after it: the same lines, the same bits.
+digests: .venv/ready
+	$(BIN)/python -m benchmarks.digests
 
 demo: .venv/demo-ready
 	$(BIN)/dualtemp demo
@@ -40,4 +74,4 @@ benchmark: .venv/peers
 	$(BIN)/python benchmarks/step.py
 
 clean:
-	rm -rf .venv build dist
+	rm -rf .venv .venv-oldest build dist

@@ -47,7 +47,7 @@ def main() -> None:
     chosen = run.settings()
     data = training_data(chosen, opened(chosen))
     method: Any = build_framework(chosen, data.images.channels, data.classes)
-    method.load_state_dict(load(checkpoints(run.checkpoints)[-1])["method"])
+    method.load_state_dict(load(checkpoints(run.checkpoints)[-1]).method)
     batch = next(Loader(data.images, data.views, 64).batches(epoch=chosen.epochs))
     with torch.no_grad():
         q, k = (method.eval().network(view).projection for view in batch.views)

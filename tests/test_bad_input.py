@@ -1,7 +1,6 @@
 """Malformed settings, files and folders thrown at every command: one clear line, exit code 2, nothing half-written."""
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -67,7 +66,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(place)
     monkeypatch.setenv("DUALTEMP_DATA", str(place / "cache"))
     return place

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
-PLUGINS = ("my_framework.py", "my_parts.py", "zip_source.py")  # run by `--plugin` in tests of their own
+PLUGINS = ("my_framework.py", "my_measure.py", "my_parts.py", "zip_source.py")  # run by tests of their own
 
 
 def printed(name: str, folder: Path, **environment: str) -> str:

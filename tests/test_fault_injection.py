@@ -194,7 +194,8 @@ SURROUNDINGS = [
 
 def spoiled(draw: random.Random) -> list[str]:
     """A command line with one to three words missing, doubled, replaced, cut or exchanged."""
-    command, *words = draw.choice(LINES).split()
+    words: list[str] = list(draw.choice(LINES).split())
+    command = words.pop(0)
     for _ in range(draw.randint(1, 3)):
         at = draw.randrange(len(words)) if words else 0
         match draw.randrange(6):

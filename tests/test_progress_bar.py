@@ -21,7 +21,7 @@ def test_what_is_done_can_be_counted_without_color(share: float, cells: int, col
     output = io.StringIO()
     console = Console(file=output, color_system=color, force_terminal=color is not None, width=80)
     progress = Progress(PlainBar(), console=console)
-    progress.add_task("", total=200, completed=200 * share)
+    progress.add_task("", total=200, completed=200 * share)  # pyright: ignore[reportArgumentType]
     console.print(progress)
     plain = re.sub(r"\x1b\[[0-9;]*m", "", output.getvalue())
     assert plain.strip() == f"[{'#' * cells}{'-' * (CELLS - cells)}]"

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+import dualtemp
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -14,6 +16,7 @@ def test_the_wheel_holds_all_that_the_package_needs(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
     (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.startswith(f"dualtemp-{dualtemp.__version__}-")
     held = set(zipfile.ZipFile(wheel).namelist())
     tracked = subprocess.run(["git", "ls-files", "src"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
     wanted = {line.removeprefix("src/") for line in tracked.splitlines()}

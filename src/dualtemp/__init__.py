@@ -6,6 +6,7 @@ Importing the package is cheap: torch is loaded with the first name that needs i
 
 from typing import TYPE_CHECKING
 
+from dualtemp.former_modules import find_former_modules
 from dualtemp.lazy import lazily
 
 __version__ = "0.1.0"
@@ -66,3 +67,4 @@ __all__ = [
 ]
 
 __getattr__, __dir__ = lazily(__name__, _HOME)
+find_former_modules()

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dualtemp.bf16_on_cpu import allow_bf16
-from dualtemp.config import Settings, from_yaml, overridden, settings
+from dualtemp.config import from_yaml, overridden, settings
 from dualtemp.errors import UserError
 from dualtemp.lazy import lazily
 from dualtemp.runs.folder import RunFolder
@@ -20,7 +19,8 @@ if TYPE_CHECKING:
     from dualtemp.encoder.search import search
     from dualtemp.evaluation.evaluate import evaluate
     from dualtemp.exporting.export import export
-    from dualtemp.training.observers.observer import Snapshot, Watch
+    from dualtemp.report.page_observer import RunPage
+    from dualtemp.training.observers.observer import Observer
 
 __all__ = ["analyze", "embed", "evaluate", "export", "near_duplicates", "resume", "search", "train"]
 
@@ -34,7 +34,7 @@ _HOME = {
 }
 __getattr__, _ = lazily("dualtemp", _HOME)
 
-LOGS = {"tensorboard": "tensorboard.TensorBoardLog", "wandb": "wandb.WandbLog"}
+LOGS = ("tensorboard", "wandb")
 
 
 def train(
@@ -48,7 +48,7 @@ def train(
     quiet: bool = False,
     log: Sequence[str] = (),
     page: bool = True,
-    watch: "Watch | None" = None,
+    watch: "Observer | None" = None,
     **values: Any,
 ) -> dict[str, Any]:
     """Train an encoder: what `dualtemp train` does, with the same words; returns the last epoch's metrics.
@@ -63,7 +63,7 @@ def train(
         quiet: say nothing but what is wrong.
         log: where the figures go besides metrics.jsonl: "tensorboard", "wandb"; into OUT/logs.
         page: keep OUT/report.html up to date, with pictures now and then and at the end.
-        watch: is told of steps and epochs instead of the terminal (`dualtemp.training.observers.observer.Watch`).
+        watch: is told of steps and epochs instead of the terminal (`dualtemp.training.observers.observer.Observer`).
         values: settings by name, see `dualtemp.config.Settings`: data="cifar10", method="simco", tau_beta=1.0 ...
 
     Example:
@@ -88,7 +88,7 @@ def resume(
     quiet: bool = False,
     log: Sequence[str] = (),
     page: bool = True,
-    watch: "Watch | None" = None,
+    watch: "Observer | None" = None,
 ) -> dict[str, Any]:
     """Go on with a run from its newest checkpoint: what `dualtemp resume` does; returns the last epoch's metrics.
 
@@ -107,87 +107,18 @@ def resume(
     with suppress(UserError):  # it is told below
         _allow_precision(RunFolder.opened(Path(run)).settings().amp, device)
     how = _how(device, workers, threads, checkpoint_minutes, quiet)
-    from dualtemp.training.start import go_on
+    from dualtemp.training.resume import resume_run
 
-    return _watched(lambda told: go_on(Path(run), epochs, how, told), how, log, page, watch)
-
-
-class RunPage:
-    """Keeps report.html of a run up to date; `path` is None until the run has begun, and so on all ranks but 0.
-
-    tell: is told why there are no pictures.
-    """
-
-    def __init__(self, tell: "Callable[[str], None]" = lambda text: None) -> None:
-        self.path: Path | None = None
-        self.tell, self.speed = tell, 0.0
-        self.live: Any = None  # takes pictures while the run goes on, as long as they can be had
-
-    def __str__(self) -> str:
-        """Name it in a note."""
-        return "the run's page"
-
-    def begin(self, path: Path, chosen: Settings) -> None:
-        """Write the page of a run that has just begun."""
-        from dualtemp.report.live_pictures import LivePictures
-
-        self.path, self.live = path, LivePictures()
-        self.write()
-
-    def step(self, epoch: int, step: int, steps: int, loss: float) -> None:
-        """Steps are not on the page."""
-
-    def epoch(self, metrics: dict[str, Any]) -> None:
-        """Write the page anew."""
-        self.speed = float(metrics.get("images_per_second") or 0.0)
-        self.write()
-
-    def snapshot(self, found: "Snapshot") -> None:
-        """Take pictures of what the run has learned so far, if there is time for them."""
-        from dualtemp.training.observers.observer import attempted
-
-        if self.live is None:
-            return
-        taken: list[bool] = []
-        take = lambda: taken.append(self.live.take(found, self.speed))  # noqa: E731
-        if not attempted("pictures for the page", take, self.tell):
-            self.live = None
-        elif any(taken):
-            self.write()
-
-    def note(self, text: str) -> None:
-        """Notes are not on the page."""
-
-    def close(self) -> None:
-        """Wait: the page says "running" as long as the run's folder is held."""
-
-    def write(self) -> None:
-        """Write the page from what is in the folder."""
-        from dualtemp.report.run_page import write_run_page
-
-        assert self.path is not None
-        write_run_page(self.path)
-
-    def take_pictures(self, device: str, progress: "Callable[[int, int], None]") -> None:
-        """Take the pictures of a finished run, and put them on the page."""
-        from dualtemp.analysis.pictures import take_pictures
-
-        assert self.path is not None
-        try:
-            take_pictures(self.path, device, progress)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"{self.path} is finished, but its page has no pictures: `dualtemp report {self.path}` takes them"
-            ) from None
-        self.write()
+    return _watched(lambda told: resume_run(Path(run), epochs, how, told), how, log, page, watch)
 
 
 def _watched(
-    run: "Callable[[Watch], dict[str, Any]]", how: Any, log: Sequence[str], page: bool, watch: "Watch | None"
+    run: "Callable[[Observer], dict[str, Any]]", how: Any, log: Sequence[str], page: bool, watch: "Observer | None"
 ) -> dict[str, Any]:
     """Make a run that a terminal (or `watch`), a page and logs are told of; returns what it returns."""
+    from dualtemp.report.page_observer import RunPage
     from dualtemp.training.observers.display import Display
-    from dualtemp.training.observers.observer import Several, attempted
+    from dualtemp.training.observers.observer import Several, attempt
 
     first = watch or Display(quiet=how.quiet)
     shown = RunPage(first.note)
@@ -197,7 +128,7 @@ def _watched(
         metrics = run(several)
     finally:
         there = shown.path is not None and shown in several.others
-        there = there and attempted(shown, shown.write, first.note)  # how it has ended
+        there = there and attempt(shown, shown.write, first.note)  # how it has ended
     if there:
         _take_last_pictures(shown, how.device, first, watch is None)
         with suppress(OSError):  # nobody may read any more
@@ -206,24 +137,24 @@ def _watched(
     return metrics
 
 
-def _take_last_pictures(shown: RunPage, device: str, first: "Watch", is_display: bool) -> None:
+def _take_last_pictures(shown: "RunPage", device: str, first: "Observer", is_display: bool) -> None:
     """Take the pictures of a finished run; a display, which is open to more than a watch is, shows how far they are."""
-    from dualtemp.training.observers.observer import attempted, tell_if_heard
+    from dualtemp.training.observers.observer import attempt, notify
 
     what = "pictures for the page"
 
     def taking(done: int, total: int) -> None:
         if is_display:
-            tell_if_heard(first, "working", what, done, total)
+            notify(first, "working", what, done, total)
 
     try:
-        attempted(what, lambda: shown.take_pictures(device, taking), first.note)
+        attempt(what, lambda: shown.take_pictures(device, taking), first.note)
     finally:
         if is_display:
             first.close()
 
 
-def _logs(names: Sequence[str]) -> "list[Watch]":
+def _logs(names: Sequence[str]) -> "list[Observer]":
     """The logs of these names, each once; that a package is missing is said before anything is made."""
     watches: list[Any] = []
     for name in dict.fromkeys([names] if isinstance(names, str) else names):
@@ -232,9 +163,18 @@ def _logs(names: Sequence[str]) -> "list[Watch]":
         package = find_spec(name)
         if package is None or package.origin is None:  # a folder of that name is no package
             raise UserError(f"--log {name} needs a package that is not installed: pip install 'dualtemp[{name}]'")
-        module, _, kind = LOGS[name].partition(".")
-        watches.append(getattr(import_module(f"dualtemp.training.observers.{module}"), kind)())
+        watches.append(_log(name))
     return watches
+
+
+def _log(name: str) -> "Observer":
+    if name == "tensorboard":
+        from dualtemp.training.observers.tensorboard import TensorBoardLog
+
+        return TensorBoardLog()
+    from dualtemp.training.observers.wandb import WandbLog
+
+    return WandbLog()
 
 
 def _allow_precision(amp: str, device: str) -> None:
@@ -249,6 +189,6 @@ def _how(device: str, workers: int | None, threads: int | None, checkpoint_minut
             raise UserError(f"--{name} must be at least {least}, got {value}")
     if not checkpoint_minutes >= 0:
         raise UserError(f"--checkpoint-minutes must be a number from 0 on, got {checkpoint_minutes}")
-    from dualtemp.training.start import How
+    from dualtemp.training.launch import ExecutionOptions
 
-    return How(device, workers, threads, checkpoint_minutes, quiet)
+    return ExecutionOptions(device, workers, threads, checkpoint_minutes, quiet)

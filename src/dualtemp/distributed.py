@@ -174,14 +174,14 @@ def wait() -> None:
         dist.barrier()
 
 
-def from_first(make: Callable[[], T]) -> T:
-    """What `make` gives on rank 0, on all processes; if it raises there, all raise, a UserError as it is."""
+def run_on_rank0(fn: Callable[[], T]) -> T:
+    """Run `fn` on rank 0 and broadcast its result. If it raises, every rank raises; UserErrors keep their type."""
     if world_size() == 1:
-        return make()
+        return fn()
     outcome: list[Any] = [None, None]
     if rank() == 0:
         try:
-            outcome[0] = make()
+            outcome[0] = fn()
         except UserError as error:
             outcome[1] = error
         except Exception as error:

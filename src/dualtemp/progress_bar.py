@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.progress import Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from dualtemp.training.observers.display import duration
+from dualtemp.quantities import duration
 
 CELLS = 30
 LINE_SECONDS = 30.0  # between two lines where there is no terminal

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 
-def nearest(word: str, choices: Iterable[str], count: int = 1) -> list[str]:
+def similar_words(word: str, choices: Iterable[str], count: int = 1) -> list[str]:
     """Return up to `count` choices that resemble `word`, the most similar first."""
     from difflib import get_close_matches  # here, because only a mistake needs it
 
@@ -13,6 +13,6 @@ def nearest(word: str, choices: Iterable[str], count: int = 1) -> list[str]:
 def suggest(word: str, choices: Iterable[str], otherwise: str | None = None) -> str:
     """Return "did you mean 'simco'?", or if nothing resembles `word`, `otherwise`; by default the list of choices."""
     choices = list(choices)
-    if near := nearest(word, choices):
+    if near := similar_words(word, choices):
         return f"did you mean {near[0]!r}?"
     return f"choose among {', '.join(choices)}" if otherwise is None else otherwise

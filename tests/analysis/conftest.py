@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from dualtemp.config import settings
-from dualtemp.training.start import How, start
+from dualtemp.training.launch import ExecutionOptions
+from dualtemp.training.start import start
 
 SETTINGS = {"data": "digits", "backbone": "resnet_mini", "epochs": 1, "batch": 32, "subset": 128, "warmup_epochs": 0}
 FAST = {"evaluate_every": 1, "knn_images": 64}
@@ -22,7 +23,9 @@ def train_run() -> Callable[..., Path]:
 
 
 def _trained(path: Path, **values: Any) -> Path:
-    start(settings({**SETTINGS, **FAST, **values}), path, How(device="cpu", threads=1, quiet=True, workers=0))
+    start(
+        settings({**SETTINGS, **FAST, **values}), path, ExecutionOptions(device="cpu", threads=1, quiet=True, workers=0)
+    )
     return path
 
 

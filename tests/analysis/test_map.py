@@ -47,7 +47,7 @@ def test_probabilities_have_the_wanted_perplexity_and_are_those_of_brute_force(f
     distances = ((points[:, None] - points[None]) ** 2).sum(-1).numpy()
     rows = np.zeros_like(distances)
     for i in range(60):
-        low, high = 1e-6, 1e6
+        low, high, p = 1e-6, 1e6, rows[i]
         for _ in range(200):
             b = np.sqrt(low * high)
             p = np.exp(-b * (distances[i] - np.delete(distances[i], i).min()))

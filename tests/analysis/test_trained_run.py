@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,10 +22,10 @@ RunOf = Callable[[str], Path]
 CONTRASTED = ("moco", "simmoco", "simco", "simclr", "byol", "simsiam")
 
 
-def rebuilt(path: Path) -> torch.nn.Module:
+def rebuilt(path: Path) -> Any:
     """The framework from the checkpoint, without the analysis."""
     method = build_framework(RunFolder(path).settings(), 1, 10)
-    method.load_state_dict(checkpoint.load(checkpoint.checkpoints(path / "checkpoints")[-1])["method"])
+    method.load_state_dict(checkpoint.load(checkpoint.checkpoints(path / "checkpoints")[-1]).method)
     return method.train()
 
 
@@ -33,9 +34,10 @@ def test_anchors_and_keys_are_what_the_framework_compares_in_a_step(run_of: RunO
     run = trained_run(run_of(method))
     batch = next(iter(run.anchors(1)))
     framework = rebuilt(run_of(method))
-    pixels = open_source("digits").train.subset(128, seed=0).pixels[batch.index]
+    pixels = open_source("digits").train.subset(128, seed=0).pixels
+    assert isinstance(pixels, torch.Tensor)
     first, second = (
-        run.data.views(pixels, batch.index, 1, view) for view in (0, 1)
+        run.data.views(pixels[batch.index], batch.index, 1, view) for view in (0, 1)
     )  # an epoch that was not trained on
     torch.testing.assert_close(batch.views, (first, second))
     with torch.no_grad():

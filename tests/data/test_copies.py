@@ -47,6 +47,7 @@ def contents(images: ImageSet | None) -> set[bytes]:
         return set()
     if isinstance(images.pixels, FileImages):
         return {images.pixels.path(i).read_bytes() for i in range(len(images))}
+    assert isinstance(images.pixels, torch.Tensor)
     return {image.numpy().tobytes() for image in images.pixels}
 
 

@@ -1,6 +1,7 @@
 import io
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -97,7 +98,7 @@ class Bomb:
 
 def test_nothing_is_ever_unpickled(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
-    np.savez(tmp_path / "x.npz", images=IMAGES, labels=np.array([Bomb(trace)] * 30, dtype=object), allow_pickle=True)
+    np.savez(tmp_path / "x.npz", images=IMAGES, labels=np.array([Bomb(trace)] * 30, dtype=object))
     with pytest.raises(UserError, match="Python objects"):
         open_npz(tmp_path / "x.npz")
     assert not trace.exists()
@@ -124,7 +125,7 @@ BAD_ARRAYS = {
 @pytest.mark.parametrize("case", BAD_ARRAYS)
 def test_arrays_that_do_not_fit_are_refused_in_one_line(tmp_path: Path, case: str) -> None:
     arrays, message = BAD_ARRAYS[case]
-    np.savez(tmp_path / "x.npz", allow_pickle=False, **arrays)
+    np.savez(tmp_path / "x.npz", **arrays)
     with pytest.raises(UserError, match=message) as raised:
         open_source(tmp_path / "x.npz")
     assert "\n" not in str(raised.value)
@@ -141,9 +142,9 @@ def test_arrays_that_do_not_fit_are_refused_in_one_line(tmp_path: Path, case: st
         ({"images": IMAGES, "labels": LABELS + 1}, "`labels` has 3"),
     ],
 )
-def test_train_and_test_must_fit_together(tmp_path: Path, test: dict[str, np.ndarray], message: str) -> None:
+def test_train_and_test_must_fit_together(tmp_path: Path, test: dict[str, Any], message: str) -> None:
     np.savez(tmp_path / "train.npz", images=IMAGES, labels=LABELS, classes=np.array(["a", "b", "c"]))
-    np.savez(tmp_path / "test.npz", allow_pickle=False, **test)
+    np.savez(tmp_path / "test.npz", **test)
     with pytest.raises(UserError, match=message):
         open_npz(tmp_path)
 

@@ -15,7 +15,7 @@ from sklearn.neighbors import NearestNeighbors
 from dualtemp.cli import main
 from dualtemp.encoder.embed import embed
 from dualtemp.encoder.embedding_reader import Rows
-from dualtemp.encoder.search import nearest, search
+from dualtemp.encoder.search import nearest_rows, search
 
 HOW: dict[str, Any] = {"workers": 0, "device": "cpu"}
 
@@ -32,7 +32,7 @@ def test_the_nearest_are_those_of_a_brute_force_in_float64(data: st.DataObject) 
         Rows([str(i) for i in range(count)][start : start + piece], [None] * piece, [], bank[start : start + piece])
         for start in range(0, count, piece)
     ]
-    found, among = nearest(torch.from_numpy(queries), pieces, k)
+    found, among = nearest_rows(torch.from_numpy(queries), pieces, k)
     unit = [x.astype(np.float64) / np.linalg.norm(x.astype(np.float64), axis=1, keepdims=True) for x in (queries, bank)]
     cosines = unit[0] @ unit[1].T
     assert among == count

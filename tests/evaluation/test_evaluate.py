@@ -189,7 +189,9 @@ def histogram_by_hand(pixels: np.ndarray) -> np.ndarray:
     found: list[np.ndarray] = []
     if len(pixels) == 3:
         hues = np.apply_along_axis(lambda rgb: np.array(colorsys.rgb_to_hsv(*rgb)), 0, pixels)
-        colours = [np.histogram2d(*(hues[i][area].ravel() for i in (0, 1)), (8, 4), [(0, 1)] * 2)[0] for area in areas]
+        hue, saturation = hues[0], hues[1]
+        limits = [(0, 1), (0, 1)]
+        colours = [np.histogram2d(hue[a].ravel(), saturation[a].ravel(), (8, 4), limits)[0] for a in areas]
         found += [each.ravel() / each.sum() for each in colours]
         pixels = hues[2:]
     values = [np.histogram(channel[area], 32, (0, 1))[0] for channel in pixels for area in areas]
@@ -200,7 +202,7 @@ def histogram_by_hand(pixels: np.ndarray) -> np.ndarray:
 def test_colour_histograms_are_those_of_colorsys_and_grey_ones_of_the_intensity(channels: int) -> None:
     pixels = np.random.default_rng(channels).random((4, channels, 6, 8))
     pixels[0, :, :3] = 0.5  # grey has hue 0 and saturation 0
-    pixels[1] = np.float64(np.arange(channels) == 0)[:, None, None]  # pure red, or black and white
+    pixels[1] = (np.arange(channels) == 0).astype(float)[:, None, None]  # pure red, or black and white
     mean, std = (0.5, 0.25, 0.125)[:channels], (0.25, 0.5, 0.125)[:channels]
     seen = (pixels - np.reshape(mean, (-1, 1, 1))) / np.reshape(std, (-1, 1, 1))
     histogram = ColorHistogram(mean, std).double()

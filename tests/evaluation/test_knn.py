@@ -1,4 +1,5 @@
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,7 +44,8 @@ def test_it_agrees_with_scikit_learn(weighted: bool, k: int, monkeypatch: pytest
         return np.exp((1 - distance) / 0.1)
 
     # On unit vectors the cosine distance is 1 - s.
-    peer = KNeighborsClassifier(k, metric="cosine", algorithm="brute", weights=weights if weighted else "uniform")
+    weighing: Any = weights if weighted else "uniform"  # scikit-learn's annotation knows no function
+    peer = KNeighborsClassifier(k, metric="cosine", algorithm="brute", weights=weighing)
     peer.fit(bank.double().numpy(), labels.numpy())
     expected = torch.from_numpy(peer.predict_proba(queries.double().numpy()))
     votes = knn_votes(bank, labels, queries, 7, k=k, temperature=0.1 if weighted else math.inf)
@@ -132,7 +134,7 @@ def test_the_similarity_matrix_is_never_whole() -> None:
     ],
 )
 def test_wrong_arguments_are_named(changes: dict, said: str) -> None:
-    arguments = {
+    arguments: dict[str, Any] = {
         "train_features": torch.ones(4, 2),
         "train_labels": torch.zeros(4, dtype=torch.int64),
         "test_features": torch.ones(2, 2),

@@ -28,7 +28,8 @@ from dualtemp.exporting.preprocessing import preprocessing, timm_preprocessing
 from dualtemp.models import build_backbone, describe_backbone, save_backbone
 from dualtemp.runs.folder import RunFolder
 from dualtemp.torchvision_operators import declare_missing_operators
-from dualtemp.training.start import How, start
+from dualtemp.training.launch import ExecutionOptions
+from dualtemp.training.start import start
 
 declare_missing_operators()
 
@@ -108,7 +109,7 @@ def photo(path: Path, width: int, height: int, mode: str = "RGB") -> Path:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("trained") / "digits"
     values = {"data": "digits", "backbone": "resnet_mini", "batch": 64, "epochs": 1, "subset": 128, "knn_images": 128}
-    start(settings(values), path, How(device="cpu", quiet=True))
+    start(settings(values), path, ExecutionOptions(device="cpu", quiet=True))
     return path
 
 

@@ -1,6 +1,7 @@
 """What the losses are to each other: identities of gradients, and of values where they hold."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -8,6 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dualtemp import losses
+
+Loss = Callable[..., Tensor]
 
 
 def embeddings(*shapes: int, D: int = 6, seed: int = 0) -> list[Tensor]:
@@ -98,7 +101,7 @@ def test_the_defaults_are_those_of_the_table() -> None:
 
 def test_reduction_none_gives_a_value_per_pair_whose_mean_is_the_loss() -> None:
     q, k, keys = embeddings(9, 9, 40)
-    for loss, arguments in (
+    cases: list[tuple[Loss, tuple[Tensor, ...]]] = [
         (losses.info_nce, (q, k, keys)),
         (losses.nt_xent, (q, k)),
         (losses.dual_temperature, (q, k)),
@@ -107,7 +110,8 @@ def test_reduction_none_gives_a_value_per_pair_whose_mean_is_the_loss() -> None:
         (losses.simple, (q, k, keys)),
         (losses.negative_cosine, (q, k)),
         (losses.cross_entropy, (q, torch.arange(9) % 6)),
-    ):
+    ]
+    for loss, arguments in cases:
         each = loss(*arguments, reduction="none")
         assert each.shape == (9,)
         torch.testing.assert_close(each.mean(), loss(*arguments))
@@ -115,7 +119,13 @@ def test_reduction_none_gives_a_value_per_pair_whose_mean_is_the_loss() -> None:
 
 def test_unit_vectors_need_not_be_normalised_again() -> None:
     q, k, keys = embeddings(9, 9, 40)
-    for loss, n in ((losses.info_nce, 3), (losses.dual_temperature, 2), (losses.nt_xent, 2), (losses.simple, 3)):
+    cases: list[tuple[Loss, int]] = [
+        (losses.info_nce, 3),
+        (losses.dual_temperature, 2),
+        (losses.nt_xent, 2),
+        (losses.simple, 3),
+    ]
+    for loss, n in cases:
         unit = [F.normalize(x, dim=1) for x in (q, k, keys)]
         same_gradients(loss(*unit[:n], normalize=False), loss(*[q, k, keys][:n]), [q, k])
 
@@ -130,12 +140,13 @@ def test_stats_hold_what_there_is_to_log_of_the_step() -> None:
     torch.testing.assert_close(stats["p_pos"][0], 1 - losses.in_batch_weight(q, k, 0.1))
     torch.testing.assert_close(stats["r_pos"], stats["W"] / stats["W"].sum(1, keepdim=True))
 
-    for loss, arguments in (
+    cases: list[tuple[Loss, tuple[Tensor, ...]]] = [
         (losses.info_nce, (q, k, keys)),
         (losses.decomposed, (q, k, keys, keys)),
         (losses.equal_anchors, (q, k, keys)),
         (losses.cross_entropy, (q, torch.arange(9) % 6)),
-    ):
+    ]
+    for loss, arguments in cases:
         stats = {}
         loss(*arguments, stats=stats)
         assert set(stats) == {"W", "p_pos", "r_pos"}

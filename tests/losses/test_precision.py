@@ -1,5 +1,7 @@
 """Half precision, autocast, fast-but-rough products, double backward."""
 
+from collections.abc import Callable
+
 import brute_force
 import pytest
 import torch
@@ -9,14 +11,15 @@ from dualtemp import losses
 from dualtemp.bf16_on_cpu import bf16_on_cpu
 from dualtemp.losses import hardness, similarity
 
-CALLS = {
+Loss = Callable[..., Tensor]
+CALLS: dict[str, Loss] = {
     "info_nce": lambda q, k, n, tau: losses.info_nce(q, k, n, tau),
     "nt_xent": lambda q, k, n, tau: losses.nt_xent(q, k, tau),
     "dual_temperature": lambda q, k, n, tau: losses.dual_temperature(q, k, tau, 1.0),
     "decomposed": lambda q, k, n, tau: losses.decomposed(q, k, n, n, tau, 1.0),
     "equal_anchors": lambda q, k, n, tau: losses.equal_anchors(q, k, n, tau),
 }
-BRUTE = {
+BRUTE: dict[str, Loss] = {
     "info_nce": lambda q, k, n, tau: brute_force.info_nce(q, k, n, tau),
     "nt_xent": lambda q, k, n, tau: brute_force.nt_xent(q, k, tau),
     "dual_temperature": lambda q, k, n, tau: brute_force.dual_temperature(q, k, tau, 1.0),

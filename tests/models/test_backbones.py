@@ -84,7 +84,7 @@ def test_images_may_be_grey_or_have_four_channels(name: str, channels: int) -> N
     ],
 )
 def test_weights_load_strictly_into_plain_timm_and_give_the_same_features(
-    name: str, size: int, arguments: dict[str, int]
+    name: str, size: int, arguments: dict[str, Any]
 ) -> None:
     full = {"vit_tiny": "vit_tiny_patch16_224", "swin_tiny": "swin_tiny_patch4_window7_224"}.get(name, name)
     plain = timm.create_model(full, num_classes=0, **arguments)

@@ -76,7 +76,7 @@ def test_a_step_with_65536_keys_copies_none_of_them() -> None:
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         info_nce(q, k, dictionary.keys, normalize=False).backward()
         dictionary.enqueue(k)
-        dictionary.newest(256), dictionary.earliest(256), dictionary.last()
+        _ = dictionary.newest(256), dictionary.earliest(256), dictionary.last()
     allocated = max(event.self_cpu_memory_usage for event in seen.events() or [])
     assert 0 < allocated < dictionary.keys.nbytes / 8
     assert dictionary.newest(32).data_ptr() == dictionary.keys.data_ptr()

@@ -37,7 +37,7 @@ class RunsCode:
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
 def test_a_backbone_comes_back_to_the_bit_with_its_metadata(tmp_path: Path, memory_format: torch.memory_format) -> None:
     path = tmp_path / "backbone.safetensors"
-    source = mini(0).to(memory_format=memory_format)
+    source = mini(0).to(memory_format=memory_format)  # pyright: ignore[reportCallIssue]
     source(torch.randn(4, 3, 32, 32))
     save_backbone(path, source, {"backbone": "resnet_mini"})
     with safetensors.safe_open(path, "pt") as file:

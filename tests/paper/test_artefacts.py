@@ -79,7 +79,7 @@ def test_the_papers_scale_is_the_published_recipe() -> None:
         assert (chosen.data, chosen.backbone, chosen.epochs, chosen.batch) == ("cifar100", "paper_resnet18", 200, 256)
         assert (chosen.lr, chosen.warmup_epochs, chosen.subset) == (0.03, 10, None)
     noise = found.runs[run(found, "S-noise", "CE(DT)", "symmetric .4")].with_seed(1)
-    assert (noise.data, noise.epochs, noise.batch, noise.tau_beta) == ("cifar10", 120, 128, float("inf"))
+    assert (noise.data, noise.epochs, noise.batch, noise.options.tau_beta) == ("cifar10", 120, 128, float("inf"))
 
 
 def test_networks_are_the_authors_at_the_papers_scale_alone() -> None:

@@ -79,8 +79,7 @@ def test_of_a_set_that_is_not_known_no_time_is_told() -> None:
 
 def test_listing_needs_no_torch() -> None:
     program = (
-        "import argparse, sys; from dualtemp.paper import command; p = argparse.ArgumentParser();"
-        "command.add_paper_arguments(p); command.add_reproduce_arguments(argparse.ArgumentParser());"
-        "command.run_paper(vars(p.parse_args(['--no-times']))); assert 'torch' not in sys.modules"
+        "import sys; from dualtemp.cli import main; assert main(['paper', '--no-times']) == 0;"
+        "main(['reproduce', '--help']); assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)

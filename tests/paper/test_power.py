@@ -1,6 +1,7 @@
 """Power by simulation, against scipy's and against the intervals of the claims themselves."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,7 +38,8 @@ def test_what_seeds_share_costs_the_pooled_interval_and_not_the_one_within_seeds
 
 
 def test_the_declared_level_is_pococks_for_two_looks() -> None:
-    looks = stats.multivariate_normal(cov=[[1, np.sqrt(5 / 10)], [np.sqrt(5 / 10), 1]])
+    covariance: Any = [[1, np.sqrt(5 / 10)], [np.sqrt(5 / 10), 1]]
+    looks = stats.multivariate_normal(cov=covariance)
 
     def missed(c: float) -> float:
         return 1 - looks.cdf([c, c], lower_limit=[-c, -c]) - 0.05

@@ -15,7 +15,7 @@ from dualtemp.cli import main
 from dualtemp.errors import UserError
 from dualtemp.paper.artefact import IDS
 from dualtemp.paper.claims import judged
-from dualtemp.paper.pool import Crew, run_jobs
+from dualtemp.paper.pool import ProcessPool
 from dualtemp.paper.reproduce import Request, missing, parsed_seeds
 from dualtemp.paper.results import Job, Results
 from dualtemp.paper.tables import collected, jobs_of
@@ -61,7 +61,7 @@ def test_two_cells_of_every_table_and_figure_run(tmp_path: Path) -> None:
             job = jobs_of(found, [1], facts)[word, 1]
             wanted[job.name] = job
     heard = Heard()
-    outcome = run_jobs(list(wanted.values()), tmp_path, Crew(["cpu", "cpu"]), heard)
+    outcome = ProcessPool(["cpu", "cpu"]).run(list(wanted.values()), tmp_path, heard)
     assert set(heard.over) == set(wanted)
     assert outcome["failed"] == 0
     for path in finished(tmp_path):
@@ -77,7 +77,7 @@ def test_two_cells_of_every_table_and_figure_run(tmp_path: Path) -> None:
 def test_every_cell_runs(tmp_path: Path) -> None:
     request = Request(["all"], "smoke", (1, 2), results=tmp_path)
     left = missing(request, request.planned())
-    outcome = run_jobs(left.jobs, tmp_path, Crew(["cpu", "cpu"]), Heard())
+    outcome = ProcessPool(["cpu", "cpu"]).run(left.jobs, tmp_path, Heard())
     assert outcome["failed"] == 0
     assert sum(outcome.values()) == len(left.jobs) == 2 * 81
     assert missing(request, request.planned()).jobs == []
@@ -124,7 +124,7 @@ def test_a_stop_saves_the_runs_and_they_are_gone_on_with(tmp_path: Path) -> None
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_jobs([job], tmp_path, Crew(["cpu"]), Impatient())
+        ProcessPool(["cpu"]).run([job], tmp_path, Impatient())
     assert multiprocessing.active_children() == []
     assert list(Results(tmp_path).run_folder(job).glob("checkpoints/*.ckpt"))
     assert finished(tmp_path) == {}
@@ -140,7 +140,7 @@ def test_what_fails_does_not_stop_the_others(tmp_path: Path) -> None:
                     process.kill()
 
     heard = Killer()
-    outcome = run_jobs([diverging, killed, sound], tmp_path, Crew(["cpu"]), heard)
+    outcome = ProcessPool(["cpu"]).run([diverging, killed, sound], tmp_path, heard)
     assert outcome == Counter(failed=2, done=1)
     assert heard.over == {diverging.name: "failed", killed.name: "failed", sound.name: "done"}
     found = Results(tmp_path).read(killed)

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from paper.smoke import TINY, digits, tiny_job
+from torch import Tensor
 
 from dualtemp.data import open_source
 from dualtemp.errors import UserError
@@ -15,6 +16,8 @@ from dualtemp.paper.results import Job, KnownData, Results, job, key, opened_fac
 
 def saved_set(folder: Path, images: int = 200) -> Path:
     train = open_source("digits").train
+    assert isinstance(train.pixels, Tensor)
+    assert train.labels is not None
     folder.mkdir(parents=True)
     for name, part in (("train", slice(0, images)), ("test", slice(images, images + 50))):
         np.savez(folder / f"{name}.npz", images=train.pixels[part, 0].numpy(), labels=train.labels[part].numpy())

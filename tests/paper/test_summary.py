@@ -18,7 +18,7 @@ SEEDS = (1, 2, 3)
 
 def accuracy(job: Job) -> float:
     s = job.settings
-    return 40.0 + 5.0 * (s.tau_alpha == 0.1) + 3.0 * (s.tau_beta == 1.0) + 0.1 * s.seed
+    return 40.0 + 5.0 * (s.get("tau_alpha") == 0.1) + 3.0 * (s.get("tau_beta") == 1.0) + 0.1 * s.seed
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from paper.smoke import DIVERGING, tiny_job
@@ -9,7 +10,8 @@ from dualtemp.errors import UserError
 from dualtemp.file_lock import locked
 from dualtemp.paper.results import Job, Results
 from dualtemp.paper.worker import BUSY, perform
-from dualtemp.training.start import How, start
+from dualtemp.training.launch import ExecutionOptions
+from dualtemp.training.start import start
 
 
 class Silent:
@@ -42,7 +44,9 @@ def test_a_run_becomes_one_result_and_leaves_no_folder(tmp_path: Path) -> None:
     assert done(results, job) == ("done", "")
     found = results.read(job)
     assert found is not None
-    expected = start(job.settings, tmp_path / "same", How(device="cpu", threads=1, quiet=True), Silent())
+    observer: Any = Silent()
+    options = ExecutionOptions(device="cpu", threads=1, quiet=True)
+    expected = start(job.settings, tmp_path / "same", options, observer)
     assert found["metrics"]["probe_top1"] == expected["probe_top1"]
     assert found["versions"]["torch"]
     assert list(results.runs.iterdir()) == []

@@ -16,8 +16,8 @@ from dualtemp.config import settings
 from dualtemp.data import open_source
 from dualtemp.errors import UserError
 from dualtemp.file_lock import locked
-from dualtemp.report.curves import MEASURES
 from dualtemp.report.run_page import settings_told, write_run_page
+from dualtemp.runs.metrics import measures
 from dualtemp.runs.record import read_run
 
 Open = Callable[..., tuple[Any, list[str]]]
@@ -103,7 +103,7 @@ def test_settings_that_differ_come_first_and_the_rest_can_be_opened(open_page: O
 
 def test_levels_to_compare_with_are_those_of_the_run(run: Path, tmp_path: Path) -> None:
     def level(key: str, path: Path) -> float | None:
-        found = MEASURES[key].reference(read_run(path))
+        found = measures()[key].reference(read_run(path))
         return None if found is None else found.value
 
     assert level("entropy", run) == pytest.approx(math.log(64))

@@ -32,7 +32,7 @@ def test_intervals_hold_the_true_gain_about_as_often_as_they_say(draws: int) -> 
             luck = 0.01 * drawn.standard_normal() if draws > 1 else 0.0
             one, other = (hardness + 0.1 * drawn.standard_normal(images) < level for level in (0.75 + luck, 0.70))
             pairs.append((int((one & ~other).sum()), int((other & ~one).sum())))
-        gain = 100 * np.mean([b - c for b, c in pairs]) / images
+        gain = 100 * float(np.mean([b - c for b, c in pairs])) / images
         row = Beside("kNN", 70 + gain, "raw pixels", 70.0, images, tuple(pairs))
         low, high = gain_bounds(row)
         held += low <= 5 <= high

@@ -10,7 +10,7 @@ from made_runs import FULL, epochs
 
 from dualtemp.report.verdict import health, verdict
 from dualtemp.runs.record import Beside, Facts
-from dualtemp.training.thresholds import COLLAPSED
+from dualtemp.runs.thresholds import COLLAPSED
 
 FACTS = Facts(epochs=4, anchors=64, classes=10, test_images=10_000)
 UNLABELLED = Facts(epochs=4, anchors=64)

@@ -115,7 +115,8 @@ class Commands:
         """first: Python that the process runs before the command; to: a file for standard output, not read again."""
         self.count += 1
         out, err = (self.folder / f"{self.count}.{name}" for name in ("out", "err"))
-        out.touch(), err.touch()
+        out.touch()
+        err.touch()
         asked = {"words": [str(word) for word in words], "env": env or {}, "out": to or str(out), "err": str(err)}
         asked["first"] = first
         command = Command(self, self.ask(asked)["pid"], out, err)

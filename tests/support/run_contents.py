@@ -13,7 +13,7 @@ TIMING = ("seconds", "images_per_second")
 
 def everything(run: Path) -> dict[str, Any]:
     """All that a run has made, by name, without what tells of time; for comparisons bit by bit."""
-    state = checkpoint.load(checkpoint.checkpoints(run / "checkpoints")[-1])
+    state = checkpoint.load(checkpoint.checkpoints(run / "checkpoints")[-1]).to_payload()
     del state["seconds"], state["metrics_length"]
     lines = [{k: v for k, v in line.items() if k not in TIMING} for line in RunFolder(run).history()]
     backbone = (run / "backbone.safetensors").read_bytes()

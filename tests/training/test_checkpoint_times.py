@@ -3,12 +3,14 @@
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dualtemp import distributed
 from dualtemp.config import settings
-from dualtemp.training.start import How, start
+from dualtemp.training.launch import ExecutionOptions
+from dualtemp.training.start import start
 
 EVERY = 1.0  # second: many quick steps
 
@@ -38,8 +40,8 @@ def checkpoints_before_the_epoch_is_over() -> tuple[int, float]:
     """How many checkpoints a run of one epoch has made at intervals of EVERY, and the seconds that it took."""
     words = {"data": "digits", "subset": 256, "batch": 8, "epochs": 1, "backbone": "resnet_mini", "knn_images": 100}
     path = Path(os.environ["RUN"])
-    watch = SlowStep(path)
-    start(settings(words), path, How("cpu", quiet=True, checkpoint_minutes=EVERY / 60), watch)
+    watch: Any = SlowStep(path)  # takes whatever it is told
+    start(settings(words), path, ExecutionOptions("cpu", quiet=True, checkpoint_minutes=EVERY / 60), watch)
     return (len(watch.seen), watch.seconds) if distributed.rank() == 0 else (0, 0.0)
 
 

@@ -41,6 +41,7 @@ def framework(kind: Any, predictor: bool = False, **settings: Any) -> FrameworkM
 def stepped(method: Any, views: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, list[Tensor]]:
     """Loss, features, and all weights after two steps of SGD."""
     optimizer = torch.optim.SGD([p for p in method.parameters() if p.requires_grad], lr=0.1)
+    made: Any = None
     for step in range(2):
         torch.manual_seed(step)
         made = method(views, None, step)
@@ -89,7 +90,7 @@ def test_running_statistics_move_once_for_each_chunk() -> None:
 def test_dropout_is_the_same_in_both_passes() -> None:
     torch.manual_seed(0)
     drop = nn.Dropout(0.5)
-    seen: list[Tensor] = []
+    seen: list[Any] = []
     drop.register_forward_hook(lambda module, given, made: seen.append(made == 0))
     chunked = ChunkedNetwork(network(False, drop), 7)
     view = torch.randn(N, 3, 2, 2).double()

@@ -22,7 +22,9 @@ from dualtemp.frameworks import framework_named, frameworks
 from dualtemp.models import build_backbone
 from dualtemp.runs import checkpoint
 from dualtemp.runs.folder import RunFolder
-from dualtemp.training.start import How, go_on, start
+from dualtemp.training.launch import ExecutionOptions
+from dualtemp.training.resume import resume_run
+from dualtemp.training.start import start
 
 STORED = Path(__file__).with_name("computations.json")
 TINY = {"data": "digits", "backbone": "resnet_mini", "subset": 96, "batch": 32, "epochs": 2, "lr": 0.1, "seed": 3}
@@ -57,7 +59,7 @@ ACCURACY = 2.0  # points: some of 360 digits lie near a border
 def computed(folder: Path, name: str, version: int) -> dict[str, Any]:
     """What a short run of a version gives: losses, how far the encoder moved, and what is measured of its features."""
     chosen = settings({**TINY, **RUNS[name], "computation": version})
-    last = start(chosen, folder, How(device="cpu", threads=1, quiet=True))
+    last = start(chosen, folder, ExecutionOptions(device="cpu", threads=1, quiet=True))
     run = RunFolder(folder)
     before, after = build_backbone("resnet_mini", 8, 1, seed=TINY["seed"]), load_file(run.backbone)
     moved = torch.stack([(after[key] - value.detach()).norm() for key, value in before.named_parameters()]).norm()
@@ -96,7 +98,7 @@ def test_a_run_from_before_versions_goes_on_with_what_it_computed(tmp_path: Path
     run, old = RunFolder(tmp_path / "run"), RunFolder(Path(shutil.copytree(tmp_path / "run", tmp_path / "old")))
     old.config.write_text(old.config.read_text().replace("computation: 1\n", ""))  # as it was written then
     checkpoint.checkpoints(old.checkpoints)[-1].unlink()  # go on from the first epoch
-    go_on(old.path, how=How(device="cpu", threads=1, quiet=True))
+    resume_run(old.path, options=ExecutionOptions(device="cpu", threads=1, quiet=True))
     assert [line["loss"] for line in old.history()] == [line["loss"] for line in run.history()]
     after, expected = load_file(old.backbone), load_file(run.backbone)
     assert all(torch.equal(after[name], expected[name]) for name in expected)

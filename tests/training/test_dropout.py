@@ -1,5 +1,6 @@
 """What a network draws in a step depends on the step, not on what was drawn before."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from dualtemp.runs.folder import RunFolder
 from dualtemp.training.failures import Interrupted
 from dualtemp.training.observers.display import Display
 from dualtemp.training.run_data import opened, training_data
-from dualtemp.training.trainer import fit
+from dualtemp.training.trainer import Trainer
 
 
 class Backbone(nn.Sequential):
@@ -43,15 +44,14 @@ def trained(path: Path, stops: tuple[int, ...], chunk: int | None) -> dict[str, 
         torch.manual_seed(stop or 0)
         asked = iter([False] * (stop - 1) + [True] * 9) if stop else None
         found = checkpoint.checkpoints(run.checkpoints)
-        arguments: dict[str, Any] = {
-            "saved": checkpoint.load(found[-1]) if found else None,
-            "stop_requested": (lambda asked=asked: next(asked)) if asked else (lambda: False),
-        }
-        if stop:
-            with pytest.raises(Interrupted):
-                fit(chosen, method, data, run, torch.device("cpu"), Display(quiet=True), **arguments)
-        else:
-            fit(chosen, method, data, run, torch.device("cpu"), Display(quiet=True), **arguments)
+        stop_requested = (lambda asked=asked: next(asked)) if asked else (lambda: False)
+        trainer = Trainer(
+            chosen, method, data, run, torch.device("cpu"), Display(quiet=True), stop_requested=stop_requested
+        )
+        if found:
+            trainer.load_state_dict(checkpoint.load(found[-1]))
+        with pytest.raises(Interrupted) if stop else nullcontext():
+            trainer.train()
     return everything(path)
 
 

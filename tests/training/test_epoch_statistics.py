@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dualtemp import distributed
-from dualtemp.training.epoch_statistics import NAMES, EpochMeter, told_of_weights
+from dualtemp.training.epoch_statistics import NAMES, EpochStatistics, weight_statistics
 
 
 def by_hand(W: list[float]) -> list[float]:
@@ -28,13 +28,13 @@ def by_hand(W: list[float]) -> list[float]:
 
 @given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=70))
 def test_what_is_told_of_the_weights_agrees_with_a_brute_force(W: list[float]) -> None:
-    told = told_of_weights(torch.tensor([W, W[::-1]], dtype=torch.float64))
+    told = weight_statistics(torch.tensor([W, W[::-1]], dtype=torch.float64))
     for column in told.T:
         np.testing.assert_allclose(column, by_hand(W), rtol=1e-9, atol=1e-12)
 
 
 def test_equal_weights_give_the_largest_entropy_and_a_tenth() -> None:
-    entropy, mean, spread, tenth = told_of_weights(torch.full((1, 50), 0.25, dtype=torch.float64))[:, 0].tolist()
+    entropy, mean, spread, tenth = weight_statistics(torch.full((1, 50), 0.25, dtype=torch.float64))[:, 0].tolist()
     assert (entropy, mean, spread, tenth) == pytest.approx((math.log(50), 0.25, 0.0, 0.1))
 
 
@@ -44,7 +44,7 @@ def steps() -> list[tuple[torch.Tensor, torch.Tensor]]:
 
 
 def test_the_mean_is_over_steps_of_the_first_direction_alone() -> None:
-    meter = EpochMeter()
+    meter = EpochStatistics()
     for number, (loss, W) in enumerate(steps()):
         meter.add(loss, W)
         if number in (2, 3):  # however the steps are taken together
@@ -56,7 +56,7 @@ def test_the_mean_is_over_steps_of_the_first_direction_alone() -> None:
 
 
 def test_a_framework_without_weights_has_the_loss_alone() -> None:
-    meter = EpochMeter()
+    meter = EpochStatistics()
     for loss, _ in steps():
         meter.add(loss, None)
     assert len(meter.settle()) == 7
@@ -64,7 +64,7 @@ def test_a_framework_without_weights_has_the_loss_alone() -> None:
 
 
 def metered_by_rank() -> dict[str, float]:
-    meter, share = EpochMeter(), 24 // distributed.world_size()
+    meter, share = EpochStatistics(), 24 // distributed.world_size()
     for loss, W in steps():
         meter.add(loss, W[:, distributed.rank() * share :][:, :share])
     meter.settle()
@@ -96,7 +96,7 @@ UNKNOWN = {"two by position": {"W_mean", "W_spread", "hardest_tenth"}, "without 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("at", [0, 4])
 def test_a_meter_goes_on_from_a_checkpoint_and_leaves_out_what_that_does_not_know(at: int, form: str) -> None:
-    whole, before = EpochMeter(), EpochMeter()
+    whole, before = EpochStatistics(), EpochStatistics()
     for number, (loss, W) in enumerate(steps()):
         whole.add(loss, W)
         if number < at:
@@ -105,7 +105,7 @@ def test_a_meter_goes_on_from_a_checkpoint_and_leaves_out_what_that_does_not_kno
     before.settle()
     saved = FORMS[form](before.totals)
     kept = copy.deepcopy(saved)
-    after = EpochMeter(saved)
+    after = EpochStatistics(saved)
     for loss, W in steps()[at:]:
         after.add(loss, W)
     after.settle()

@@ -15,9 +15,9 @@ from dualtemp.data.images import ImageSet, Splits
 from dualtemp.evaluation.probe import OnlineProbe
 from dualtemp.frameworks import build_framework
 from dualtemp.runs.folder import RunFolder
-from dualtemp.training import trainer as loop
 from dualtemp.training.observers.display import Display
 from dualtemp.training.run_data import opened, training_data
+from dualtemp.training.trainer import Trainer
 from dualtemp.training.training_data import TrainingData
 
 RUN: dict[str, Any] = {"backbone": "resnet_mini", "batch": 64, "epochs": 1, "warmup_epochs": 0, "quiet": True}
@@ -40,7 +40,7 @@ def test_images_without_a_label_never_reach_the_probe(tmp_path: Path, monkeypatc
     run = RunFolder(tmp_path)
     run.checkpoints.mkdir()
     method = build_framework(chosen, 1, data.classes)
-    metrics = loop.fit(chosen, method, data, run, torch.device("cpu"), Display(quiet=True))
+    metrics = Trainer(chosen, method, data, run, torch.device("cpu"), Display(quiet=True)).train()
     assert len(seen) == 6
     labels = torch.cat(seen)
     assert 0 < len(labels) <= 100
@@ -86,7 +86,7 @@ def test_neighbours_of_own_images_are_chosen_among_labelled_ones_and_written_dow
     assert digits.test is not None
     (tmp_path / "own").mkdir()
     for name, part in (("train", few), ("test", digits.test), ("unlabelled", rest)):
-        labels = {} if name == "unlabelled" else {"labels": part.labels.numpy()}  # pyright: ignore
+        labels: dict[str, Any] = {} if name == "unlabelled" else {"labels": part.labels.numpy()}  # pyright: ignore
         pixels: Any = part.pixels
         np.savez(tmp_path / "own" / f"{name}.npz", images=pixels.permute(0, 2, 3, 1).numpy(), **labels)
     metrics = dualtemp.train(data=str(tmp_path / "own"), **RUN, out=tmp_path / "run")

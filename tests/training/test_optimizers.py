@@ -14,9 +14,9 @@ from dualtemp.training.schedule import highest_lr, lr_factor, step_seed
 
 def module() -> nn.Module:
     torch.manual_seed(0)
-    made = nn.Sequential(nn.Linear(4, 3), nn.LayerNorm(3), nn.Linear(3, 2, bias=False)).double()
-    nn.init.zeros_(made[2].weight)  # a norm of zero has no ratio
-    return made
+    last = nn.Linear(3, 2, bias=False)
+    nn.init.zeros_(last.weight)  # a norm of zero has no ratio
+    return nn.Sequential(nn.Linear(4, 3), nn.LayerNorm(3), last).double()
 
 
 def gradients(of: nn.Module, step: int) -> list[Tensor]:

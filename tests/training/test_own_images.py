@@ -20,10 +20,12 @@ from dualtemp.data.sources.opening import open_source
 from dualtemp.errors import UserError
 from dualtemp.frameworks import build_framework
 from dualtemp.runs.folder import RunFolder
+from dualtemp.training.launch import ExecutionOptions
 from dualtemp.training.own_images import paragraph, with_sensible_settings
+from dualtemp.training.resume import resume_run
 from dualtemp.training.run_data import image_size, training_data
 from dualtemp.training.sensible_settings import ROUND, Facts, sensible
-from dualtemp.training.start import How, go_on, start
+from dualtemp.training.start import start
 from dualtemp.training.timing import expected_seconds
 
 QUICK = ("--image-size", "16", "--batch", "8", "--workers", "0", "--evaluate-every", "5")
@@ -262,11 +264,11 @@ def test_what_was_learned_before_the_folder_went_away_is_kept(tmp_path: Path, st
     watch = TakesAway(root, 0, step)
     chosen = settings({"data": str(root), "image_size": 16, "batch": 4, "epochs": 3, "backbone": "resnet_mini"})
     with pytest.raises(UserError) as raised:
-        start(chosen, run, How(device="cpu", workers=0, quiet=True), watch)
+        start(chosen, run, ExecutionOptions(device="cpu", workers=0, quiet=True), watch)
     assert f"{root} is gone: put it back; the last good checkpoint is step-{saved:010d}.ckpt" in str(raised.value)
     assert watch.notes == ([f"epoch 1 is not measured: {root} is gone: put it back"] if step == 9 else [])
     (tmp_path / "away").rename(root)
-    go_on(run, None, How(device="cpu", workers=0, quiet=True))
+    resume_run(run, None, ExecutionOptions(device="cpu", workers=0, quiet=True))
     assert [line["epoch"] for line in RunFolder(run).history()] == [1, 2, 3]
 
 

@@ -1,5 +1,6 @@
 """Going on with a run: further, not less far, from damaged checkpoints, after a polite stop, on a full disk."""
 
+import io
 import os
 import pickle
 import re
@@ -8,7 +9,7 @@ import signal
 import struct
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -85,8 +86,8 @@ def test_fewer_epochs_than_reached_are_refused(run: Path, commands: Commands) ->
 def test_an_epoch_that_has_only_begun_counts_as_reached(run: Path, commands: Commands) -> None:
     newest = newest_first(run)[0]
     state = checkpoint.load(newest)
-    state["done"] = 9
-    checkpoint.save(newest.parent, 9, state)
+    state.done = 9
+    checkpoint.save(newest.parent, state)
     newest.unlink()
     assert "reached epoch 3 already: give --epochs 3" in commands.run("resume", run, "--epochs", 2).err
 
@@ -122,9 +123,9 @@ def test_a_checkpoint_of_an_older_version_goes_on_to_the_same_weights(
     newest, before = newest_first(run)
     newest.unlink()
     state = checkpoint.load(before)
-    del state["settings"]
-    state["totals"] = torch.tensor([state["totals"][name] for name in (*figures, "steps")], dtype=torch.float64)
-    checkpoint.save(before.parent, state["done"], state)
+    assert isinstance(state.totals, Mapping)
+    state.totals = torch.tensor([state.totals[name] for name in (*figures, "steps")], dtype=torch.float64)
+    write_payload(before, {name: value for name, value in state.to_payload().items() if name != "settings"})
     ended = commands.run("resume", run)
     assert (ended.code, ended.err) == (0, "")
     assert different(everything(run), everything(run_once(*RUN))) == []
@@ -167,14 +168,23 @@ class Code:
         return Path.touch, (self.mark,)
 
 
+def write_under_a_right_header(path: Path, payload: bytes) -> None:
+    digest = blake2b(payload, digest_size=32).digest()
+    path.write_bytes(b"dualtemp checkpoint 1\n" + digest + struct.pack("<Q", len(payload)) + payload)
+
+
+def write_payload(path: Path, state: dict[str, Any]) -> None:
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    write_under_a_right_header(path, buffer.getvalue())
+
+
 def code(path: Path) -> None:
     path.write_bytes(pickle.dumps(Code(path.with_suffix(".ran"))))
 
 
 def code_under_a_right_header(path: Path) -> None:
-    payload = pickle.dumps(Code(path.with_suffix(".ran")))
-    digest = blake2b(payload, digest_size=32).digest()
-    path.write_bytes(b"dualtemp checkpoint 1\n" + digest + struct.pack("<Q", len(payload)) + payload)
+    write_under_a_right_header(path, pickle.dumps(Code(path.with_suffix(".ran"))))
 
 
 DAMAGES = [truncate, flip_a_bit, empty, code, code_under_a_right_header]

@@ -48,7 +48,9 @@ def test_a_run_that_is_not_finite_stops_with_a_line_and_only_finite_checkpoints(
     assert told[4] == (f"the last good checkpoint is {kept[-1].name}" if kept else "there is no checkpoint yet")
     assert status_of(RunFolder(tmp_path / "run")) == ("failed", ended.err.removeprefix("dualtemp: ").strip())
     for path in kept:
-        assert all(x.isfinite().all() for x in flat(checkpoint.load(path)).values() if isinstance(x, torch.Tensor))
+        assert all(
+            x.isfinite().all() for x in flat(checkpoint.load(path).to_payload()).values() if isinstance(x, torch.Tensor)
+        )
 
 
 def test_every_place_where_a_number_can_be_spoilt_is_looked_at() -> None:
@@ -57,6 +59,7 @@ def test_every_place_where_a_number_can_be_spoilt_is_looked_at() -> None:
     module(torch.randn(4, 3)).sum().backward()
     optimizer.step()
     assert all_finite(module, optimizer, None)
+    assert module.running_var is not None
     for tensor in (module.weight.data, module.running_var, optimizer.state[module.bias]["exp_avg_sq"]):
         kept = tensor[1].clone()
         tensor[1] = float("inf")

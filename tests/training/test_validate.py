@@ -23,7 +23,7 @@ from dualtemp.runs.folder import RunFolder
 from dualtemp.training.run_data import described, opened, training_data
 
 RUN: dict[str, Any] = {"backbone": "resnet_mini", "batch": 16, "epochs": 1, "warmup_epochs": 0, "quiet": True}
-HELD = {"validate": "held-out"}
+HELD: dict[str, Any] = {"validate": "held-out"}
 
 
 def images(count: int, seed: int, side: int = 8) -> np.ndarray:
@@ -59,7 +59,7 @@ def measured(metrics: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("source", [npz, files])
 def test_other_test_images_change_nothing_of_a_run(source: Any, tmp_path: Path) -> None:
-    sizes = {"image_size": 16} if source is files else {}
+    sizes: dict[str, Any] = {"image_size": 16} if source is files else {}
     found = [
         dualtemp.train(
             data=str(source(tmp_path / f"{seed}")), **RUN, **HELD, **sizes, workers=0, out=tmp_path / f"r{seed}"

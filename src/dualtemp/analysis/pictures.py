@@ -17,9 +17,9 @@ from dualtemp.analysis.thumbnails import COLUMNS, sheet_url, tiles
 from dualtemp.analysis.trained_run import Anchors, TrainedRun, trained_run
 from dualtemp.analysis.tsne import tsne
 from dualtemp.atomic_write import write_output
+from dualtemp.device import open_device
 from dualtemp.losses.hardness import inter_anchor_weight, intra_anchor_weights, log_odds, relative_penalty, similarities
 from dualtemp.losses.similarity import unit
-from dualtemp.training.start import How, chosen_device
 
 IMAGES = 600  # of the map, among which neighbours are sought too
 ANCHORS = 256
@@ -55,7 +55,7 @@ def take_pictures(path: Path, device: str = "auto", progress: Progress = lambda 
         progress: is told how many of the parts have been taken.
     """
     progress(0, PARTS)
-    write_pictures(path, pictures(trained_run(path, chosen_device(How(device=device))), progress=progress))
+    write_pictures(path, pictures(trained_run(path, open_device(device)), progress=progress))
 
 
 def write_pictures(path: Path, found: dict[str, Any]) -> None:

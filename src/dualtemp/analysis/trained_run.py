@@ -18,6 +18,7 @@ from dualtemp.data.augment.philox import permutation
 from dualtemp.errors import UserError
 from dualtemp.frameworks import Temperatures, build_framework, frameworks
 from dualtemp.runs import checkpoint
+from dualtemp.runs.checkpoint import Checkpoint
 from dualtemp.runs.folder import RunFolder
 from dualtemp.temperatures import TAU_ALPHA
 from dualtemp.training.observers.observer import Snapshot
@@ -212,15 +213,14 @@ def trained_run(path: Path, device: torch.device | str = "cpu", data: str | Path
 
 def running_run(now: Snapshot) -> TrainedRun:
     """A run that goes on, as it stands now, on a copy of its weights; nothing is read from the disk but images."""
-    saved = {"method": now.weights(), "done": now.step}
+    saved = Checkpoint(now.step, method=now.weights())
     return _with_weights(now.path, now.chosen, saved, now.data, now.device, own_data=True)
 
 
 def _with_weights(
-    path: Path, chosen: Settings, saved: dict[str, Any], seen: TrainingData, device: torch.device, own_data: bool
+    path: Path, chosen: Settings, saved: Checkpoint, seen: TrainingData, device: torch.device, own_data: bool
 ) -> TrainedRun:
-    """saved: `method`, the framework's state, and `done`, the step that it is of."""
-    weights = saved["method"]
+    weights = saved.method
     classes = len(weights.get("network.projector.weight", [0])) if chosen.framework.learns_from_labels else 0
     # The weights come from the checkpoint: what the run was initialised from need not be there any more.
     method = build_framework(chosen.model_copy(update={"init": None}), seen.images.channels, classes)
@@ -229,10 +229,10 @@ def _with_weights(
     for module in method.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
             module.momentum = 0.0  # looking changes nothing
-    return TrainedRun(path, chosen, method.to(device).train(), seen, device, saved["done"], own_data)
+    return TrainedRun(path, chosen, method.to(device).train(), seen, device, saved.done, own_data)
 
 
-def newest_whole(run: RunFolder) -> dict[str, Any]:
+def newest_whole(run: RunFolder) -> Checkpoint:
     """The newest checkpoint of a run that is whole; damaged ones are left where they are."""
     told = []
     for path in reversed(checkpoint.checkpoints(run.checkpoints)):

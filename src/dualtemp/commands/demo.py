@@ -28,8 +28,8 @@ def run(given: dict[str, Any]) -> int:
     from rich.console import Console
 
     from dualtemp import api
+    from dualtemp.quantities import duration
     from dualtemp.runs.folder import RunFolder
-    from dualtemp.training.observers.display import duration
 
     out, epochs = given["out"], given["epochs"]
     began, console = time.monotonic(), Console(highlight=False, soft_wrap=True)

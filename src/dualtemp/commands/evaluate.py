@@ -10,11 +10,11 @@ from dualtemp.commands.printing import print_json
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    from dualtemp.evaluation.evaluation_file import MEASURES
+    from dualtemp.runs.evaluated_measures import WORDS
 
     add_run(parser)
     parser.add_argument("--data", metavar=SOURCE, help="other labelled images (default: the run's validation set)")
-    parser.add_argument("--only", metavar="A,B", help=f"some of {', '.join(MEASURES)} (default: all)")
+    parser.add_argument("--only", metavar="A,B", help=f"some of {', '.join(WORDS)} (default: all)")
     parser.add_argument(
         "--fine-tune",
         action=argparse.BooleanOptionalAction,
@@ -53,7 +53,7 @@ def _print_accuracies(found: dict[str, Any]) -> None:
     from rich.table import Table
 
     from dualtemp.config import MEASURED_ON
-    from dualtemp.evaluation.evaluation_file import ENCODERS, NAMES
+    from dualtemp.runs.evaluated_measures import ENCODERS, NAMES
 
     cells = {(row["name"], row["encoder"]): row for row in found["measured"]}
     columns = [encoder for encoder in ENCODERS if any(there == encoder for _, there in cells)]

@@ -41,8 +41,8 @@ def run(given: dict[str, Any]) -> int:
     options = encoding_options(given)
     check_ending(given["out"], ".csv", ".html", ".htm")
     from dualtemp.encoder.near_duplicates import THRESHOLD, near_duplicates
-    from dualtemp.encoder.search_pages import write_duplicates_page, write_pairs
     from dualtemp.progress_bar import image_progress
+    from dualtemp.report.search_pages import write_duplicates_page, write_pairs
 
     threshold = THRESHOLD if given["threshold"] is None else given["threshold"]
     words = {name: given[name] for name in ("data", "embeddings", "mirrored", "cache")}
@@ -81,7 +81,7 @@ def _for_json(found: "NearDuplicates", threshold: float) -> dict[str, Any]:
 
 
 def _print_pairs(found: "NearDuplicates", threshold: float) -> None:
-    from dualtemp.training.observers.display import counted
+    from dualtemp.quantities import counted
 
     names = found.names
     remarks = Counter(remark for pair in found.pairs for remark in found.remarks(pair))

@@ -38,7 +38,7 @@ def print_unreadable(unreadable: dict[str, str]) -> None:
     """Print the files that could not be read, name -> reason, if there are any."""
     if not unreadable:
         return
-    from dualtemp.training.observers.display import counted
+    from dualtemp.quantities import counted
 
     print(f"{counted(len(unreadable), 'file')} could not be read and left out:")
     for name, reason in unreadable.items():

@@ -46,7 +46,7 @@ def run(given: dict[str, Any]) -> int:
         found = search(given["run"], given["photos"], **words, **options, told=told, note=print_note)
     out = given["out"] or (None if given["json"] else given["run"] / "search.html")
     if out is not None:
-        from dualtemp.encoder.search_pages import write_found_page
+        from dualtemp.report.search_pages import write_found_page
 
         write_found_page(out, given["run"], found)
     if given["json"]:

@@ -11,12 +11,12 @@ from dualtemp.config import Settings
 from dualtemp.data.augment.views import Views
 from dualtemp.data.images import ImageSet
 from dualtemp.data.loading.loader import EVALUATION_BATCH, evaluation_batches
+from dualtemp.device import open_device
 from dualtemp.errors import UserError
 from dualtemp.models.backbones import build_backbone
 from dualtemp.models.weights import initialise
 from dualtemp.runs.folder import RunFolder
 from dualtemp.training.run_images import run_images
-from dualtemp.training.start import How, chosen_device
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def run_encoder(path: Path, device: str = "auto") -> RunEncoder:
         device: default "auto", the best there is.
     """
     run = RunFolder.opened(path)
-    chosen, there = run.settings(), chosen_device(How(device=device))
+    chosen, there = run.settings(), open_device(device)
     views, channels, classes = run_images(run, chosen)
     backbone = build_backbone(chosen.backbone, views.size, channels, seed=chosen.seed)
     initialise(backbone, path)

@@ -79,7 +79,7 @@ def search(
     problems: dict[str, str] = {}
     bank = bank_of(encoder, data, embeddings, batch, workers, problems, told, cache=cache, note=note)
     images = bank.images()
-    near, among = nearest(photo_features(encoder, paths, images), bank.rows, k + 1)
+    near, among = nearest_rows(photo_features(encoder, paths, images), bank.rows, k + 1)
     pictures = PicturesByName(images)
     others = [_without(path, found, pictures)[:k] for path, found in zip(paths, near, strict=True)]
     return Found(paths, others, among, pictures, problems)
@@ -111,7 +111,7 @@ def _shown(encoder: RunEncoder, paths: Sequence[Path], among: ImageList | None) 
 
 
 @torch.no_grad()
-def nearest(queries: Tensor, rows: Iterable[Rows], k: int) -> tuple[list[list[Near]], int]:
+def nearest_rows(queries: Tensor, rows: Iterable[Rows], k: int) -> tuple[list[list[Near]], int]:
     """The k nearest rows to each of the queries (Q, F), nearest first, and how many rows there were.
 
     Of the rows one piece exists at a time; what is kept of them is k similarities and names a query.

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dualtemp.evaluation.few_shot import FewShot, few_shot_accuracy
     from dualtemp.evaluation.fine_tune import fine_tuned
     from dualtemp.evaluation.knn import best_k, knn_accuracy, knn_votes
+    from dualtemp.evaluation.measures import measure
     from dualtemp.evaluation.probe import LinearProbe, OnlineProbe, linear_probe, logistic_regression
     from dualtemp.evaluation.spread import alignment, effective_rank, feature_spread, uniformity
 
@@ -33,6 +34,7 @@ _HOME = {
     "knn_votes": "knn",
     "linear_probe": "probe",
     "logistic_regression": "probe",
+    "measure": "measures",
     "top_accuracy": "accuracy",
     "uniformity": "spread",
 }
@@ -54,6 +56,7 @@ __all__ = [
     "knn_votes",
     "linear_probe",
     "logistic_regression",
+    "measure",
     "top_accuracy",
     "uniformity",
 ]

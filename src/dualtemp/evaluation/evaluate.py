@@ -11,13 +11,15 @@ from dualtemp.data.sources.copies import twins
 from dualtemp.encoder.encoder import run_encoder
 from dualtemp.errors import UserError
 from dualtemp.evaluation.baselines import compared
-from dualtemp.evaluation.evaluation_file import EVALUATION_FILE, MEASURES, add_to_evaluation, place, result
+from dualtemp.evaluation.evaluation_file import EVALUATION_FILE, add_to_evaluation, place, result
 from dualtemp.evaluation.frozen_measures import frozen_measures
 from dualtemp.evaluation.labeled_data import LabelledData, labelled_data
 from dualtemp.evaluation.tuned_measures import tuned_measures
+from dualtemp.quantities import duration
+from dualtemp.runs.evaluated_measures import EVALUATED, WORDS
 from dualtemp.runs.folder import RunFolder
+from dualtemp.runs.metrics import measures
 from dualtemp.text import suggest
-from dualtemp.training.observers.display import duration
 
 
 def evaluate(
@@ -103,10 +105,10 @@ def evaluate(
 
 def chosen_measures(only: str | Sequence[str] | None, fine_tune: bool) -> set[str]:
     """The measures to take; a mistyped one is answered with the nearest."""
-    words = MEASURES if only is None else only.split(",") if isinstance(only, str) else only
+    words = WORDS if only is None else only.split(",") if isinstance(only, str) else only
     wanted = {word.strip() for word in words}
-    for word in sorted(wanted - set(MEASURES)):
-        raise UserError(f"no measure is called {word!r}: {suggest(word, MEASURES)}")
+    for word in sorted(wanted - set(WORDS)):
+        raise UserError(f"no measure is called {word!r}: {suggest(word, WORDS)}")
     if not fine_tune:
         wanted -= {"fine-tune"}
     if not wanted:
@@ -120,14 +122,15 @@ def online(
     """What the run itself measured of the same weights, while it learned; problems: files that cannot be read."""
     images, learned = found.test.readable_count(problems), found.train.readable_count(problems)
     last: dict[str, Any] = next(iter(run.history()[-1:]), {})
-    names = {"probe": "linear probe", "knn": "kNN"}
     labels = {"probe": learned, "knn": min(run.settings().knn_images, learned)}
+    words = {each.name: each.asked_as for each in EVALUATED}
     rows: list[dict[str, Any]] = []
-    for word in sorted(wanted & set(names)):
-        top1, top5 = (last.get(f"{word}_{top}") for top in ("top1", "top5"))
-        if top1 is not None:
-            row = result(names[word], "online", found.name, top1 / 100, None, images, labels[word])
-            rows.append({**row, "top1": top1, "top5": top5 if found.classes > 5 else None})  # as it stands, unrounded
+    for each in measures().values():
+        word, top1 = words.get(each.evaluated_as), last.get(each.key)
+        if word in wanted and top1 is not None:
+            row = result(each.evaluated_as, "online", found.name, top1 / 100, None, images, labels[word])
+            top5 = last.get(each.top5) if found.classes > 5 else None
+            rows.append({**row, "top1": top1, "top5": top5})  # as it stands, unrounded
     return rows
 
 

@@ -8,14 +8,9 @@ from typing import Any
 
 from dualtemp.atomic_write import whole_file
 from dualtemp.errors import writing
+from dualtemp.runs.evaluated_measures import ENCODERS, NAMES
 
 EVALUATION_FILE = "evaluation.json"
-MEASURES = ("knn", "probe", "few-shot", "fine-tune")  # what can be asked for, and below what it gives
-ONE_A_CLASS = "1 label a class"
-FROZEN = ("kNN", "linear probe", ONE_A_CLASS, "1 % of labels", "5 % of labels", "10 % of labels")
-NAMES = (*FROZEN, "fine-tuning")
-BASELINES = ("raw pixels", "colour histogram", "untrained")  # what a trained encoder has to beat
-ENCODERS = (*BASELINES, "trained", "online")
 
 
 def result(

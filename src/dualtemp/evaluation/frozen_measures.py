@@ -13,11 +13,12 @@ from dualtemp.encoder.encoder import RunEncoder
 from dualtemp.errors import UserError
 from dualtemp.evaluation.accuracy import Accuracy, predicted, top_accuracy
 from dualtemp.evaluation.answers import Answers
-from dualtemp.evaluation.evaluation_file import ONE_A_CLASS, result
+from dualtemp.evaluation.evaluation_file import result
 from dualtemp.evaluation.few_shot import DRAWS, few_labels, few_shot_result, few_shot_scores
 from dualtemp.evaluation.knn import best_k, knn_votes
 from dualtemp.evaluation.labeled_data import LabelledData, labels_of
 from dualtemp.evaluation.probe import probe_scores
+from dualtemp.runs.evaluated_measures import ONE_A_CLASS
 
 SHARES = (0.01, 0.05, 0.1)
 

@@ -1,4 +1,4 @@
-"""What is measured after an epoch: online probe, kNN, and what the features look like on the unit sphere."""
+"""Measures after an epoch: online probe, kNN, the geometry of the features, and what plugins declare."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -13,6 +13,7 @@ from dualtemp.data.loading.loader import Loader, evaluation_batches
 from dualtemp.evaluation.accuracy import top_accuracy
 from dualtemp.evaluation.features import image_features, image_features_and_labels
 from dualtemp.evaluation.knn import best_k, knn_accuracy
+from dualtemp.evaluation.measures import compute_declared
 from dualtemp.evaluation.probe import OnlineProbe
 from dualtemp.evaluation.spread import alignment, effective_rank, feature_spread, uniformity
 from dualtemp.frameworks.network import Network
@@ -33,11 +34,14 @@ def evaluate(
     *,
     epoch: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    note: Callable[[str], None] = lambda text: None,
 ) -> dict[str, float]:
-    """Accuracies in %, top-1 and top-5 of the probe and top-1 of kNN, and what the features look like.
+    """Measure an encoder after an epoch (from 0): accuracies in %, geometry of the features, plugins' measures; by key.
 
-    These are of clean images; the alignment alone is of two augmented views, as this epoch (from 0) draws them.
-    progress is told how many images of how many have been seen, batch by batch.
+    All are of clean images but the alignment, which compares two augmented views as this epoch draws them.
+
+    progress: is told, batch by batch, how many images of how many have been seen; note: is told of a plugin's measure
+    that fails, which is left out.
     """
     parts = [few(data.images, SPREAD_IMAGES)]
     if data.bank is not None and data.test is not None:
@@ -55,7 +59,7 @@ def evaluate(
         batches = evaluation_batches(
             parts[0], data.views, device=device, workers=workers, problems=data.unreadable, may_be_empty=False
         )
-        pixels = (batch.pixels for batch in _told(batches, seen))
+        pixels = (batch.pixels for batch in _counting(batches, seen))
         return {**sphere(image_features(network.backbone, pixels)), **aligned}
     found, labels = clean_features(network.backbone, data.test, data.views, device, workers, data.unreadable, seen)
     if probe is None:  # supervised: the classifier itself
@@ -73,11 +77,12 @@ def evaluate(
         **({"knn_k": k} if chosen.knn == "auto" else {}),
         **sphere(found),
         **aligned,
+        **compute_declared(*bank, found, labels, note=note),
     }
 
 
 def sphere(features: Tensor) -> dict[str, float]:
-    """Spread of features (N, F); uniformity, which needs two, and effective rank of 2,000 of them, evenly chosen."""
+    """Spread of features (N, F); uniformity (of at least two) and effective rank of 2,000 of them, evenly chosen."""
     some = features
     if len(features) > SPREAD_IMAGES:
         some = features[torch.linspace(0, len(features) - 1, SPREAD_IMAGES, device=features.device).long()]
@@ -96,17 +101,19 @@ def view_alignment(
     workers: int | None = None,
     seen: Callable[[int], None] = lambda images: None,
 ) -> float:
-    """Alignment of two views of training images, always the same ones; the views are drawn anew for each epoch."""
+    """Alignment of two views of training images: always the same images, views drawn anew for each epoch."""
     images = few(data.images, ALIGNED_IMAGES)
     size = min(ALIGNED_BATCH, len(images))
     with Loader(images, data.views, size, device=device, workers=workers) as loader:
-        features = image_features(backbone, (torch.cat(batch.views) for batch in _told(loader.batches(epoch), seen)))
+        features = image_features(
+            backbone, (torch.cat(batch.views) for batch in _counting(loader.batches(epoch), seen))
+        )
     one, other = features.unflatten(0, (-1, 2, size)).transpose(0, 1).flatten(1, 2)  # each (images, F)
     return float(alignment(one, other))
 
 
 def few(images: ImageSet, count: int) -> ImageSet:
-    """At most so many images, always the same ones."""
+    """At most `count` images, always the same ones."""
     return images if len(images) <= count else images.subset(count, seed=0)
 
 
@@ -121,12 +128,12 @@ def clean_features(
 ) -> tuple[Tensor, Tensor]:
     """Features (N, F) and labels (N,) of the images, without augmentation, on the device; problems as for batches."""
     clean = evaluation_batches(images, views, device=device, workers=workers, problems=problems, may_be_empty=False)
-    batches = ((batch.pixels, batch.labels) for batch in _told(clean, seen))
+    batches = ((batch.pixels, batch.labels) for batch in _counting(clean, seen))
     return image_features_and_labels(backbone, batches)  # pyright: ignore
 
 
-def _told(batches: Iterable[Any], seen: Callable[[int], None]) -> Iterator[Any]:
-    """The batches; `seen` is told of the images of each once it has been used."""
+def _counting(batches: Iterable[Any], seen: Callable[[int], None]) -> Iterator[Any]:
+    """Pass batches on; `seen` is told the size of each once it has been used."""
     for batch in batches:
         yield batch
         seen(len(batch.index))

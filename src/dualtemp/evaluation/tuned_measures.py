@@ -18,7 +18,7 @@ from dualtemp.evaluation.evaluation_file import result
 from dualtemp.evaluation.features import image_features_and_labels
 from dualtemp.evaluation.fine_tune import default_batch, default_epochs, fine_tuned
 from dualtemp.evaluation.labeled_data import LabelledData
-from dualtemp.training.observers.display import duration
+from dualtemp.quantities import duration
 from dualtemp.training.schedule import lr_factor
 
 RECIPE = "weak"  # crop a little and flip

@@ -8,6 +8,7 @@ from typing import Any
 from dualtemp.config import Settings, to_yaml
 from dualtemp.exporting.loading import how_to_load, how_to_preprocess
 from dualtemp.runs.folder import RunFolder
+from dualtemp.runs.metrics import measures
 
 
 @dataclass(frozen=True)
@@ -73,20 +74,17 @@ def _figures(facts: CardFacts) -> str:
 
 def _of_training(facts: CardFacts) -> list[list[str]]:
     """What the run itself measured last on its validation images."""
-    history = facts.run.history()
-    names = ("probe_top1", "probe_top5", "knn_top1")
-    last = {
-        name: next((line[name] for line in reversed(history) if line.get(name) is not None), None) for name in names
-    }
+    last: dict[str, Any] = {}
+    for line in facts.run.history():
+        last |= {key: value for key, value in line.items() if value is not None}
     images = (facts.run.made_with().get("train") or {}).get("images")
-    rows = []
-    if last["probe_top1"] is not None:
-        figures = [_number(last["probe_top1"]), _number(last["probe_top5"])]
-        rows.append(["online linear probe", "trained", "validation", str(images or "all"), *figures])
-    if last["knn_top1"] is not None:
-        labels = min(facts.chosen.knn_images, images or facts.chosen.knn_images)
-        rows.append(["kNN while training", "trained", "validation", str(labels), _number(last["knn_top1"]), ""])
-    return rows
+    bank = facts.chosen.knn_images
+    labels = {"probe_top1": images or "all", "knn_top1": min(bank, images or bank)}
+    return [
+        [each.card, "trained", "validation", str(labels.get(key, "")), _number(last[key]), _number(last.get(each.top5))]
+        for key, each in measures().items()
+        if each.card and key in last
+    ]
 
 
 def _of_evaluation(path: Path) -> list[list[str]]:

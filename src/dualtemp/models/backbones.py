@@ -18,7 +18,7 @@ from torch import nn
 from dualtemp.errors import UserError
 from dualtemp.models.registry import BUILT_IN, declared_backbones
 from dualtemp.models.resnet_mini import ResNetMini
-from dualtemp.text import nearest
+from dualtemp.text import similar_words
 from dualtemp.torchvision_operators import declare_missing_operators
 
 # Our short names, and what they are called in timm.
@@ -167,7 +167,7 @@ def _create(
     import timm
 
     if not timm.is_model(timm_name):
-        near = nearest(name, [*NAMES, *declared_backbones(), *PUBLISHED, *timm.list_models()], count=3)
+        near = similar_words(name, [*NAMES, *declared_backbones(), *PUBLISHED, *timm.list_models()], count=3)
         hint = f"did you mean {', '.join(near)}?" if near else f"take one of {', '.join(NAMES)} or a name of timm."
         raise UserError(f"backbone {name!r} is unknown: {hint} (your own needs --plugin FILE.py)")
     arguments: dict[str, Any] = {"num_classes": 0, "in_chans": channels}

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from dualtemp.errors import UserError
-from dualtemp.text import nearest
+from dualtemp.text import similar_words
 
 # In the order of the paper.
 IDS = (
@@ -111,7 +111,7 @@ def chosen_artefacts(ids: Iterable[str]) -> list[Artefact]:
     wanted = [name for word in ids for name in (known if word == "all" else (word,))]
     for name in wanted:
         if name not in known:
-            near = nearest(name, [*known, "all"])
+            near = similar_words(name, [*known, "all"])
             hint = f"did you mean {near[0]}?" if near else "`dualtemp paper` lists them"
             raise UserError(f"no table or figure is called {name!r}: {hint}")
     return [known[name] for name in dict.fromkeys(wanted)]

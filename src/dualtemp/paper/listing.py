@@ -11,7 +11,7 @@ from dualtemp.paper.plan import Plan
 from dualtemp.paper.reproduce import Request
 from dualtemp.paper.results import Results
 from dualtemp.paper.tables import jobs_of
-from dualtemp.training.observers.display import duration
+from dualtemp.quantities import duration
 
 TWO_DAYS = 2 * 86400
 

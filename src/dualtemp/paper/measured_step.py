@@ -13,7 +13,8 @@ from dualtemp.data.loading.loader import Loader
 from dualtemp.data.normalization import normalization
 from dualtemp.frameworks import build_framework
 from dualtemp.paper.cost import WITH_GRADIENT
-from dualtemp.training.start import How, start
+from dualtemp.training.launch import ExecutionOptions
+from dualtemp.training.start import start
 from dualtemp.training.train_step import TrainStep
 from dualtemp.training.training_data import TrainingData
 
@@ -52,7 +53,7 @@ def measured_small_run() -> float:
         for _ in range(2):
             with TemporaryDirectory() as folder:
                 began = time.perf_counter()
-                start(chosen, Path(folder) / "run", How("cpu", threads=1, quiet=True))
+                start(chosen, Path(folder) / "run", ExecutionOptions("cpu", threads=1, quiet=True))
                 seconds = time.perf_counter() - began
     finally:
         torch.set_num_threads(threads)

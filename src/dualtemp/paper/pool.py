@@ -1,4 +1,4 @@
-"""Runs in parallel: processes that load torch once and make run after run. Needs no torch itself."""
+"""Runs in parallel on this machine: processes that load torch once and make run after run. Needs no torch itself."""
 
 import multiprocessing
 import time
@@ -7,26 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from dualtemp.errors import UserError
+from dualtemp.paper.engine import Progress
 from dualtemp.paper.results import Job, Results
 from dualtemp.paper.worker import BUSY, work
 
 PATIENCE = 60.0  # seconds that a process gets to save its run when all is stopped
 ATTEMPTS = 2  # at a run whose process was killed
-
-
-class Progress(Protocol):
-    """Who is told how things go."""
-
-    def moved(self, job: Job, fraction: float) -> None:
-        """So much of a run is made."""
-        ...
-
-    def ended(self, job: Job, status: str, reason: str) -> None:
-        """A run is over: done, collapsed or failed."""
-        ...
 
 
 @dataclass
@@ -40,68 +29,66 @@ class Worker:
 
 
 @dataclass(frozen=True)
-class Crew:
-    """How runs are made: on which devices (one process each), with how many threads; whether run folders are kept."""
+class ProcessPool:
+    """An Engine of processes on this machine: one for each entry of `devices`.
+
+    threads: of the CPU, for a process; keep: leave run folders in RESULTS/runs.
+    """
 
     devices: Sequence[str]
     threads: int = 1
     keep: bool = False
 
-
-def run_jobs(jobs: Sequence[Job], results: Path, crew: Crew, progress: Progress) -> Counter[str]:
-    """Make all runs; returns how many were done, collapsed or failed.
-
-    Runs that another process is making are waited for, and made here if it gives up. A disk that cannot be written ends
-    all: UserError.
-    """
-    waiting, busy_until = deque(jobs), dict.fromkeys((job.name for job in jobs), 0.0)
-    attempts: Counter[str] = Counter()
-    outcome: Counter[str] = Counter()
-    workers = [_hired(device, results, crew) for device in crew.devices[: max(1, len(jobs))]]
-    try:
-        while waiting or any(worker.job for worker in workers):
-            _hand_out(workers, waiting, busy_until)
-            for place, worker in enumerate(workers):
-                if worker.job is None:
-                    continue
-                message = _heard(worker)
-                if message == "dead":
-                    job, code = worker.job, worker.process.exitcode
-                    workers[place] = _hired(worker.device, results, crew)
-                    attempts[job.name] += 1
-                    if attempts[job.name] < ATTEMPTS:
-                        waiting.append(job)
+    def run(self, jobs: Sequence[Job], results: Path, progress: Progress) -> Counter[str]:
+        """Make all runs (see `Engine.run`). Those that another process is making are waited for."""
+        waiting, busy_until = deque(jobs), dict.fromkeys((job.name for job in jobs), 0.0)
+        attempts: Counter[str] = Counter()
+        outcome: Counter[str] = Counter()
+        workers = [_start_worker(device, results, self) for device in self.devices[: max(1, len(jobs))]]
+        try:
+            while waiting or any(worker.job for worker in workers):
+                _hand_out(workers, waiting, busy_until)
+                for place, worker in enumerate(workers):
+                    if worker.job is None:
                         continue
-                    reason = f"its process was ended twice, last with code {code}"
-                    Results(results).write(job, {"status": "failed", "reason": reason})
-                    outcome["failed"] += 1
-                    progress.ended(job, "failed", reason)
-                elif message is not None and message[0] == "trouble":
-                    raise UserError(message[1])
-                elif message is not None and message[0] == "step":
-                    progress.moved(worker.job, message[1])
-                elif message is not None:
-                    job, worker.job = worker.job, None
-                    if message[1] == BUSY:
-                        busy_until[job.name] = time.monotonic() + 1.0
-                        waiting.append(job)
-                        continue
-                    outcome[message[1]] += 1
-                    progress.ended(job, message[1], message[2])
-            active = [w for w in workers if w.job is not None]
-            if active:
-                wait([x for w in active for x in (w.connection, w.process.sentinel)], timeout=0.5)
-            elif waiting:
-                time.sleep(0.2)
-    finally:
-        _dismiss(workers)
-    return outcome
+                    message = _receive(worker)
+                    if message == "dead":
+                        job, code = worker.job, worker.process.exitcode
+                        workers[place] = _start_worker(worker.device, results, self)
+                        attempts[job.name] += 1
+                        if attempts[job.name] < ATTEMPTS:
+                            waiting.append(job)
+                            continue
+                        reason = f"its process was ended twice, last with code {code}"
+                        Results(results).write(job, {"status": "failed", "reason": reason})
+                        outcome["failed"] += 1
+                        progress.ended(job, "failed", reason)
+                    elif message is not None and message[0] == "trouble":
+                        raise UserError(message[1])
+                    elif message is not None and message[0] == "step":
+                        progress.moved(worker.job, message[1])
+                    elif message is not None:
+                        job, worker.job = worker.job, None
+                        if message[1] == BUSY:
+                            busy_until[job.name] = time.monotonic() + 1.0
+                            waiting.append(job)
+                            continue
+                        outcome[message[1]] += 1
+                        progress.ended(job, message[1], message[2])
+                active = [w for w in workers if w.job is not None]
+                if active:
+                    wait([x for w in active for x in (w.connection, w.process.sentinel)], timeout=0.5)
+                elif waiting:
+                    time.sleep(0.2)
+        finally:
+            _stop(workers)
+        return outcome
 
 
-def _hired(device: str, results: Path, crew: Crew) -> Worker:
+def _start_worker(device: str, results: Path, pool: ProcessPool) -> Worker:
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    process = context.Process(target=work, args=(there, results, device, crew.threads, crew.keep), daemon=True)
+    process = context.Process(target=work, args=(there, results, device, pool.threads, pool.keep), daemon=True)
     process.start()
     there.close()  # or its end would not be noticed
     return Worker(process, here, device)
@@ -119,7 +106,7 @@ def _hand_out(workers: list[Worker], waiting: deque[Job], busy_until: dict[str, 
                 continue
 
 
-def _heard(worker: Worker) -> Any:
+def _receive(worker: Worker) -> Any:
     """The next message of a worker, None if there is none, "dead" if its process has ended."""
     try:
         if worker.connection.poll():
@@ -130,7 +117,7 @@ def _heard(worker: Worker) -> Any:
     return None if worker.process.is_alive() or worker.connection.poll() else "dead"
 
 
-def _dismiss(workers: list[Worker]) -> None:
+def _stop(workers: list[Worker]) -> None:
     """End all processes; one that is within a run saves it first."""
     for worker in workers:
         worker.connection.close()

@@ -7,7 +7,7 @@ from typing import Any
 
 from dualtemp.paper.cost import passes
 from dualtemp.paper.results import Job, data_name
-from dualtemp.training.observers.display import duration
+from dualtemp.quantities import duration
 
 
 class RunsDisplay:

@@ -12,9 +12,10 @@ from typing import Any
 from dualtemp.errors import UserError
 from dualtemp.machine import cores
 from dualtemp.paper.artefact import chosen_artefacts
+from dualtemp.paper.engine import Engine
 from dualtemp.paper.known_data import is_here
 from dualtemp.paper.plan import Plan, plan
-from dualtemp.paper.pool import Crew, run_jobs
+from dualtemp.paper.pool import ProcessPool
 from dualtemp.paper.progress import RunsDisplay
 from dualtemp.paper.results import DataFacts, Job, Results, opened_facts
 from dualtemp.paper.scale import DataChoice, scale_named
@@ -137,16 +138,16 @@ def run_missing(
     results.make_folders()
     for job in left.jobs:  # only failed ones that are to be tried again have a result
         (results.path / f"{job.name}.json").unlink(missing_ok=True)
-    crew = _crew(jobs, device, keep, threads)
+    engine = _local_engine(jobs, device, keep, threads)
     with _terminable(), RunsDisplay(left.jobs) as display:
         try:
-            outcome = run_jobs(left.jobs, request.results, crew, display)
+            outcome = engine.run(left.jobs, request.results, display)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("stopped; the same command goes on") from None
     return outcome["failed"]
 
 
-def _crew(jobs: int | None, device: str, keep: bool, threads: int | None) -> Crew:
+def _local_engine(jobs: int | None, device: str, keep: bool, threads: int | None) -> Engine:
     import torch
 
     devices = [device]
@@ -154,7 +155,7 @@ def _crew(jobs: int | None, device: str, keep: bool, threads: int | None) -> Cre
         devices = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
         jobs = jobs or len(devices)
     jobs = jobs or (cores() if devices == ["cpu"] or not torch.backends.mps.is_available() else 1)
-    return Crew([devices[i % len(devices)] for i in range(jobs)], threads or max(1, cores() // jobs), keep)
+    return ProcessPool([devices[i % len(devices)] for i in range(jobs)], threads or max(1, cores() // jobs), keep)
 
 
 @contextmanager

@@ -91,26 +91,28 @@ def perform(
 def made(job: Job, folder: Path, device: str, threads: int, watch: Any) -> dict[str, Any]:
     """The result of a run; that it failed or collapsed is a result."""
     from dualtemp.runs.folder import RunFolder
-    from dualtemp.training.start import How, chosen_device, go_on, start
+    from dualtemp.training.launch import ExecutionOptions
+    from dualtemp.training.resume import resume_run
+    from dualtemp.training.start import start
 
-    how = How(device=device, threads=threads, quiet=True)
+    options = ExecutionOptions(device=device, threads=threads, quiet=True)
     try:
         metrics = None
         if (folder / "config.yaml").exists():
             try:
-                metrics = go_on(folder, None, how, watch)
+                metrics = resume_run(folder, None, options, watch)
             except UserError:  # what is left is of no use
                 shutil.rmtree(folder, ignore_errors=True)
         if metrics is None:
             # Every setting counts as given: none of the paper's is replaced by one that would suit somebody's images.
             given = job.settings.model_copy(update=job.settings.model_dump())
-            metrics = start(given, folder, how, watch)
+            metrics = start(given, folder, options, watch)
         wanted = {name: json.loads(asked) for name, asked in job.measured}
         measured = {}
         if wanted:
             from dualtemp.analysis.measurements import measure
 
-            measured = measure(folder, wanted, str(chosen_device(how)))
+            measured = measure(folder, wanted, str(options.open_device()))
     except (Exception, MemoryError) as error:
         said = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
         trouble = error if isinstance(error, OSError) else error.__context__

@@ -6,38 +6,18 @@ from typing import Any
 
 from dualtemp.config import applicable, setting_names
 from dualtemp.errors import UserError
-from dualtemp.evaluation.evaluation_file import BASELINES, FROZEN, NAMES
-from dualtemp.report.curves import MEASURES, PERCENT, compared_charts
+from dualtemp.report.curves import compared_charts
 from dualtemp.report.epoch_chart import COLOURS, DASHES, colour_class
 from dualtemp.report.page import link_to, rendered, write_page
 from dualtemp.report.run_page import PAGE, shown
 from dualtemp.report.standing import clear_difference
 from dualtemp.report.verdict import told, verdict
+from dualtemp.runs.evaluated_measures import BASELINES, FROZEN, MEANINGS, NAMES
+from dualtemp.runs.metrics import PERCENT, measures
 from dualtemp.runs.record import RunRecord, beside_trained, evaluated, facts_of, number, part, read_run, rows_of
 
 NONE = "\N{EN DASH}"
 MOST = COLOURS * DASHES
-# Title, form, and whether the highest of comparable runs is marked as the best.
-FIGURES: dict[str, tuple[str, str, bool]] = {
-    "probe_top1": ("probe, top-1", PERCENT, True),
-    "probe_top5": ("probe, top-5", PERCENT, True),
-    "knn_top1": ("kNN, top-1", PERCENT, True),
-    "loss": ("loss", "{:.4g}", False),
-    **{
-        key: (MEASURES[key].title, MEASURES[key].form, False)
-        for key in (
-            "entropy",
-            "hardest_tenth",
-            "W_mean",
-            "W_spread",
-            "alignment",
-            "uniformity",
-            "spread",
-            "effective_rank",
-        )
-    },
-    "images_per_second": ("images a second", "{:,.0f}", False),
-}
 
 
 def write_compare_page(paths: Sequence[Path], out: Path) -> Path:
@@ -113,16 +93,17 @@ def tested_on(run: RunRecord) -> str:
 
 
 def final_figures(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
-    """Last figures that any run has: title, and for each run the value as text and whether it is the best.
+    """Newest figures that any run has: key, title, what it says, and for each run its text and whether it is the best.
 
     The best is the highest of at least two runs that were tested on the same images.
     """
     rows = []
-    for key, (title, form, rated) in FIGURES.items():
-        # Of five classes or fewer a top-5 is always right.
-        values = [None if key == "probe_top5" and 0 < run.classes <= 5 else run.last(key) for run in runs]
+    compared = [each for each in measures().values() if each.compared]
+    for each in sorted(compared, key=lambda each: not each.rated):
+        values = [each.last(run) for run in runs]
         if any(value is not None for value in values):
-            rows.append({"key": key, "title": title, "cells": _cells(runs, values, form, rated)})
+            cells = _cells(runs, values, each.form, each.rated)
+            rows.append({"key": each.key, "title": each.name or each.title, "says": each.says, "cells": cells})
     return rows
 
 
@@ -141,7 +122,7 @@ def evaluated_figures(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
         cells = _cells(runs, values, PERCENT, True)
         for cell, found in zip(cells, measured, strict=True):
             cell["rival"] = _strongest_rival(found, name)
-        rows.append({"key": name, "title": name, "cells": cells})
+        rows.append({"key": name, "title": name, "says": MEANINGS[name], "cells": cells})
     return rows
 
 

@@ -8,6 +8,7 @@ from html import escape
 from itertools import pairwise
 
 from dualtemp.report.line_chart import tick_labels, y_ticks
+from dualtemp.runs.measure import Reference
 
 WIDTH, HEIGHT = 360, 220
 LEFT, RIGHT, TOP, BOTTOM = 58, 12, 20, 36  # above: room for the name of a level at the top
@@ -26,14 +27,6 @@ class Line:
     points: Sequence[tuple[int, float]]
     number: int = 0
     form: str = "{:.4g}"
-
-
-@dataclass(frozen=True)
-class Reference:
-    """A level to compare with, such as chance."""
-
-    name: str
-    value: float
 
 
 def epoch_chart(title: str, lines: Sequence[Line], references: Sequence[Reference] = ()) -> str:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from dualtemp.evaluation.evaluation_file import ENCODERS, FROZEN, NAMES
 from dualtemp.report.standing import clear_difference, gain_bounds
+from dualtemp.runs.evaluated_measures import ENCODERS, FROZEN, MEANINGS, NAMES
 from dualtemp.runs.record import RunRecord, beside_trained, evaluated, number, rows_of
 
 TITLES = {"online": "while training"}
@@ -46,6 +46,7 @@ def _table(rows: Sequence[dict[str, Any]], data: str) -> dict[str, Any] | None:
             lines.append(
                 {
                     "name": name,
+                    "says": MEANINGS.get(name, ""),
                     "labels": number(any_row.get("labels")),
                     "images": number(any_row.get("images")),
                     "cells": [

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from dualtemp.evaluation.evaluation_file import BASELINES
 from dualtemp.report.accuracies import ACCURACIES, POINT, accuracy_of, fifths, guessed, seen, too_few
 from dualtemp.report.standing import Standing, Word, standings
+from dualtemp.runs.evaluated_measures import BASELINES
 from dualtemp.runs.record import Facts, History, points
-from dualtemp.training.thresholds import COLLAPSED
+from dualtemp.runs.thresholds import COLLAPSED
 
 LOSS_STILL = 1e-3  # of the loss: a run whose loss never leaves this band learns nothing
 RISES = 3  # in a row: by chance four values come in this order once in 24 times

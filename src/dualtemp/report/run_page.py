@@ -10,8 +10,8 @@ from dualtemp.report.curves import run_charts
 from dualtemp.report.evaluated_part import evaluated_part
 from dualtemp.report.page import link_to, rendered, write_page
 from dualtemp.report.verdict import told, verdict
+from dualtemp.runs.metrics import measures
 from dualtemp.runs.record import RunRecord, facts_of, part, read_json, read_run
-from dualtemp.training.observers.display import duration
 
 PAGE = "report.html"
 REFRESH = 30  # seconds, while the run goes on
@@ -73,23 +73,13 @@ def shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _figures(run: RunRecord) -> list[tuple[str, str]]:
-    forms = {
-        "loss": ("loss", "{:.4g}"),
-        "probe_top1": ("probe, top-1", "{:.2f} %"),
-        "probe_top5": ("probe, top-5", "{:.2f} %"),
-        "knn_top1": ("kNN, top-1", "{:.2f} %"),
-        "images_per_second": ("images a second", "{:,.0f}"),
-    }
-    figures = [("epochs", f"{run.epoch} of {run.chosen.epochs}")]
-    figures += [
-        (name, form.format(value))
-        for key, (name, form) in forms.items()
-        # Of five classes or fewer a top-5 is always right.
-        if (value := run.last(key)) is not None and not (key == "probe_top5" and 0 < run.classes <= 5)
+def _figures(run: RunRecord) -> list[tuple[str, str, str]]:
+    """(name, value, what it says) of the figures at the top of the page."""
+    tiles = [(each, each.last(run)) for each in measures().values() if each.tile]
+    return [
+        ("epochs", f"{run.epoch} of {run.chosen.epochs}", "Epochs that are done."),
+        *((each.name or each.title, each.text(value), each.says) for each, value in tiles if value is not None),
     ]
-    seconds = run.last("seconds")
-    return figures + ([("time", duration(seconds))] if seconds is not None else [])
 
 
 def _contents(

@@ -13,8 +13,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from dualtemp.errors import UserError
+from dualtemp.runs.metrics import measures
 from dualtemp.runs.record import read_run
 
+# Accuracies by the name that JSON and `--sort` give them.
+ACCURACIES = {each.column.lower(): each for each in measures().values() if each.column}
 # What to sort by, and whether the largest comes first.
 ORDERS = {
     "name": False,
@@ -24,8 +27,7 @@ ORDERS = {
     "tau_beta": False,
     "status": False,
     "epoch": True,
-    "probe": True,
-    "knn": True,
+    **dict.fromkeys(ACCURACIES, True),
     "date": True,
 }
 COLOURS = {"running": "cyan", "done": "green", "interrupted": "yellow", "failed": "red", "unreadable": "red"}
@@ -75,8 +77,7 @@ def described(path: Path, name: str) -> dict[str, Any]:
         "reason": run.status.reason,
         "epoch": run.epoch,
         "epochs": chosen.epochs,
-        "probe": run.last("probe_top1"),
-        "knn": run.last("knn_top1"),
+        **{name: run.last(each.key) for name, each in ACCURACIES.items()},
         "date": run.moved.isoformat(timespec="seconds"),
     }
 
@@ -111,8 +112,9 @@ def print_runs(rows: Sequence[dict[str, Any]], as_json: bool = False) -> None:
     # Piped into another program, a run is one line, however long.
     console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 10_000)
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for title in ("run", "method", "data", "tau_alpha", "tau_beta", "status", "epoch", "probe", "kNN", "date"):
-        right = title in ("tau_alpha", "tau_beta", "epoch", "probe", "kNN")
+    accuracies = [each.column for each in ACCURACIES.values()]
+    for title in ("run", "method", "data", "tau_alpha", "tau_beta", "status", "epoch", *accuracies, "date"):
+        right = title in ("tau_alpha", "tau_beta", "epoch", *accuracies)
         table.add_column(title, justify="right" if right else "left", no_wrap=title != "run", overflow="fold")
     for row in rows:
         status = row["status"]
@@ -124,8 +126,7 @@ def print_runs(rows: Sequence[dict[str, Any]], as_json: bool = False) -> None:
             _number(row.get("tau_beta"), "{:g}"),
             f"[{COLOURS[status]}]{status}[/]",
             f"{row['epoch']}/{row['epochs']}" if "epoch" in row else "",
-            _number(row.get("probe"), "{:.2f}"),
-            _number(row.get("knn"), "{:.2f}"),
+            *(_number(row.get(name), "{:.2f}") for name in ACCURACIES),
             row.get("date", "")[:16].replace("T", " "),
         ]
         table.add_row(*cells)

@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from dualtemp.quantities import duration
 from dualtemp.report.accuracies import accuracy_of, fifths, seen
 from dualtemp.report.remarks import remarks
 from dualtemp.report.rules import NEEDED, RULES, Verdict
 from dualtemp.runs.record import Facts, History, points
-from dualtemp.training.observers.display import duration
 
 
 def verdict(history: History, facts: Facts, word: str = "done", why: str = "") -> Verdict:

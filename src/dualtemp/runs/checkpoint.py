@@ -1,10 +1,12 @@
-"""Checkpoints: whole, checked, the last two kept; loading one never runs code from it."""
+"""Checkpoints of a run: typed, written atomically, verified by a digest, the last two kept. Loading never runs code."""
 
 import hashlib
 import io
 import pickle
 import struct
 import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +19,51 @@ from dualtemp.errors import UserError
 _MAGIC = b"dualtemp checkpoint 1\n"
 _HEAD = len(_MAGIC) + 32 + 8  # magic, digest, length of what follows
 _KEPT = 2
+_PART = {"part": True}  # marks a state dict: that of the training step's attribute of the same name
 
 
 class DamagedCheckpoint(Exception):
-    """A checkpoint that is not what was written."""
+    """The file does not contain what was written to it, or no checkpoint at all."""
 
 
-def save(folder: Path, position: int, state: dict[str, Any]) -> Path:
-    """Write a checkpoint and drop all but the last two. `position`, steps of the whole run, orders them."""
+@dataclass
+class Checkpoint:
+    """Everything a run needs to continue. To save one more thing, add a field with the value that older files imply.
+
+    settings: by name, empty in old files; done: steps of the whole run; seconds: training time; totals: sums over the
+    steps of an unfinished epoch; metrics_length: bytes of metrics.jsonl that belong to the checkpoint. The rest are
+    state dicts, which `TrainStep` saves and restores by name; None for what a run does not have.
+    """
+
+    done: int
+    settings: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    totals: Mapping[str, float] | torch.Tensor | None = None
+    metrics_length: int = 0
+    method: dict[str, Any] = field(default_factory=dict, metadata=_PART)
+    optimizer: dict[str, Any] = field(default_factory=dict, metadata=_PART)
+    scaler: dict[str, Any] = field(default_factory=dict, metadata=_PART)
+    probe: dict[str, Any] | None = field(default=None, metadata=_PART)
+
+    def to_payload(self) -> dict[str, Any]:
+        """The fields by name, as they are written to disk."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @classmethod
+    def from_payload(cls, payload: Mapping[str, Any]) -> "Checkpoint":
+        """Read the fields of any version's file: missing ones take their defaults, unknown ones are ignored."""
+        return cls(**{each.name: payload[each.name] for each in fields(cls) if each.name in payload})
+
+
+PARTS = tuple(each.name for each in fields(Checkpoint) if each.metadata.get("part"))
+
+
+def save(folder: Path, checkpoint: Checkpoint) -> Path:
+    """Write a checkpoint, named after its step, and delete all but the last two."""
     buffer = io.BytesIO()
-    torch.save(state, buffer)
+    torch.save(checkpoint.to_payload(), buffer)
     payload = buffer.getbuffer()
-    path = folder / f"step-{position:010d}.ckpt"
+    path = folder / f"step-{checkpoint.done:010d}.ckpt"
     with whole_file(path) as file:
         file.write(_MAGIC + hashlib.blake2b(payload, digest_size=32).digest() + struct.pack("<Q", len(payload)))
         file.write(payload)
@@ -42,13 +77,13 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(folder.glob("step-*.ckpt"))
 
 
-def load(path: Path) -> dict[str, Any]:
+def load(path: Path) -> Checkpoint:
     """Read a checkpoint to the CPU; raises DamagedCheckpoint."""
-    return unpacked(read(path), path.name)
+    return unpack(read(path), path.name)
 
 
 def read(path: Path) -> bytes:
-    """A checkpoint as it was written, checked, not yet unpacked; raises DamagedCheckpoint."""
+    """Read the payload of a checkpoint and verify its digest; raises DamagedCheckpoint."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -62,25 +97,25 @@ def read(path: Path) -> bytes:
     return payload
 
 
-def unpacked(payload: bytes, name: str = "checkpoint") -> dict[str, Any]:
-    """The state in what `read` gave, on the CPU; tensors and plain values only, never code."""
+def unpack(payload: bytes, name: str = "checkpoint") -> Checkpoint:
+    """Decode what `read` returned, onto the CPU: tensors and plain values only, never code."""
     try:
         with warnings.catch_warnings(action="ignore"):  # what torch has to say of strange files is said below
-            return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+            return Checkpoint.from_payload(torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True))
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, TypeError) as error:
         raise DamagedCheckpoint(f"{name} holds something else than a run ({type(error).__name__})") from None
 
 
 def read_latest(folder: Path) -> tuple[bytes | None, list[str]]:
-    """The newest checkpoint that is whole, None if there is none; and what was wrong with newer ones.
+    """Read the newest undamaged checkpoint, None if there are none; also returns what was wrong with newer ones.
 
-    Newer ones are removed if one is found to go on from: they would pass for the newest again.
+    Damaged files newer than it are deleted, because they would be taken for the newest again.
     """
     damaged: dict[Path, str] = {}
     for path in reversed(checkpoints(folder)):
         try:
             payload = read(path)
-            unpacked(payload, path.name)
+            unpack(payload, path.name)
         except DamagedCheckpoint as error:
             damaged[path] = str(error)
             continue
@@ -88,15 +123,15 @@ def read_latest(folder: Path) -> tuple[bytes | None, list[str]]:
             newer.unlink(missing_ok=True)
         return payload, list(damaged.values())
     if damaged:
-        told = "; ".join(damaged.values())
-        raise UserError(f"no checkpoint in {folder} can be read: {told}; train anew in another folder")
+        reasons = "; ".join(damaged.values())
+        raise UserError(f"no checkpoint in {folder} can be read: {reasons}; train anew in another folder")
     return None, []
 
 
-def refuse_foreign(saved: dict[str, Any], method: nn.Module, folder: Path) -> None:
-    """Raise UserError unless a checkpoint of `folder` has the weights of this framework, by name and shape."""
-    found, settings = saved.get("method"), saved.get("settings", {})
-    if isinstance(found, dict) and _shapes(found) == _shapes(method.state_dict()):
+def refuse_foreign(checkpoint: Checkpoint, method: nn.Module, folder: Path) -> None:
+    """Raise UserError unless the checkpoint has the weights of this framework, by name and shape."""
+    weights, settings = checkpoint.method, checkpoint.settings
+    if isinstance(weights, dict) and _shapes(weights) == _shapes(method.state_dict()):
         return
     whose = f" ({settings['method']}, {settings['backbone']})" if {"method", "backbone"} <= settings.keys() else ""
     raise UserError(

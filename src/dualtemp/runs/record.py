@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from dualtemp.config import Settings
 from dualtemp.data.sources.catalogue import named_set
-from dualtemp.evaluation.evaluation_file import BASELINES, FROZEN
+from dualtemp.runs.evaluated_measures import BASELINES, FROZEN
 from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.status import Status, status_of
 

@@ -15,28 +15,28 @@ from dualtemp.frameworks.network import Embedding, Network
 
 
 class ChunkedNetwork(nn.Module):
-    """Stands in for a network: same parameters, same result, one chunk in memory at a time."""
+    """Replaces a network: same parameters, same result, one chunk in memory at a time."""
 
     def __init__(self, network: Network, chunk: int) -> None:
         super().__init__()
-        # The network's parts under the names that they have there, so that a checkpoint fits with and without chunks.
+        # The network's parts under their own names, so that a checkpoint fits with and without chunks.
         self.backbone, self.projector, self.predictor = network.backbone, network.projector, network.predictor
         self.whole, self.chunk = (network,), chunk
         self.passes: list[tuple[Tensor, Embedding, int]] = []
 
     @property
     def network(self) -> Network:
-        """What it stands for."""
+        """The network that it replaces."""
         return self.whole[0]
 
     def key_part(self) -> Network:
-        """What a momentum copy follows."""
+        """The part that a momentum copy follows."""
         return self.network.key_part()
 
     def forward(self, view: Tensor) -> Embedding:
         """Embed (N, C, H, W) chunk by chunk; the result collects gradients for `backward`."""
-        seed = int(torch.randint(2**62, ()))  # of what the network draws, such as dropout: the same in both passes
-        with torch.no_grad(), _statistics_at_rest(self.network), _drawn_from(seed, view.device):
+        seed = int(torch.randint(2**62, ()))  # for what the network draws, such as dropout: the same in both passes
+        with torch.no_grad(), _frozen_statistics(self.network), _seeded(seed, view.device):
             parts = [self.network(x) for x in view.split(self.chunk)]
         features, projection, prediction = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
         leaves = Embedding(features, projection.requires_grad_(), prediction.requires_grad_())
@@ -46,10 +46,10 @@ class ChunkedNetwork(nn.Module):
         return leaves
 
     def backward(self) -> None:
-        """After the loss's backward: pass the gradients of all embeddings on to the parameters."""
+        """Pass the gradients of all embeddings on to the parameters; call it after the loss's backward."""
         outputs = slice(1, 2 if self.network.predictor is None else 3)
         for view, leaves, seed in self.passes:
-            with _drawn_from(seed, view.device):
+            with _seeded(seed, view.device):
                 for start in range(0, len(view), self.chunk):
                     part = slice(start, start + self.chunk)
                     made = zip(self.network(view[part])[outputs], leaves[outputs], strict=True)
@@ -59,15 +59,15 @@ class ChunkedNetwork(nn.Module):
 
 
 @contextmanager
-def _drawn_from(seed: int, device: torch.device) -> Iterator[None]:
+def _seeded(seed: int, device: torch.device) -> Iterator[None]:
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield
 
 
 @contextmanager
-def _statistics_at_rest(network: nn.Module) -> Iterator[None]:
-    """Batch norm normalises as in training, and leaves its running statistics for the second pass."""
+def _frozen_statistics(network: nn.Module) -> Iterator[None]:
+    """Let batch norm normalize as in training without updating its running statistics: the second pass does that."""
     layers = [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
     before = [layer.momentum for layer in layers]
     counted = [None if m.num_batches_tracked is None else m.num_batches_tracked.clone() for m in layers]

@@ -1,4 +1,4 @@
-"""Why a run stops before its end, and what is said then: asked to, not finite, a disk that is full."""
+"""Why a run ends early, and the message for each reason: a requested stop, values that are not finite, a full disk."""
 
 import contextlib
 from collections.abc import Iterator
@@ -15,23 +15,23 @@ from dualtemp.runs.folder import RunFolder
 
 
 class Interrupted(Exception):
-    """The run was asked to stop, and is saved."""
+    """The run was asked to stop and has saved a checkpoint."""
 
 
 @contextlib.contextmanager
-def disk_trouble_told(run: RunFolder) -> Iterator[None]:
-    """A full disk, or one that went away, is one clear line; the older checkpoint is still there."""
+def explain_disk_errors(run: RunFolder) -> Iterator[None]:
+    """Turn write errors, such as of a full disk, into one line that names the last good checkpoint."""
     try:
         yield
     except OSError as error:
         raise UserError(
-            f"{run.path} cannot be written ({error.strerror or error}); {last_checkpoint(run)}. "
+            f"{run.path} cannot be written ({error.strerror or error}); {describe_last_checkpoint(run)}. "
             f"Make room, then `dualtemp resume {run.path}`"
         ) from None
 
 
 def all_finite(*parts: Any) -> bool:
-    """Whether every number of these modules and optimisers is finite; None has none."""
+    """Whether every number in these modules and optimizers is finite; None counts as finite."""
     flags = []
     for part in parts:
         state = {} if part is None else part.state_dict() if isinstance(part, nn.Module) else part.state
@@ -39,23 +39,24 @@ def all_finite(*parts: Any) -> bool:
     by_device: dict[torch.device, list[torch.Tensor]] = {}
     for flag in flags:
         by_device.setdefault(flag.device, []).append(flag)
-    return all(bool(torch.stack(together).all()) for together in by_device.values())  # one wait for each device
+    return all(bool(torch.stack(together).all()) for together in by_device.values())  # one synchronization per device
 
 
-def loss_not_finite(step: int, steps: int, run: RunFolder, chosen: Settings) -> UserError:
-    """What to say of a loss that is not a number, at a step from 0 of epochs of so many steps."""
-    return UserError(f"the loss is not finite at {_place(step, steps)}; {last_checkpoint(run)}. {_remedy(chosen)}")
-
-
-def weights_not_finite(step: int, steps: int, run: RunFolder, chosen: Settings) -> UserError:
-    """What to say of weights that a step has made useless."""
+def nonfinite_loss(step: int, steps: int, run: RunFolder, settings: Settings) -> UserError:
+    """The error for a loss that is not finite. `step` counts from 0; an epoch has `steps`."""
     return UserError(
-        f"the weights are not finite after {_place(step, steps)}; {last_checkpoint(run)}. {_remedy(chosen)}"
+        f"the loss is not finite at {_position(step, steps)}; {describe_last_checkpoint(run)}. {_remedy(settings)}"
     )
 
 
-def trouble_of(error: Exception) -> str:
-    """Why a run failed, for its folder."""
+def nonfinite_weights(step: int, steps: int, run: RunFolder, settings: Settings) -> UserError:
+    """The error for weights that a step has made useless."""
+    position, left = _position(step, steps), describe_last_checkpoint(run)
+    return UserError(f"the weights are not finite after {position}; {left}. {_remedy(settings)}")
+
+
+def failure_reason(error: Exception) -> str:
+    """Why a run failed, in one line for its folder."""
     if isinstance(error, UserError):
         return str(error)
     if isinstance(error, RuntimeError) and distributed.world_size() > 1 and distributed.lost_peer(error):
@@ -63,18 +64,18 @@ def trouble_of(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def last_checkpoint(run: RunFolder) -> str:
-    """Name the checkpoint that is left."""
+def describe_last_checkpoint(run: RunFolder) -> str:
+    """Name the newest checkpoint in half a sentence."""
     kept = checkpoints(run.checkpoints)
     return f"the last good checkpoint is {kept[-1].name}" if kept else "there is no checkpoint yet"
 
 
-def _place(step: int, steps: int) -> str:
+def _position(step: int, steps: int) -> str:
     return f"step {step + 1} (epoch {step // steps + 1})"
 
 
-def _remedy(chosen: Settings) -> str:
-    return "Try a lower --lr, --clip-gradient 1" + (", --amp none or bf16" if chosen.amp == "fp16" else "")
+def _remedy(settings: Settings) -> str:
+    return "Try a lower --lr, --clip-gradient 1" + (", --amp none or bf16" if settings.amp == "fp16" else "")
 
 
 def _tensors(state: Any) -> Iterator[torch.Tensor]:

@@ -9,12 +9,12 @@ from torch.optim import Optimizer
 
 
 def build_optimizer(name: str, module: nn.Module, momentum: float, weight_decay: float) -> Optimizer:
-    """The optimiser of a framework's trainable parameters; its learning rate is set before every step."""
+    """Build the optimizer of a framework's trainable parameters; `set_lr` sets its rate before every step."""
     parameters = [p for p in module.parameters() if p.requires_grad]
     if name == "sgd":  # as the paper's: weight decay on everything
         return torch.optim.SGD(parameters, lr=0.0, momentum=momentum, weight_decay=weight_decay)
     matrices = [p for p in parameters if p.ndim > 1]
-    vectors = [p for p in parameters if p.ndim <= 1]  # biases and scales of normalisation
+    vectors = [p for p in parameters if p.ndim <= 1]  # biases and scales of normalization layers
     groups: list[dict[str, Any]] = [
         {"params": matrices, "weight_decay": weight_decay, "adapt": True},
         {"params": vectors, "weight_decay": 0.0, "adapt": False},
@@ -26,7 +26,7 @@ def build_optimizer(name: str, module: nn.Module, momentum: float, weight_decay:
 
 
 def set_lr(optimizer: Optimizer, lr: float) -> None:
-    """Give all parameters this learning rate."""
+    """Set the learning rate of all parameters."""
     for group in optimizer.param_groups:
         group["lr"] = lr
 
@@ -34,13 +34,13 @@ def set_lr(optimizer: Optimizer, lr: float) -> None:
 class LARS(Optimizer):
     """SGD whose rate for each weight matrix is scaled by |w| / |gradient| (You et al. 2017).
 
-    Groups with adapt=False (biases, scales) are stepped as in SGD.
+    Groups with adapt=False (biases, scales) are updated as in SGD.
 
     Args:
         params: parameters or groups.
         lr: learning rate.
         momentum: default 0.9.
-        trust: the layer's rate relative to |w| / |g|, default 0.001.
+        trust: factor of |w| / |g| in a matrix's rate, default 0.001.
     """
 
     def __init__(self, params: Any, lr: float = 0.0, momentum: float = 0.9, trust: float = 0.001) -> None:
@@ -48,7 +48,7 @@ class LARS(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # pyright: ignore
-        """Move the parameters once."""
+        """Update the parameters once."""
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:

@@ -15,7 +15,7 @@ from dualtemp.data.images import ImageSet, ImageSource, Splits, UnreadableImage
 from dualtemp.data.sources.opening import named_path
 from dualtemp.machine import cores
 from dualtemp.progress_bar import told
-from dualtemp.training.observers.display import counted, duration
+from dualtemp.quantities import counted, duration
 from dualtemp.training.sensible_settings import Facts, sensible
 from dualtemp.training.timing import expected_seconds
 from dualtemp.training.training_data import TrainingData

@@ -45,7 +45,7 @@ def opened(chosen: Settings, made_with: Mapping[str, Any] | None = None) -> Spli
         return open_source(chosen.data, labels=chosen.labels, together=split_of(made_with) == SPLIT)
 
     if distributed.world_size() > 1:
-        distributed.from_first(lambda: whole() and None)
+        distributed.run_on_rank0(lambda: whole() and None)
     splits = whole()
     there = len(splits.train)
     if chosen.validate == "held-out":
@@ -75,7 +75,7 @@ def normalised(chosen: Settings, splits: Splits, made_with: Mapping[str, Any] | 
         return mean, std
     except (TypeError, KeyError, ValueError, AssertionError):
         how = normalization if split_of(made_with) == SPLIT else earlier_normalization
-        return distributed.from_first(lambda: how(chosen.data, pixels))
+        return distributed.run_on_rank0(lambda: how(chosen.data, pixels))
 
 
 def training_data(chosen: Settings, splits: Splits, made_with: Mapping[str, Any] | None = None) -> TrainingData:

@@ -1,4 +1,4 @@
-"""What a step takes from its place in the run: learning rate, and seed."""
+"""What depends on a step's position in the run: learning rate and seed."""
 
 import hashlib
 import math
@@ -9,10 +9,10 @@ LR_BATCH = 256  # at which `lr` is quoted
 
 
 def lr_factor(step: int, steps: int, warmup: int) -> float:
-    """Share of the highest learning rate at a step: linear warm-up, then a cosine to 0 at the end.
+    """Share of the highest learning rate at a step: linear warm-up, then a cosine to 0.
 
     step: from 0; steps: of the whole run; warmup: steps of warm-up. The first step has 1 / warmup of the rate, the
-    step after warm-up all of it.
+    first step after warm-up all of it.
     """
     if step < warmup:
         return (step + 1) / warmup
@@ -25,9 +25,9 @@ def highest_lr(lr: float, batch: int) -> float:
 
 
 def schedule_change(done: int, steps: int, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """What another number of epochs does to the learning rate after `done` steps; "" if it is the same number.
+    """Say what another number of epochs does to the learning rate after `done` steps; "" if the number is the same.
 
-    steps: of an epoch; before, after: settings that the run has had, and that it goes on with.
+    steps: of an epoch; before, after: settings of the run so far, and those that it continues with.
     """
     if before["epochs"] == after["epochs"]:
         return ""
@@ -43,11 +43,11 @@ def schedule_change(done: int, steps: int, before: Mapping[str, Any], after: Map
 
 
 def quoted_lr(highest: float, batch: int) -> float:
-    """The `lr` to quote for a highest rate of steps of this batch: `highest_lr` the other way round."""
+    """The inverse of `highest_lr`: the `lr` whose highest rate at this batch is `highest`."""
     return highest * LR_BATCH / batch
 
 
 def step_seed(seed: int, step: int, rank: int) -> int:
-    """Seed of what a network draws in a step, such as dropout: a function of these three, below 2^63."""
+    """Seed for what a network draws in a step, such as dropout; below 2^63."""
     digest = hashlib.blake2b(f"{seed} {step} {rank}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1

@@ -1,4 +1,4 @@
-"""Ctrl-C and a polite kill, as a question that the loop asks between steps."""
+"""Ctrl-C and SIGTERM, as a question that the trainer asks between steps."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from dualtemp import distributed
 
 @contextmanager
 def stop_signals() -> Iterator[Callable[[], bool]]:
-    """Give a function that says whether SIGINT or SIGTERM has come; a second SIGINT interrupts at once."""
+    """Yield a function that returns whether SIGINT or SIGTERM has arrived; a second SIGINT interrupts at once."""
     asked = False
 
     def ask(number: int, _: Any) -> None:
@@ -26,7 +26,7 @@ def stop_signals() -> Iterator[Callable[[], bool]]:
 
     try:
         before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not in the main thread: whoever runs there has other ways
+    except ValueError:  # not in the main thread: whoever runs it there has other ways to stop it
         yield lambda: False
         return
     try:

@@ -1,4 +1,4 @@
-"""How long a run will take: a few steps of this very framework on these very images, measured before it starts."""
+"""How long a run will take: a few real steps of its framework on its images, timed before it starts."""
 
 import copy
 import time
@@ -13,21 +13,21 @@ from dualtemp.evaluation.online import ALIGNED_IMAGES
 from dualtemp.training.train_step import TrainStep
 from dualtemp.training.training_data import TrainingData
 
-IMAGES = 32  # of a measured step: time grows with the batch, and a large one would take long
-SECONDS = 2.0  # of steps; one is always measured, and one before it that does not count
+IMAGES = 32  # in a timed step: time grows with the batch, and a large one would take long
+SECONDS = 2.0  # of timed steps; at least one, after one that does not count
 
 
 def expected_seconds(
     chosen: Settings, data: TrainingData, method: Any, device: torch.device, workers: int | None = None
 ) -> float:
-    """Seconds of the whole run, from a step and an evaluation of some images. The framework stays as it is.
+    """Estimate the seconds of the whole run from a step and an evaluation of some images; the framework is not changed.
 
-    Every process calls it: the loss of a step may wait for the others' keys.
+    Every process must call it, because the loss of a step may wait for the others' keys.
     """
     copied = copy.deepcopy(method).to(device)
-    # On a CPU readers compete with the network for the cores, and what they have read ahead would look like no work.
+    # On a CPU, workers compete with the network for cores, and what they read ahead would look like no work.
     learning = seconds_of_step(copied, chosen, data, device, 0 if device.type == "cpu" else workers)
-    measuring = distributed.from_first(lambda: seconds_of_evaluation(copied.network.backbone, data, device))
+    measuring = distributed.run_on_rank0(lambda: seconds_of_evaluation(copied.network.backbone, data, device))
     seen = chosen.epochs * (len(data.images) // chosen.batch) * chosen.batch / distributed.world_size()
     looks = -(-chosen.epochs // chosen.evaluate_every)
     if data.bank is None or data.test is None:
@@ -41,13 +41,13 @@ def expected_seconds(
 def seconds_of_step(
     method: Any, chosen: Settings, data: TrainingData, device: torch.device, workers: int | None
 ) -> float:
-    """Seconds of an image of this process in a step: reading, views, passes, optimizer. Every process calls it."""
+    """Seconds per image of this process in a step: reading, views, passes, optimizer. Every process must call it."""
     rank, world = distributed.rank(), distributed.world_size()
     share = chosen.batch // world
     count, chunk = min(IMAGES, share), chosen.chunk
     if chunk is not None and count < share and chunk < share:
-        chunk = min(chunk, count // 2)  # so that chunks, which take two passes, are measured too
-    # Without the compiler, whose start would take longer than all that is measured here.
+        chunk = min(chunk, count // 2)  # so that chunks, which take two passes, are timed too
+    # Without the compiler, whose start-up would take longer than everything timed here.
     small = chosen.model_copy(update={"batch": count * world, "chunk": chunk, "compile": False})
     step, steps, views = TrainStep(small, method, data, device), 0, chosen.framework.views
     with Loader(
@@ -55,7 +55,7 @@ def seconds_of_step(
     ) as loader:
         began = time.perf_counter()
         for batch in loader.batches(0):
-            step(batch, 0, factor=0.0)  # at rate 0: weights that a high rate has spoiled may take other times
+            step(batch, 0, factor=0.0)  # at rate 0: weights that a high rate has spoiled may take another time
             _wait(device)
             steps += 1
             if steps == 1:
@@ -65,13 +65,13 @@ def seconds_of_step(
             if enough:
                 break
         taken = time.perf_counter() - began
-        if steps < 2:  # a set of one batch: what it took is all that is known
+        if steps < 2:  # a set of one batch: its time is all that is known
             return taken / count
     return taken / (steps - 1) / count
 
 
 def seconds_of_evaluation(backbone: Any, data: TrainingData, device: torch.device) -> float:
-    """Seconds of an image that is measured: reading and one pass without gradient."""
+    """Seconds per evaluated image: reading and one pass without gradient."""
     some = data.images.take(range(min(3 * IMAGES, len(data.images))))
     backbone.eval()
     began, seen = time.perf_counter(), 0

@@ -1,6 +1,6 @@
-"""One training step, shared by all who train or measure: the loop, a run's expected time, the cost of the paper's runs.
+"""One training step, shared by everyone who trains or times: the trainer, a run's expected time, the paper's costs.
 
-A loss that gathers keys waits for every process, so a step that only one of them takes would wait for ever.
+A loss that gathers keys waits for every process, so a step that only one of them takes would wait forever.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -15,6 +15,7 @@ from dualtemp.data.loading.loader import Batch
 from dualtemp.evaluation.probe import OnlineProbe
 from dualtemp.frameworks.network import Network, Step
 from dualtemp.models.sync_batch_norm import synchronize_batch_norm
+from dualtemp.runs.checkpoint import PARTS, Checkpoint
 from dualtemp.training.chunked import ChunkedNetwork
 from dualtemp.training.optimizers import build_optimizer, set_lr
 from dualtemp.training.schedule import highest_lr, step_seed
@@ -22,34 +23,34 @@ from dualtemp.training.training_data import TrainingData
 
 
 class TrainStep:
-    """A framework on its device with everything that moves it: optimizer, gradient scaler, online probe.
+    """A framework on its device with everything that updates it: optimizer, gradient scaler, online probe.
 
-    Every process of a group makes one with the same arguments, and calls it equally often.
+    Every process of a group creates one with the same arguments and calls it equally often.
 
     Args:
-        chosen: complete settings.
+        settings: complete settings.
         method: what `build_framework` makes of them; moved to the device.
-        data: decides whether there is a probe, and how many classes it has.
-        device: where the step is computed.
+        data: determines whether there is a probe, and how many classes it has.
+        device: where to compute.
     """
 
-    def __init__(self, chosen: Settings, method: Any, data: TrainingData, device: torch.device) -> None:
+    def __init__(self, settings: Settings, method: Any, data: TrainingData, device: torch.device) -> None:
         method = method.to(device)
         if device.type == "cuda" and distributed.world_size() > 1:
             method = synchronize_batch_norm(method)
-        self.chosen, self.method, self.device = chosen, method, device
-        self.network: Network = method.network  # whole, also where the method sees it in chunks
-        if chosen.channels_last:
+        self.settings, self.method, self.device = settings, method, device
+        self.network: Network = method.network  # the whole one, even if the method sees it in chunks
+        if settings.channels_last:
             method.to(memory_format=torch.channels_last)
-        if chosen.compile:
+        if settings.compile:
             self.network.compile()
-        if chosen.chunk is not None and chosen.chunk < chosen.batch // distributed.world_size():
-            method.framework.network = ChunkedNetwork(self.network, chosen.chunk)
+        if settings.chunk is not None and settings.chunk < settings.batch // distributed.world_size():
+            method.framework.network = ChunkedNetwork(self.network, settings.chunk)
         self.parameters = [p for p in method.parameters() if p.requires_grad]
-        self.optimizer = build_optimizer(chosen.optimizer, method, chosen.momentum, chosen.weight_decay)
-        self.scaler = torch.amp.GradScaler(device.type, enabled=chosen.amp == "fp16")  # pyright: ignore
+        self.optimizer = build_optimizer(settings.optimizer, method, settings.momentum, settings.weight_decay)
+        self.scaler = torch.amp.GradScaler(device.type, enabled=settings.amp == "fp16")  # pyright: ignore
         self.probe: OnlineProbe | None = None
-        if data.bank is not None and not chosen.framework.learns_from_labels:
+        if data.bank is not None and not settings.framework.learns_from_labels:
             backbone: Any = self.network.backbone
             self.probe = OnlineProbe(backbone.num_features, data.classes).to(device)
         self.all_labeled = data.images is data.bank
@@ -57,52 +58,53 @@ class TrainStep:
 
     @distributed.equal_batches()
     def __call__(self, batch: Batch, step: int, factor: float) -> Step:
-        """Learn from a batch; step: of the whole run, from 0; factor: share of the highest learning rates."""
-        chosen, method = self.chosen, self.method
-        torch.manual_seed(step_seed(chosen.seed, step, distributed.rank()))  # of dropout, if there is any
-        set_lr(self.optimizer, highest_lr(chosen.lr, chosen.batch) * factor)
+        """Learn from one batch.
+
+        Args:
+            batch: views and labels of this process's images.
+            step: of the whole run, from 0.
+            factor: share of the highest learning rates, from 0 to 1.
+        """
+        settings, method = self.settings, self.method
+        torch.manual_seed(step_seed(settings.seed, step, distributed.rank()))  # for dropout, if there is any
+        set_lr(self.optimizer, highest_lr(settings.lr, settings.batch) * factor)
         views = batch.views
-        if chosen.channels_last:
+        if settings.channels_last:
             views = tuple(view.contiguous(memory_format=torch.channels_last) for view in views)
 
         with self._autocast():
-            made = method(views, batch.labels, step)
+            result = method(views, batch.labels, step)
         self.optimizer.zero_grad(set_to_none=True)
-        self.scaler.scale(made.loss).backward()
+        self.scaler.scale(result.loss).backward()
         if isinstance(method.framework.network, ChunkedNetwork):
             with self._autocast():
                 method.framework.network.backward()
         distributed.average_gradients(self.parameters)
-        if chosen.clip_gradient is not None:
+        if settings.clip_gradient is not None:
             self.scaler.unscale_(self.optimizer)
-            nn.utils.clip_grad_norm_(self.parameters, chosen.clip_gradient)
+            nn.utils.clip_grad_norm_(self.parameters, settings.clip_gradient)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         method.after_step()
         if self.probe is not None and batch.labels is not None:
-            known = slice(None) if self.all_labeled else batch.labels >= 0  # not those without a label
-            self.probe.learn(made.features[known], batch.labels[known], chosen.probe_lr * factor)
-        return made
+            labeled = slice(None) if self.all_labeled else batch.labels >= 0
+            self.probe.learn(result.features[labeled], batch.labels[labeled], settings.probe_lr * factor)
+        return result
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint holds of it, by name."""
-        return {
-            "method": self.method.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "scaler": self.scaler.state_dict(),
-            "probe": None if self.probe is None else self.probe.state_dict(),
-        }
+        """The state of every part that a checkpoint holds, by name; None for a part that this run does not have."""
+        parts = {name: getattr(self, name) for name in PARTS}
+        return {name: None if part is None else part.state_dict() for name, part in parts.items()}
 
-    def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
-        self.method.load_state_dict(saved["method"])
-        self.optimizer.load_state_dict(saved["optimizer"])
-        self.scaler.load_state_dict(saved["scaler"])
-        if self.probe is not None:
-            self.probe.load_state_dict(saved["probe"])
+    def load_state_dict(self, state: Checkpoint) -> None:
+        """Restore every part; one that the checkpoint does not have yet starts anew."""
+        for name in PARTS:
+            part, saved = getattr(self, name), getattr(state, name)
+            if part is not None and saved is not None:
+                part.load_state_dict(saved)
 
     def _autocast(self) -> AbstractContextManager[Any]:
-        if self.chosen.amp == "none":
+        if self.settings.amp == "none":
             return nullcontext()
-        half = torch.bfloat16 if self.chosen.amp == "bf16" else torch.float16
+        half = torch.bfloat16 if self.settings.amp == "bf16" else torch.float16
         return torch.autocast(self.device.type, dtype=half)

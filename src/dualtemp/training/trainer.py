@@ -1,11 +1,12 @@
-"""The training loop: read it from top to bottom.
+"""The training loop: read `Trainer.train` from top to bottom, then follow the names.
 
-The loop knows no page and no terminal. Whoever starts it passes a `Watch` that is told of steps, epochs and notes.
+The loop knows no page and no terminal: whoever starts it passes an `Observer`, which is told of steps and epochs.
 """
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,170 +14,247 @@ import torch
 from dualtemp import distributed
 from dualtemp.config import Settings
 from dualtemp.data.images import ImagesGone
-from dualtemp.data.loading.loader import Loader
+from dualtemp.data.loading.loader import Batch, Loader
 from dualtemp.errors import UserError
 from dualtemp.evaluation.online import evaluate
 from dualtemp.models.weights import save_backbone
 from dualtemp.runs import checkpoint
+from dualtemp.runs.checkpoint import Checkpoint
 from dualtemp.runs.folder import RunFolder
-from dualtemp.training.epoch_statistics import EpochMeter
+from dualtemp.runs.thresholds import COLLAPSED
+from dualtemp.training.epoch_statistics import EpochStatistics
 from dualtemp.training.failures import (
     Interrupted,
     all_finite,
-    disk_trouble_told,
-    last_checkpoint,
-    loss_not_finite,
-    weights_not_finite,
+    describe_last_checkpoint,
+    explain_disk_errors,
+    nonfinite_loss,
+    nonfinite_weights,
 )
-from dualtemp.training.observers.observer import Snapshot, Watch, tell_if_heard
+from dualtemp.training.observers.observer import Observer, Snapshot, notify
 from dualtemp.training.schedule import highest_lr, lr_factor
-from dualtemp.training.thresholds import COLLAPSED
 from dualtemp.training.train_step import TrainStep
 from dualtemp.training.training_data import TrainingData
 from dualtemp.training.unreadable_files import short_list, write_unreadable
 
+LOSS_EVERY = 16  # steps on an accelerator: reading the loss waits for the device
 
-def fit(
-    chosen: Settings,
-    method: Any,
-    data: TrainingData,
-    run: RunFolder,
-    device: torch.device,
-    watch: Watch,
-    *,
-    saved: dict[str, Any] | None = None,
-    workers: int | None = None,
-    checkpoint_minutes: float = 5.0,
-    stop_requested: Callable[[], bool] = lambda: False,
-) -> dict[str, Any]:
-    """Train from a checkpoint, or from the beginning, to the end; returns the last epoch's metrics.
 
-    chosen: complete settings; method: what `build_framework` makes of them; saved: what `checkpoint.load` gives,
-    emptied here. Every process calls it with the same; rank 0 alone writes and tells.
+class Trainer:
+    """Trains a framework to the end of its run, from its first step or from a checkpoint.
+
+    Every process creates one with the same arguments; rank 0 alone writes files and tells the observer.
+
+    Args:
+        settings: complete settings.
+        method: what `build_framework` makes of them.
+        data: images to learn from and to evaluate on.
+        run: the run's folder, which this process has locked.
+        device: where to compute.
+        observer: is told of steps, epochs and notes.
+        workers: processes that read image files; default: by the number of cores.
+        checkpoint_minutes: save at least this often within an epoch; each epoch ends with a checkpoint.
+        stop_requested: asked between steps; once it returns True, the run saves a checkpoint and raises Interrupted.
     """
-    step = TrainStep(chosen, method, data, device)
-    loader = Loader(
-        data.images,
-        data.views,
-        chosen.batch,
-        device=device,
-        rank=distributed.rank(),
-        world=distributed.world_size(),
-        workers=workers,
-        count=chosen.framework.views,
-    )
-    steps, warmup = chosen.epochs * loader.steps, round((chosen.warmup_epochs or 0) * loader.steps)
 
-    meter, done, seconds = EpochMeter(), 0, 0.0  # done: steps of the whole run
-    if saved is not None:
-        done, seconds, meter = saved["done"], saved["seconds"], EpochMeter(saved["totals"])
-        step.load_state_dict(saved)
-    if distributed.rank() == 0:
-        run.cut_back(0 if saved is None else saved["metrics_length"])
-    if saved is not None:
-        saved.clear()  # the caller may hold it, and the memory is wanted
+    def __init__(
+        self,
+        settings: Settings,
+        method: Any,
+        data: TrainingData,
+        run: RunFolder,
+        device: torch.device,
+        observer: Observer,
+        *,
+        workers: int | None = None,
+        checkpoint_minutes: float = 5.0,
+        stop_requested: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.settings, self.data, self.run, self.device, self.observer = settings, data, run, device, observer
+        self.workers, self.checkpoint_minutes, self.stop_requested = workers, checkpoint_minutes, stop_requested
+        self.step = TrainStep(settings, method, data, device)
+        self.loader = Loader(
+            data.images,
+            data.views,
+            settings.batch,
+            device=device,
+            rank=distributed.rank(),
+            world=distributed.world_size(),
+            workers=workers,
+            count=settings.framework.views,
+        )
+        self.statistics = EpochStatistics()
+        self.done = 0  # steps of the whole run
+        self.seconds_before = 0.0  # of training, before this process
+        self.metrics_length = 0  # bytes of metrics.jsonl that belong to `done` steps
+        self.started = self.last_saved = time.monotonic()
 
-    def state() -> dict[str, Any]:
-        return {
-            "settings": chosen.model_dump(),
-            "done": done,
-            "seconds": elapsed(),
-            "totals": meter.totals,
-            "metrics_length": run.length(),
-            **step.state_dict(),
-        }
+    def train(self) -> dict[str, Any]:
+        """Train the epochs that are left; returns the last epoch's metrics. Raises Interrupted if asked to stop."""
+        if distributed.rank() == 0:
+            self.run.cut_back(self.metrics_length)
+        self.started = self.last_saved = time.monotonic()
+        metrics: dict[str, Any] = {}
+        with self.loader, self.checkpoint_if_dataset_disappears():
+            for epoch in range(self.done // self.loader.steps, self.settings.epochs):
+                self.run_epoch(epoch)
+                metrics = self.finish_epoch(epoch)
+                (stop,) = distributed.agree(self.stop_requested())
+                if stop and not self.is_last(epoch):
+                    raise Interrupted
+        if self.data.unreadable and distributed.rank() == 0:
+            self.observer.note(short_list(self.run.path, self.data.unreadable))
+        return metrics
 
-    def elapsed() -> float:
-        return seconds + time.monotonic() - started
+    def run_epoch(self, epoch: int) -> None:
+        """Train on the batches of an epoch (from 0) that are left, checking in after each step or each few."""
+        for batch in self.loader.batches(epoch, start_step=self.done % self.loader.steps):
+            self.train_step(batch)
+            if self.device.type == "cpu" or self.done % LOSS_EVERY == 0:
+                self.check_in(epoch)
 
-    def check(losses: torch.Tensor) -> None:
+    def train_step(self, batch: Batch) -> None:
+        """Learn from one batch."""
+        result = self.step(batch, self.done, self.lr_factor(self.done))
+        self.done += 1
+        self.statistics.add(result.loss, result.stats.get("W"))
+
+    def check_in(self, epoch: int) -> None:
+        """Look at the newest losses, tell the observer, and save a checkpoint if one is due or a stop was requested."""
+        losses = self.statistics.settle()
+        self.require_finite(losses)
+        if distributed.rank() == 0:
+            step = (self.done - 1) % self.loader.steps + 1
+            self.observer.step(epoch, step, self.loader.steps, losses.mean().item())
+        due = time.monotonic() - self.last_saved > 60 * self.checkpoint_minutes
+        stop, due = distributed.agree(self.stop_requested(), due)
+        if (due or stop) and self.done % self.loader.steps:  # an epoch's last step is saved with its metrics
+            self.require_finite_state()
+            self.save_checkpoint()
+            if stop:
+                raise Interrupted
+
+    def finish_epoch(self, epoch: int) -> dict[str, Any]:
+        """Measure a finished epoch, record it and save a checkpoint; returns its metrics."""
+        self.require_finite_state()
+        metrics = distributed.run_on_rank0(partial(self.record_epoch, epoch))
+        self.statistics = EpochStatistics()
+        self.save_checkpoint()
+        self.data.unreadable.update(self.loader.problems)
+        if distributed.rank() == 0:
+            with explain_disk_errors(self.run):
+                write_unreadable(self.run.path, self.data.unreadable)
+            if not self.is_last(epoch):
+                notify(self.observer, "snapshot", self.snapshot())
+        return metrics
+
+    def record_epoch(self, epoch: int) -> dict[str, Any]:
+        """Append the epoch's metrics to metrics.jsonl and write the encoder; on rank 0 alone."""
+        metrics = self.measure_epoch(epoch)
+        with explain_disk_errors(self.run):
+            self.run.append(metrics)
+            save_backbone(self.run.backbone, self.step.network.backbone, {"backbone": self.settings.backbone})
+        self.observer.epoch(metrics)
+        return metrics
+
+    def measure_epoch(self, epoch: int) -> dict[str, Any]:
+        """The epoch's line of metrics.jsonl; `runs/metrics.py` describes every key."""
+        lr = highest_lr(self.settings.lr, self.settings.batch) * self.lr_factor(self.done - 1)
+        metrics: dict[str, Any] = {"epoch": epoch + 1, "step": self.done, **self.statistics.means(), "lr": lr}
+        if (epoch + 1) % self.settings.evaluate_every == 0 or self.is_last(epoch):
+            try:
+                metrics |= self.evaluate(epoch)
+                metrics["collapsed"] = metrics["spread"] < COLLAPSED
+            except ImagesGone as gone:
+                self.observer.note(f"epoch {epoch + 1} is not measured: {gone}")
+        metrics["seconds"] = round(self.elapsed(), 3)
+        metrics["images_per_second"] = round(self.done * self.settings.batch / self.elapsed(), 1)
+        return metrics
+
+    def evaluate(self, epoch: int) -> dict[str, float]:
+        """Measure the encoder as it is after an epoch."""
+        return evaluate(
+            self.step.network,
+            self.step.probe,
+            self.data,
+            self.settings,
+            self.device,
+            self.workers,
+            epoch=epoch,
+            progress=partial(notify, self.observer, "working", "measuring"),
+            note=self.observer.note,
+        )
+
+    def save_checkpoint(self) -> None:
+        """Write a checkpoint; call `require_finite_state` first."""
+        distributed.run_on_rank0(self._write_checkpoint)
+        self.last_saved = time.monotonic()  # on every rank: the first one that is due makes all of them save
+
+    def state_dict(self) -> Checkpoint:
+        """Everything needed to continue from here to the same bits."""
+        return Checkpoint(
+            settings=self.settings.model_dump(),
+            done=self.done,
+            seconds=self.elapsed(),
+            totals=self.statistics.totals,
+            metrics_length=self.run.length(),
+            **self.step.state_dict(),
+        )
+
+    def load_state_dict(self, state: Checkpoint) -> None:
+        """Continue from what `state_dict` returned, also in an earlier version."""
+        self.done, self.seconds_before, self.metrics_length = state.done, state.seconds, state.metrics_length
+        self.statistics = EpochStatistics(state.totals)
+        self.step.load_state_dict(state)
+
+    def snapshot(self) -> Snapshot:
+        """The run as it stands, for observers that look into it."""
+        weights = self.step.method.state_dict
+        return Snapshot(self.run.path, self.settings, weights, self.data, self.device, self.done)
+
+    def lr_factor(self, step: int) -> float:
+        """Share of the highest learning rate at a step of the run, from 0."""
+        steps, warmup = self.loader.steps, self.settings.warmup_epochs or 0
+        return lr_factor(step, self.settings.epochs * steps, round(warmup * steps))
+
+    def elapsed(self) -> float:
+        """Seconds of training, including those before a resume."""
+        return self.seconds_before + time.monotonic() - self.started
+
+    def is_last(self, epoch: int) -> bool:
+        """Whether this epoch (from 0) ends the run."""
+        return epoch + 1 == self.settings.epochs
+
+    def require_finite(self, losses: torch.Tensor) -> None:
+        """Raise UserError if any of the newest losses is not finite."""
         bad = (~losses.isfinite()).nonzero()
         if len(bad):
-            raise loss_not_finite(done - len(losses) + int(bad[0]), loader.steps, run, chosen)
+            step = self.done - len(losses) + int(bad[0])
+            raise nonfinite_loss(step, self.loader.steps, self.run, self.settings)
 
-    def check_all() -> None:
-        check(meter.settle())
-        (bad,) = distributed.agree(not all_finite(step.method, step.optimizer, step.probe))
-        if bad:  # a step can spoil the weights with a loss that was finite; such weights are never saved
-            raise weights_not_finite(done - 1, loader.steps, run, chosen)
+    def require_finite_state(self) -> None:
+        """Raise UserError if a loss, a weight or the optimizer's state is not finite on any rank.
 
-    def write_checkpoint() -> None:
-        with disk_trouble_told(run):
-            checkpoint.save(run.checkpoints, done, state())
-
-    def save() -> None:
-        nonlocal last_saved
-        distributed.from_first(write_checkpoint)
-        last_saved = time.monotonic()  # on every process: any one that is due makes all of them save
+        A step whose loss was finite can still spoil the weights; such weights are never saved.
+        """
+        self.require_finite(self.statistics.settle())
+        (bad,) = distributed.agree(not all_finite(self.step.method, self.step.optimizer, self.step.probe))
+        if bad:
+            raise nonfinite_weights(self.done - 1, self.loader.steps, self.run, self.settings)
 
     @contextmanager
-    def kept_if_images_go() -> Iterator[None]:
+    def checkpoint_if_dataset_disappears(self) -> Iterator[None]:
+        """Save what was learned if the images vanish, such as with an unplugged disk, and say how to continue."""
         try:
             yield
         except ImagesGone as gone:
-            if done % loader.steps and distributed.world_size() == 1:
-                check_all()
-                save()
-            raise UserError(f"{gone}; {last_checkpoint(run)}; `dualtemp resume {run.path}` goes on") from None
+            if self.done % self.loader.steps and distributed.world_size() == 1:
+                self.require_finite_state()
+                self.save_checkpoint()
+            raise UserError(
+                f"{gone}; {describe_last_checkpoint(self.run)}; `dualtemp resume {self.run.path}` goes on"
+            ) from None
 
-    def measuring(seen: int, images: int) -> None:
-        tell_if_heard(watch, "working", "measuring", seen, images)
-
-    def close_epoch(epoch: int) -> dict[str, Any]:
-        lr = highest_lr(chosen.lr, chosen.batch) * lr_factor(done - 1, steps, warmup)
-        metrics: dict[str, Any] = {"epoch": epoch + 1, "step": done, **meter.means(), "lr": lr}
-        if (epoch + 1) % chosen.evaluate_every == 0 or epoch + 1 == chosen.epochs:
-            try:
-                metrics |= evaluate(
-                    step.network, step.probe, data, chosen, device, workers, epoch=epoch, progress=measuring
-                )
-                metrics["collapsed"] = metrics["spread"] < COLLAPSED
-            except ImagesGone as gone:
-                watch.note(f"epoch {epoch + 1} is not measured: {gone}")
-        metrics["seconds"] = round(elapsed(), 3)
-        metrics["images_per_second"] = round(done * chosen.batch / elapsed(), 1)
-        with disk_trouble_told(run):
-            run.append(metrics)
-            save_backbone(run.backbone, step.network.backbone, {"backbone": chosen.backbone})
-        watch.epoch(metrics)
-        return metrics
-
-    started = last_saved = time.monotonic()
-    metrics: dict[str, Any] = {}
-    with loader, kept_if_images_go():
-        for epoch in range(done // loader.steps, chosen.epochs):
-            for batch in loader.batches(epoch, start_step=done % loader.steps):
-                made = step(batch, done, lr_factor(done, steps, warmup))
-                done += 1
-                meter.add(made.loss, made.stats.get("W"))
-                # A look at the loss waits for the device: on an accelerator, once in a while.
-                if device.type == "cpu" or done % 16 == 0:
-                    losses = meter.settle()
-                    check(losses)
-                    if distributed.rank() == 0:
-                        watch.step(epoch, (done - 1) % loader.steps + 1, loader.steps, losses.mean().item())
-                    due = time.monotonic() - last_saved > 60 * checkpoint_minutes
-                    stop, due = distributed.agree(stop_requested(), due)
-                    if (due or stop) and done % loader.steps:
-                        check_all()
-                        save()
-                        if stop:
-                            raise Interrupted
-
-            check_all()
-            metrics = distributed.from_first(lambda epoch=epoch: close_epoch(epoch))
-            meter = EpochMeter()
-            save()
-            data.unreadable.update(loader.problems)
-            if distributed.rank() == 0:
-                with disk_trouble_told(run):
-                    write_unreadable(run.path, data.unreadable)
-                if epoch + 1 < chosen.epochs:
-                    now = Snapshot(run.path, chosen, lambda: state()["method"], data, device, done)
-                    tell_if_heard(watch, "snapshot", now)
-            (stop,) = distributed.agree(stop_requested())
-            if stop and epoch + 1 < chosen.epochs:
-                raise Interrupted
-    if data.unreadable and distributed.rank() == 0:
-        watch.note(short_list(run.path, data.unreadable))
-    return metrics
+    def _write_checkpoint(self) -> None:
+        with explain_disk_errors(self.run):
+            checkpoint.save(self.run.checkpoints, self.state_dict())

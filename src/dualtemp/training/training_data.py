@@ -1,4 +1,4 @@
-"""What a run sees of its data."""
+"""The data of a run."""
 
 from dataclasses import dataclass, field
 
@@ -8,9 +8,9 @@ from dualtemp.data.images import ImageSet
 
 @dataclass(frozen=True)
 class TrainingData:
-    """What a run sees: images to learn from; labelled images for kNN and the probe, if there are any; a test set.
+    """Images to learn from; labeled training images for kNN and the probe, if there are any; a test set.
 
-    unreadable: reason by file name; begins with the files that were left out, and grows as others are met.
+    unreadable: reasons by file name: first of the files that were left out, then of those found while training.
     """
 
     images: ImageSet

@@ -25,7 +25,7 @@ declare_missing_operators()
 import dualtemp  # noqa: E402
 from dualtemp.data.loading.loader import Batch, Loader  # noqa: E402
 from dualtemp.training import trainer as loop  # noqa: E402
-from dualtemp.training.epoch_statistics import EpochMeter  # noqa: E402
+from dualtemp.training.epoch_statistics import EpochStatistics  # noqa: E402
 
 steps = 0
 
@@ -40,7 +40,7 @@ class WatchedLoader(Loader):
             yield next(batches)
 
 
-class WatchedMeter(EpochMeter):
+class WatchedMeter(EpochStatistics):
     """And ends where its loss is handed in."""
 
     def add(self, *args: Any) -> None:
@@ -67,7 +67,7 @@ def mistakes() -> dict[str, Any]:
 
 def main(out: str) -> None:
     global steps
-    loop.Loader, loop.EpochMeter = WatchedLoader, WatchedMeter  # pyright: ignore
+    loop.Loader, loop.EpochStatistics = WatchedLoader, WatchedMeter  # pyright: ignore
     noted: dict[str, Any] = {}
     with pretended_cuda():
         noted["mistakes"] = mistakes()

@@ -13,8 +13,9 @@ import pytest
 from command_processes import Commands
 
 from dualtemp.config import settings
+from dualtemp.quantities import duration
 from dualtemp.runs.folder import RunFolder
-from dualtemp.training.observers.display import Display, duration, summary
+from dualtemp.training.observers.display import Display, summary
 
 RUN = ("--data", "digits", "--backbone", "resnet_mini", "--batch", "64", "--subset", "256", "--epochs", "3")
 FIGURES = r"loss -?\d+\.\d{3}  probe \d+\.\d\d %  kNN \d+\.\d\d %  spread \d\.\d\d  entropy of r_\+ \d\.\d{3}"

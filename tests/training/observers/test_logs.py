@@ -65,7 +65,7 @@ def records(folder: Path) -> list[dict[str, float]]:
         _, length, kind = struct.unpack("<IHB", content[at : at + 7])
         whole, at = whole + content[at + 7 : at + 7 + length], at + 7 + length
         if kind in (1, 4):  # a record, or the last part of one
-            record = wandb_internal_pb2.Record()
+            record = wandb_internal_pb2.Record()  # pyright: ignore[reportAttributeAccessIssue]
             record.ParseFromString(whole)
             whole = b""
             if record.HasField("history"):

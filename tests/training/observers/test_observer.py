@@ -1,4 +1,4 @@
-"""Several watches as one, and one that fails."""
+"""Several observers as one, and one that fails."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dualtemp.config import Settings, settings
-from dualtemp.training.observers.observer import Several, scalars
+from dualtemp.training.observers.observer import Observer, Several, scalars
 
 CHOSEN = settings({"data": "digits"})
 
@@ -89,3 +89,9 @@ def test_all_are_closed_though_the_first_cannot_be() -> None:
 def test_scalars_are_the_numbers_of_a_line_without_its_epoch() -> None:
     line = {"epoch": 3, "loss": 1.5, "collapsed": True, "step": 8, "word": "x", "nothing": None}
     assert scalars(line) == {"loss": 1.5, "collapsed": 1.0, "step": 8.0}
+
+
+def test_the_former_name_still_works_with_a_warning() -> None:
+    with pytest.warns(DeprecationWarning, match=r"observer\.Observer"):
+        from dualtemp.training.watches import Watch
+    assert Watch is Observer

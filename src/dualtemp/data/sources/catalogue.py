@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 
 from dualtemp.errors import UserError
-from dualtemp.text import nearest
+from dualtemp.text import similar_words
 
 PHOTOGRAPH = 224  # px, side of a view of photographs where nobody says otherwise
 
@@ -64,7 +64,7 @@ def looks_like_path(source: str) -> bool:
 
 def unknown_set(text: str) -> UserError:
     """Say that neither a set nor a path has this name, with the nearest set."""
-    near = nearest(_plain(text), map(_plain, CATALOGUE))
+    near = similar_words(_plain(text), map(_plain, CATALOGUE))
     entry = named_set(near[0]) if near else None
     hint = f"did you mean '{entry.name}'? " if entry else ""
     return UserError(

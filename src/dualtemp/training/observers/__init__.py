@@ -1,1 +1,1 @@
-"""Who is told of a run as it goes on: the terminal, the page, TensorBoard, Weights & Biases."""
+"""Observers of a run as it trains: the terminal, TensorBoard, Weights & Biases."""

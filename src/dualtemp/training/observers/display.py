@@ -1,4 +1,4 @@
-"""What a run shows on the terminal: a live line where there is one, plain lines elsewhere, nothing if quiet."""
+"""Shows a run on the terminal: a live progress line, plain lines where output is not a terminal, nothing if quiet."""
 
 import sys
 import time
@@ -7,16 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from dualtemp.config import Settings
+from dualtemp.quantities import duration
+from dualtemp.runs.metrics import measures
 
-SILENCE = 60.0  # seconds without a line before a file is told what is going on
+SILENCE = 60.0  # seconds without a line before a file is told what is happening
 
 
 class Display:
-    """Tells of a run on standard output. Where that is gone, such as a closed pipe, the run goes on unseen.
+    """Shows a run on standard output. If that is gone, such as a closed pipe, the run continues unseen.
 
     Args:
-        quiet: say nothing but notes, which go to standard error.
-        live: a progress line that is redrawn; default: if standard output is a terminal.
+        quiet: print nothing but notes, which go to standard error.
+        live: redraw a progress line; default: if standard output is a terminal.
     """
 
     def __init__(self, quiet: bool = False, live: bool | None = None) -> None:
@@ -27,12 +29,12 @@ class Display:
         self.begun: tuple[float, float] | None = None  # time and epochs at the first step seen
         self.now, self.said = 0.0, time.monotonic()  # epochs; when a line was printed last
 
-    def begin(self, path: Path, chosen: Settings) -> None:
-        """Know how many epochs there are."""
-        self.epochs, self.said = chosen.epochs, time.monotonic()
+    def begin(self, path: Path, settings: Settings) -> None:
+        """Remember the number of epochs."""
+        self.epochs, self.said = settings.epochs, time.monotonic()
 
     def step(self, epoch: int, step: int, steps: int, loss: float) -> None:
-        """Move the live line."""
+        """Update the live line."""
         if self.quiet or not self.live:
             return
         progress = self.progress or self._start()
@@ -40,20 +42,20 @@ class Display:
         progress.update(self.task, completed=now, loss=f"loss {loss:.3f}", left=self._left(now))
 
     def working(self, what: str, done: int, total: int) -> None:
-        """Show what takes time between steps: on the live line, elsewhere as a line after a minute of silence."""
+        """Show work between steps: on the live line, elsewhere as a line after a minute of silence."""
         if self.quiet:
             return
-        told = f"{what}, {done:,} of {total:,}"
+        text = f"{what}, {done:,} of {total:,}"
         if self.live:
             line = self.progress or self._start()
-            line.update(self.task, completed=self.now, loss=told, left="")
+            line.update(self.task, completed=self.now, loss=text, left="")
         elif time.monotonic() - self.said > SILENCE:
             self.said = time.monotonic()
             with suppress(OSError):
-                print(told, flush=True)
+                print(text, flush=True)
 
     def epoch(self, metrics: dict[str, Any]) -> None:
-        """Print a line: in a terminal, of as many figures as fit."""
+        """Print a line; in a terminal, with as many figures as fit."""
         if self.quiet:
             return
         self.said = time.monotonic()
@@ -103,33 +105,16 @@ class Display:
 
 
 def summary(metrics: dict[str, Any], width: int | None = None) -> str:
-    """One line of an epoch's figures; if it is wider than `width`, without those that tell the least."""
-    figures = {"loss": f"loss {metrics['loss']:.3f}"}
-    for name, form in (
-        ("probe_top1", "probe {:.2f} %"),
-        ("knn_top1", "kNN {:.2f} %"),
-        ("spread", "spread {:.2f}"),
-        ("entropy", "entropy of r_+ {:.3f}"),
-    ):
-        if name in metrics:
-            figures[name] = form.format(metrics[name])
-    if metrics.get("collapsed"):
-        figures["collapsed"] = "COLLAPSED: all images have nearly the same features"
-    for least in ("entropy", "spread", "knn_top1"):
-        if width is None or len("  ".join(figures.values())) <= width:
-            break
-        figures.pop(least, None)
-    return "  ".join(figures.values())
+    """One line of an epoch's figures; if it is wider than `width`, the least important are left out."""
+    shown = [each for each in measures().values() if each.key in metrics]
+    figures = sorted(
+        (each.terminal.rank, each.terminal.form.format(metrics[each.key])) for each in shown if each.terminal
+    )
+    alarms = [each.alarm for each in shown if each.alarm and metrics[each.key]]
+    while width is not None and figures[-1][0] > 1 and len("  ".join((*_texts(figures), *alarms))) > width:
+        figures.pop()
+    return "  ".join((*_texts(figures), *alarms))
 
 
-def counted(number: int, what: str) -> str:
-    """1 image, 2,000 images."""
-    return f"{number:,} {what}" + "s" * (number != 1)
-
-
-def duration(seconds: float) -> str:
-    """3 s, 2 min, 1 h 20 min."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+def _texts(figures: list[tuple[int, str]]) -> list[str]:
+    return [text for _, text in figures]

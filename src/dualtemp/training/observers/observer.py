@@ -1,4 +1,4 @@
-"""Who watches a run: what it is told, several watches as one, and what becomes of one that fails."""
+"""Observers of a run: the interface, several as one, and what happens if one fails."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dualtemp.config import Settings
+from dualtemp.lazy import lazily
+from dualtemp.runs.metrics import is_logged
 
 if TYPE_CHECKING:
     import torch
@@ -15,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A run as it stands after an epoch, to be looked into: nothing of it may be changed.
+    """A run as it is after an epoch, for observers that look into it; they must not change anything.
 
-    path: the run's folder; weights: gives the framework's state dict, which training goes on to change; step: that they
-    are of.
+    path: the run's folder; weights: returns the framework's state dict, which training keeps updating; step: of the
+    whole run.
     """
 
     path: Path
@@ -29,92 +31,92 @@ class Snapshot:
     step: int
 
 
-class Watch(Protocol):
-    """What a run tells while it goes on; rank 0 alone does. What a watch raises ends the run.
+class Observer(Protocol):
+    """Follows a run as it trains; called on rank 0 alone. An exception that it raises ends the run.
 
-    Those that have them are also told `working(what, done, total)` of work between steps, such as "measuring", and
-    shown `snapshot(Snapshot)` after every epoch but the last.
+    Two methods are optional: `working(what, done, total)` is called during work between steps, such as "measuring",
+    and `snapshot(Snapshot)` after every epoch but the last.
     """
 
-    def begin(self, path: Path, chosen: Settings) -> None:
-        """The run's folder is there and nobody else writes to it; steps follow."""
+    def begin(self, path: Path, settings: Settings, /) -> None:
+        """The run's folder exists and is locked; steps follow."""
         ...
 
-    def step(self, epoch: int, step: int, steps: int, loss: float) -> None:
-        """A step of an epoch has been made."""
+    def step(self, epoch: int, step: int, steps: int, loss: float, /) -> None:
+        """Step `step` of `steps` of an epoch is done; epochs count from 0, steps from 1."""
         ...
 
-    def epoch(self, metrics: dict[str, Any]) -> None:
-        """An epoch is over: its line of metrics.jsonl, which is written already."""
+    def epoch(self, metrics: dict[str, Any], /) -> None:
+        """An epoch is done: its line of metrics.jsonl, already written."""
         ...
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, /) -> None:
         """Something a person should know."""
         ...
 
     def close(self) -> None:
-        """Nothing follows, however the run has ended."""
+        """Nothing follows, however the run ended."""
         ...
 
 
 class Several:
-    """Several watches as one. One of `others` that fails is left out from then on, with a note to `first`."""
+    """Several observers as one. One of `others` that fails is dropped, with a note to `first`."""
 
-    def __init__(self, first: Watch, *others: Watch) -> None:
+    def __init__(self, first: Observer, *others: Observer) -> None:
         self.first, self.others = first, list(others)
 
-    def begin(self, path: Path, chosen: Settings) -> None:
-        """Tell all of the beginning."""
-        self.first.begin(path, chosen)
-        self._tell(lambda watch: watch.begin(path, chosen))
+    def begin(self, path: Path, settings: Settings) -> None:
+        """Tell all that the run begins."""
+        self.first.begin(path, settings)
+        self._tell_others(lambda observer: observer.begin(path, settings))
 
     def step(self, epoch: int, step: int, steps: int, loss: float) -> None:
-        """Tell all of a step."""
+        """Tell all about a step."""
         self.first.step(epoch, step, steps, loss)
-        self._tell(lambda watch: watch.step(epoch, step, steps, loss))
+        self._tell_others(lambda observer: observer.step(epoch, step, steps, loss))
 
     def epoch(self, metrics: dict[str, Any]) -> None:
-        """Tell all of an epoch."""
+        """Tell all about an epoch."""
         self.first.epoch(metrics)
-        self._tell(lambda watch: watch.epoch(metrics))
+        self._tell_others(lambda observer: observer.epoch(metrics))
 
     def note(self, text: str) -> None:
-        """Tell all of a note."""
+        """Pass a note on to all."""
         self.first.note(text)
-        self._tell(lambda watch: watch.note(text))
+        self._tell_others(lambda observer: observer.note(text))
 
     def working(self, what: str, done: int, total: int) -> None:
-        """Tell those that listen of work between steps."""
-        tell_if_heard(self.first, "working", what, done, total)
-        self._tell(lambda watch: tell_if_heard(watch, "working", what, done, total))
+        """Tell those that listen about work between steps."""
+        notify(self.first, "working", what, done, total)
+        self._tell_others(lambda observer: notify(observer, "working", what, done, total))
 
-    def snapshot(self, found: Snapshot) -> None:
-        """Show those that look the run as it stands."""
-        tell_if_heard(self.first, "snapshot", found)
-        self._tell(lambda watch: tell_if_heard(watch, "snapshot", found))
+    def snapshot(self, snapshot: Snapshot) -> None:
+        """Show the run to those that look into it."""
+        notify(self.first, "snapshot", snapshot)
+        self._tell_others(lambda observer: notify(observer, "snapshot", snapshot))
 
     def close(self) -> None:
-        """Tell all of the end."""
+        """Tell all that nothing follows."""
         try:
             self.first.close()
         finally:
-            self._tell(lambda watch: watch.close())
+            self._tell_others(lambda observer: observer.close())
 
-    def _tell(self, tell: Callable[[Watch], None]) -> None:
-        for watch in list(self.others):
-            if not attempted(watch, lambda watch=watch: tell(watch), self.first.note):
-                self.others.remove(watch)
-
-
-def tell_if_heard(watch: Watch, name: str, *told: Any) -> None:
-    """Tell a watch what only some listen to."""
-    listen = getattr(watch, name, None)
-    if listen is not None:
-        listen(*told)
+    def _tell_others(self, tell: Callable[[Observer], None]) -> None:
+        for observer in list(self.others):
+            if not attempt(observer, lambda observer=observer: tell(observer), self.first.note):
+                self.others.remove(observer)
 
 
-def attempted(what: object, action: Callable[[], Any], note: Callable[[str], None]) -> bool:
-    """Do something that a run can do without; that it fails is a note, and False."""
+def notify(observer: Observer, method: str, *arguments: Any) -> None:
+    """Call an optional method of an observer, if it has it."""
+    call = getattr(observer, method, None)
+    if call is not None:
+        call(*arguments)
+
+
+def attempt(what: object, action: Callable[[], Any], note: Callable[[str], None]) -> bool:
+    """Do something that a run can do without; returns False, after a note, if it fails."""
     try:
         action()
     except Exception as error:
@@ -125,5 +127,8 @@ def attempted(what: object, action: Callable[[], Any], note: Callable[[str], Non
 
 
 def scalars(metrics: dict[str, Any]) -> dict[str, float]:
-    """The numbers of an epoch's line by name, as logs take them; the epoch itself is the axis."""
-    return {name: float(value) for name, value in metrics.items() if name != "epoch" and isinstance(value, int | float)}
+    """The numbers of an epoch's metrics that logs take, by key; the epoch itself is their axis."""
+    return {key: float(value) for key, value in metrics.items() if is_logged(key) and isinstance(value, int | float)}
+
+
+__getattr__, _ = lazily(__name__, {}, renamed={"Watch": "dualtemp.training.observers.observer.Observer"})

@@ -1,4 +1,4 @@
-"""The figures of a run for TensorBoard, in RUN/logs/tensorboard: `tensorboard --logdir RUN/logs`."""
+"""Logs a run's metrics for TensorBoard, in RUN/logs/tensorboard: `tensorboard --logdir RUN/logs`."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from dualtemp.training.observers.observer import scalars
 
 
 class TensorBoardLog:
-    """Writes the scalars of metrics.jsonl, by epoch, as they come."""
+    """Writes the scalars of metrics.jsonl, epoch by epoch."""
 
     def __init__(self) -> None:
         self.folder: Path | None = None
@@ -19,15 +19,15 @@ class TensorBoardLog:
         """Name it in a note."""
         return "the log for TensorBoard"
 
-    def begin(self, path: Path, chosen: Settings) -> None:
-        """Know the folder; nothing is written before the first epoch."""
+    def begin(self, path: Path, settings: Settings) -> None:
+        """Remember the folder; nothing is written before the first epoch."""
         self.folder = RunFolder(path).logs / "tensorboard"
 
     def step(self, epoch: int, step: int, steps: int, loss: float) -> None:
         """Steps are not logged."""
 
     def epoch(self, metrics: dict[str, Any]) -> None:
-        """Log an epoch. What an earlier process logged from this epoch on, past its last checkpoint, is void."""
+        """Log an epoch; what an earlier process logged from this epoch on, past its last checkpoint, is discarded."""
         if self.writer is None:
             from torch.utils.tensorboard.writer import SummaryWriter
 

@@ -1,4 +1,4 @@
-"""The figures of a run for Weights & Biases, in RUN/logs/wandb; WANDB_MODE, WANDB_PROJECT and the rest hold."""
+"""Logs a run's metrics for Weights & Biases, in RUN/logs/wandb; WANDB_MODE, WANDB_PROJECT and the rest apply."""
 
 import os
 import uuid
@@ -14,7 +14,7 @@ PROJECT = "dualtemp"  # unless WANDB_PROJECT names another
 
 
 class WandbLog:
-    """Logs the scalars of metrics.jsonl with the epoch as step; a run that goes on stays the same run there."""
+    """Logs the scalars of metrics.jsonl with the epoch as step; a resumed run stays the same run there."""
 
     def __init__(self) -> None:
         self.run: Any = None
@@ -23,8 +23,8 @@ class WandbLog:
         """Name it in a note."""
         return "the log for Weights & Biases"
 
-    def begin(self, path: Path, chosen: Settings) -> None:
-        """Begin, or go on with, the run of this folder."""
+    def begin(self, path: Path, settings: Settings) -> None:
+        """Start or resume the run of this folder."""
         import wandb
 
         folder = RunFolder(path).logs
@@ -35,28 +35,28 @@ class WandbLog:
             name=path.resolve().name,
             id=_identity(folder / "wandb-id.txt"),
             resume="allow",
-            config=chosen.model_dump(exclude_none=True),
-            settings=wandb.Settings(console="off", quiet=True),  # the terminal is the display's
+            config=settings.model_dump(exclude_none=True),
+            settings=wandb.Settings(console="off", quiet=True),  # the terminal belongs to the display
         )
 
     def step(self, epoch: int, step: int, steps: int, loss: float) -> None:
         """Steps are not logged."""
 
     def epoch(self, metrics: dict[str, Any]) -> None:
-        """Log an epoch; one that is there already, as it was logged after the last checkpoint, is not taken twice."""
+        """Log an epoch; one that was logged already, after the last checkpoint, is ignored there."""
         self.run.log(scalars(metrics), step=metrics["epoch"])
 
     def note(self, text: str) -> None:
         """Notes are not logged."""
 
     def close(self) -> None:
-        """Send what waits."""
+        """Send what is left."""
         if self.run is not None:
             self.run.finish()
 
 
 def _identity(path: Path) -> str:
-    """The name by which Weights & Biases knows the run again."""
+    """The id by which Weights & Biases recognizes the run."""
     if not path.exists():
         with whole_file(path) as file:
             file.write(uuid.uuid4().hex[:8].encode())

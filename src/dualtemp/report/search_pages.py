@@ -10,8 +10,8 @@ from dualtemp.atomic_write import write_output
 from dualtemp.encoder.near_duplicates import NearDuplicates, Pair
 from dualtemp.encoder.pictures_by_name import PicturesByName, thumbnail_of_file
 from dualtemp.encoder.search import Found
-from dualtemp.report.search_page import Card, Section, write_search_page
-from dualtemp.training.observers.display import counted
+from dualtemp.quantities import counted
+from dualtemp.report.picture_groups import Card, Section, write_search_page
 
 
 def write_found_page(out: Path, run: Path, found: Found) -> None:

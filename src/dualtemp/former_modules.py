@@ -1,0 +1,48 @@
+"""Modules that the documentation once named under another path: importing them there still works, with a warning."""
+
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_loader
+from types import ModuleType
+
+MOVED = {
+    "dualtemp.hardness": "dualtemp.losses.hardness",
+    "dualtemp.data.loader": "dualtemp.data.loading.loader",
+    "dualtemp.data.normalisation": "dualtemp.data.normalization",
+    "dualtemp.data.recipes": "dualtemp.data.augment.recipes",
+    "dualtemp.data.views": "dualtemp.data.augment.views",
+    "dualtemp.training.status": "dualtemp.runs.status",
+    "dualtemp.training.watches": "dualtemp.training.observers.observer",
+}
+
+
+class FormerModules(MetaPathFinder, Loader):
+    """Finds a module under its former path and gives the one that replaces it."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Answer for the former paths alone."""
+        return spec_from_loader(fullname, self) if fullname in MOVED else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Import the module from where it is now."""
+        new = MOVED[spec.name]
+        warnings.warn(f"{spec.name} is now {new}", DeprecationWarning, stacklevel=2)
+        module = import_module(new)
+        self.own_spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """The module has run already: give its own description back."""
+        module.__spec__ = self.own_spec
+
+
+def find_former_modules() -> None:
+    """Let former paths be imported; asked last, after all real modules."""
+    if not any(isinstance(finder, FormerModules) for finder in sys.meta_path):
+        sys.meta_path.append(FormerModules())

@@ -1,0 +1,259 @@
+"""The one table of measures: every key of metrics.jsonl, with its name, meaning, good direction and where it is shown.
+
+To add a figure, add an entry here and compute it; terminal, pages, tables, logs, lists and model cards read the table.
+Plugins add theirs with `dualtemp.evaluation.measure`. Needs no torch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dualtemp.errors import UserError
+from dualtemp.runs.measure import DURATION, Measure, Reference, Terminal
+from dualtemp.runs.thresholds import COLLAPSED, hardest_tenth
+
+if TYPE_CHECKING:
+    from dualtemp.runs.record import RunRecord
+
+PERCENT = "{:.2f} %"
+SHARED_CHARTS = {"accuracy": "Probe and kNN, top-1"}  # titles of charts that several measures share
+
+
+def measures() -> dict[str, Measure]:
+    """All measures by key, in the order in which they are shown: this package's, then those of plugins."""
+    return _table
+
+
+def described(keys: Iterable[str]) -> dict[str, Measure]:
+    """The table with an entry for each of these keys: one that nobody declared gets a chart under its own name."""
+    unknown = [key for key in dict.fromkeys(keys) if key not in _table]
+    return {**_table, **{key: _undeclared(key) for key in unknown}}
+
+
+def is_logged(key: str) -> bool:
+    """Whether logs take this key; one that nobody declared is logged."""
+    return key not in _table or _table[key].logged
+
+
+def register(entry: Measure) -> None:
+    """Add a plugin's measure; a key that is taken is a UserError."""
+    known = _table.get(entry.key)
+    if known is not None and known.computed_by != entry.computed_by:
+        raise UserError(f"two measures are called {entry.key!r}: in {known.computed_by} and in {entry.computed_by}")
+    _table[entry.key] = entry
+
+
+def _undeclared(key: str) -> Measure:
+    return Measure(key, key, "Written by another version or by a plugin that is not loaded.", "", "", group="other")
+
+
+def _chance(run: RunRecord) -> Reference | None:
+    return Reference("chance", 100 * run.chance) if run.chance is not None else None
+
+
+def _even_weights(run: RunRecord) -> Reference:
+    return Reference(f"log {run.chosen.batch}: all weigh the same", math.log(run.chosen.batch))
+
+
+def _even_share(run: RunRecord) -> Reference:
+    """What the hardest ceil(N / 10) of N anchors carry if all weigh the same."""
+    N = run.chosen.batch
+    return Reference("all weigh the same", hardest_tenth(N) / N)
+
+
+def _even_share_in_words(run: RunRecord) -> str:
+    N = run.chosen.batch
+    few = hardest_tenth(N)
+    return f"Where all weigh the same it is {few} of {N} = {few / N:.3g} (dashed)."
+
+
+_TRAINER, _STATISTICS, _ONLINE = (
+    "dualtemp.training.trainer",
+    "dualtemp.training.epoch_statistics",
+    "dualtemp.evaluation.online",
+)
+_PROBE = Measure(
+    "probe_top1",
+    "Linear probe, top-1",
+    "Share of test images that a linear classifier on the features gets right: higher is better, and the last epoch's "
+    "value is the result.",
+    "higher",
+    _ONLINE,
+    PERCENT,
+    "probe, top-1",
+    Terminal("probe {:.2f} %", 1),
+    tile=True,
+    group="learning",
+    chart="accuracy",
+    compared=True,
+    rated=True,
+    column="probe",
+    card="online linear probe",
+    evaluated_as="linear probe",
+    top5="probe_top5",
+    reference=_chance,
+)
+_ENTRIES = (
+    Measure("epoch", "Epoch", "Epochs that are done, from 1.", "", _TRAINER, "{:.0f}", logged=False),
+    Measure("step", "Step", "Steps of the whole run.", "", _TRAINER, "{:.0f}"),
+    Measure(
+        "loss",
+        "Loss",
+        "Lower is better within one run, but for MoCo, whose negatives get harder as its dictionary fills and its keys "
+        "come to agree. Losses of other frameworks, temperatures or batches do not compare.",
+        "lower",
+        _STATISTICS,
+        name="loss",
+        terminal=Terminal("loss {:.3f}", 0),
+        tile=True,
+        group="learning",
+        compared=True,
+    ),
+    _PROBE,
+    Measure(
+        "probe_top5",
+        "Linear probe, top-5",
+        "Share of test images whose class is among the probe's first five answers: higher is better.",
+        "higher",
+        _ONLINE,
+        PERCENT,
+        "probe, top-5",
+        tile=True,
+        compared=True,
+        rated=True,
+        above_classes=5,
+    ),
+    replace(
+        _PROBE,
+        key="knn_top1",
+        title="kNN, top-1",
+        says="Share of test images whose nearest training images vote for the right class: higher is better; nothing "
+        "is trained for it.",
+        name="kNN, top-1",
+        terminal=Terminal("kNN {:.2f} %", 2),
+        column="kNN",
+        card="kNN while training",
+        evaluated_as="kNN",
+        top5="",
+    ),
+    Measure("knn_k", "Neighbours", "How many neighbours `--knn auto` lets vote.", "", _ONLINE, "{:.0f}"),
+    Measure(
+        "lr",
+        "Learning rate",
+        "At the epoch's last step: warm-up, then a cosine to 0; neither way is good or bad.",
+        "",
+        _TRAINER,
+        group="learning",
+    ),
+    Measure(
+        "entropy",
+        "Entropy of r_+",
+        "How evenly the anchors of a step share the weight, in nats. At log N all weigh the same, which tau_beta 1 or "
+        "many keys are for; the lower, the fewer anchors decide the step.",
+        "",
+        _STATISTICS,
+        "{:.6g}",
+        terminal=Terminal("entropy of r_+ {:.3f}", 4),
+        group="hardness",
+        compared=True,
+        reference=_even_weights,
+    ),
+    Measure(
+        "hardest_tenth",
+        "Share of the hardest tenth",
+        "Share of the weight, and so of the gradient's scale, that the hardest tenth of the anchors of a step, rounded "
+        "up, carries: near 1 a few anchors decide everything.",
+        "",
+        _STATISTICS,
+        group="hardness",
+        compared=True,
+        reference=_even_share,
+        remark=_even_share_in_words,
+    ),
+    Measure(
+        "W_mean",
+        "Mean weight W",
+        "How hard the anchors are: near 1 negatives hide the positive, near 0 telling them apart is too easy to teach "
+        "anything. Falls as the encoder learns.",
+        "",
+        _STATISTICS,
+        group="hardness",
+        compared=True,
+    ),
+    Measure(
+        "W_spread",
+        "Spread of W",
+        "Standard deviation of W over the anchors of a step: 0 where all weigh the same; the larger, the more hard "
+        "anchors count beyond easy ones. Small is what the dual temperature wants.",
+        "",
+        _STATISTICS,
+        group="hardness",
+        compared=True,
+    ),
+    Measure(
+        "alignment",
+        "Alignment",
+        "Mean squared distance of the unit features of two views of an image: lower is better, as long as uniformity "
+        "does not rise towards 0 with it.",
+        "lower",
+        _ONLINE,
+        group="features",
+        compared=True,
+    ),
+    Measure(
+        "uniformity",
+        "Uniformity",
+        "How evenly the features fill the sphere: lower is better; 0 means that all images look the same.",
+        "lower",
+        _ONLINE,
+        group="features",
+        compared=True,
+    ),
+    Measure(
+        "spread",
+        "Feature spread",
+        f"About 1 where features point everywhere alike; below {COLLAPSED} the encoder has collapsed. Higher is "
+        "better.",
+        "higher",
+        _ONLINE,
+        terminal=Terminal("spread {:.2f}", 3),
+        group="features",
+        compared=True,
+        reference=lambda run: Reference("collapsed", COLLAPSED),
+    ),
+    Measure(
+        "effective_rank",
+        "Effective rank",
+        "In how many directions the features vary, weighted by how much: 1 is collapse onto one line. Higher is "
+        "better.",
+        "higher",
+        _ONLINE,
+        group="features",
+        compared=True,
+    ),
+    Measure(
+        "collapsed",
+        "Collapsed",
+        f"Whether the feature spread is below {COLLAPSED}.",
+        "lower",
+        _TRAINER,
+        "{!s}",
+        alarm="COLLAPSED: all images have nearly the same features",
+    ),
+    Measure(
+        "images_per_second",
+        "Images a second",
+        "Training images a second, evaluations included: higher is faster.",
+        "higher",
+        _TRAINER,
+        "{:,.0f}",
+        "images a second",
+        tile=True,
+        compared=True,
+    ),
+    Measure("seconds", "Time", "Time since the start, pauses left out.", "", _TRAINER, DURATION, "time", tile=True),
+)
+_table = {entry.key: entry for entry in _ENTRIES}

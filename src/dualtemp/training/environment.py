@@ -1,0 +1,40 @@
+"""environment.json: where and with what a run was made, and from which data."""
+
+import os
+import platform
+from importlib.metadata import version
+from typing import Any
+
+import torch
+
+from dualtemp import __version__, distributed
+from dualtemp.data.images import Splits
+from dualtemp.training.run_data import SPLIT, described
+from dualtemp.training.training_data import TrainingData
+
+
+def describe_environment(device: torch.device, splits: Splits, data: TrainingData) -> dict[str, Any]:
+    """Versions, device, threads and processes of a run, and the fingerprints of its data."""
+    return {
+        "dualtemp": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "torchvision": version("torchvision"),
+        "timm": version("timm"),
+        "platform": platform.platform(),
+        "device": str(device) if device.type != "cuda" else torch.cuda.get_device_name(device),
+        "threads": torch.get_num_threads(),
+        "processes": distributed.world_size(),
+        "launch": os.environ.get("TORCHELASTIC_RUN_ID"),
+        "split": SPLIT,
+        "train": described(splits.train),
+        "unlabelled": described(splits.unlabelled),
+        "test": described(splits.test),
+        "images": {
+            "channels": data.images.channels,
+            "size": data.views.size,
+            "mean": list(data.views.mean),
+            "std": list(data.views.std),
+            "classes": list(splits.train.classes),
+        },
+    }

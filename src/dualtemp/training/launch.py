@@ -1,0 +1,132 @@
+"""What starting and resuming a run have in common: execution options, the process group, and the trainer's call."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from dualtemp import distributed
+from dualtemp.bf16_on_cpu import refuse_deadly_bf16
+from dualtemp.config import Settings
+from dualtemp.device import open_device
+from dualtemp.runs.checkpoint import Checkpoint, checkpoints
+from dualtemp.runs.folder import RunFolder
+from dualtemp.training.failures import Interrupted, describe_last_checkpoint, failure_reason
+from dualtemp.training.observers.display import Display
+from dualtemp.training.observers.observer import Observer
+from dualtemp.training.signals import stop_signals
+from dualtemp.training.trainer import Trainer
+from dualtemp.training.training_data import TrainingData
+
+
+@dataclass(frozen=True)
+class ExecutionOptions:
+    """Settings that affect execution, not results.
+
+    device: "auto" takes the best one; workers: processes that read image files; threads: of the CPU;
+    checkpoint_minutes: save at least this often within an epoch; quiet: print nothing but problems.
+    """
+
+    device: str = "auto"
+    workers: int | None = None
+    threads: int | None = None
+    checkpoint_minutes: float = 5.0
+    quiet: bool = False
+
+    def open_device(self) -> torch.device:
+        """Open the device, and set the number of CPU threads if one is given."""
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
+        return open_device(self.device)
+
+
+@dataclass
+class PreparedRun:
+    """A run that is ready to train: its folder is locked, its data is open, its framework is built.
+
+    checkpoint: where to continue from; None for the first step. Dropped once it is restored, to free its memory.
+    """
+
+    settings: Settings
+    method: nn.Module
+    data: TrainingData
+    run: RunFolder
+    device: torch.device
+    checkpoint: Checkpoint | None = None
+
+
+def refuse_unsafe_bf16(settings: Settings, device: torch.device) -> None:
+    """Refuse bfloat16 on a CPU that announces instructions which it does not allow."""
+    if settings.amp == "bf16" and device.type == "cpu":
+        refuse_deadly_bf16()
+
+
+@contextmanager
+def process_group(run: RunFolder, device: torch.device) -> Iterator[None]:
+    """Join the process group; report a lost peer in one line instead of a traceback."""
+    with distributed.processes(device):
+        try:
+            yield
+        except RuntimeError as error:
+            if distributed.world_size() == 1 or not distributed.lost_peer(error):
+                raise
+            if distributed.rank() < 2:  # rank 0 reports, unless it is the one that has ended
+                # At once: whoever supervises the processes is about to end this one too.
+                print(
+                    f"dualtemp: another process of this run has ended, and so does this one; "
+                    f"{describe_last_checkpoint(run)}; start as many processes again, with "
+                    f"`-m dualtemp resume {run.path}`",
+                    file=sys.stderr,
+                    flush=True,
+                )
+            raise SystemExit(2) from None
+
+
+def train_prepared(prepared: PreparedRun, options: ExecutionOptions, observer: Observer | None) -> dict[str, Any]:
+    """Train to the end; returns the last epoch's metrics. Ctrl-C and SIGTERM save a checkpoint and interrupt."""
+    run, is_first = prepared.run, distributed.rank() == 0
+    observer = observer or Display(quiet=options.quiet)
+    with stop_signals() as stop_requested:
+        try:
+            if is_first:
+                run.clear_trouble()
+                observer.begin(run.path, prepared.settings)
+            return _train(prepared, options, observer, stop_requested)
+        except Interrupted:
+            pass  # the trainer is gone before the processes part
+        except Exception as error:
+            if is_first:
+                run.set_trouble(failure_reason(error))
+            raise
+        finally:
+            if is_first:
+                observer.close()
+    distributed.wait()
+    if not is_first:
+        raise SystemExit(130)
+    last = checkpoints(run.checkpoints)[-1].name
+    raise KeyboardInterrupt(f"stopped; saved as {last}; go on with `dualtemp resume {run.path}`")
+
+
+def _train(
+    prepared: PreparedRun, options: ExecutionOptions, observer: Observer, stop_requested: Callable[[], bool]
+) -> dict[str, Any]:
+    trainer = Trainer(
+        prepared.settings,
+        prepared.method,
+        prepared.data,
+        prepared.run,
+        prepared.device,
+        observer,
+        workers=options.workers,
+        checkpoint_minutes=options.checkpoint_minutes,
+        stop_requested=stop_requested,
+    )
+    if prepared.checkpoint is not None:
+        trainer.load_state_dict(prepared.checkpoint)
+        prepared.checkpoint = None
+    return trainer.train()

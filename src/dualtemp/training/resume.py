@@ -1,0 +1,136 @@
+"""Resume a run from its newest checkpoint, to the same bits or to another number of epochs."""
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dualtemp import distributed
+from dualtemp.config import Settings, settings
+from dualtemp.errors import UserError
+from dualtemp.frameworks import build_framework
+from dualtemp.machine import cores
+from dualtemp.progress_bar import told
+from dualtemp.runs.checkpoint import Checkpoint, read_latest, refuse_foreign, unpack
+from dualtemp.runs.folder import RunFolder
+from dualtemp.training.failures import explain_disk_errors
+from dualtemp.training.launch import (
+    ExecutionOptions,
+    PreparedRun,
+    process_group,
+    refuse_unsafe_bf16,
+    train_prepared,
+)
+from dualtemp.training.observers.display import Display
+from dualtemp.training.observers.observer import Observer
+from dualtemp.training.run_data import check_batch, opened, refuse_other_data, training_data
+from dualtemp.training.schedule import schedule_change
+from dualtemp.training.training_data import TrainingData
+
+
+def resume_run(
+    path: Path,
+    epochs: int | None = None,
+    options: ExecutionOptions = ExecutionOptions(),  # noqa: B008
+    observer: Observer | None = None,
+) -> dict[str, Any]:
+    """Continue a run; returns the last epoch's metrics.
+
+    epochs: train to this number, also if the run is finished; default: as many as its config.yaml says.
+    """
+    run, device = RunFolder(path), options.open_device()
+    observer = observer or Display(quiet=options.quiet)
+    with process_group(run, device), ExitStack() as held:
+        recorded, threads = distributed.run_on_rank0(lambda: reopen(run, held))
+        if options.threads is None and threads is not None:
+            torch.set_num_threads(threads)  # another number of threads would change the last bits of sums
+        chosen = recorded
+        if epochs is not None:
+            chosen = settings({**recorded.model_dump(exclude_none=True), "epochs": epochs})
+        refuse_unsafe_bf16(chosen, device)
+        data = reopen_data(run, chosen, options)
+        method = build_framework(chosen, data.images.channels, data.classes)
+        if distributed.rank() == 0 and options.threads is None and (threads or 0) > cores():
+            observer.note(f"going on with {threads} threads, as it began, on {cores()} cores: --threads may be faster")
+
+        checkpoint, problems = load_checkpoint(run)
+        if checkpoint is not None:
+            refuse_foreign(checkpoint, method, path)
+        if distributed.rank() == 0:
+            for text in (*problems, *describe_edits(run, checkpoint, recorded)):
+                observer.note(text)
+        steps = len(data.images) // chosen.batch
+        if checkpoint is not None:
+            refuse_fewer_epochs(path, checkpoint.done, steps, chosen.epochs)
+            if checkpoint.done == chosen.epochs * steps:
+                if distributed.rank() == 0:
+                    observer.note(f"{path} is finished: {chosen.epochs} epochs; give a larger --epochs to go on")
+                return distributed.run_on_rank0(lambda: run.history()[-1])
+            before = checkpoint.settings or recorded.model_dump()
+            change = schedule_change(checkpoint.done, steps, before, chosen.model_dump())
+            if change and distributed.rank() == 0:
+                observer.note(change)
+        if epochs is not None:
+            distributed.run_on_rank0(lambda: write_settings(run, chosen))
+        prepared = PreparedRun(chosen, method, data, run, device, checkpoint)
+        del checkpoint
+        return train_prepared(prepared, options, observer)
+
+
+def reopen(run: RunFolder, held: ExitStack) -> tuple[Settings, int | None]:
+    """Lock an existing run; returns its settings and the CPU threads that it began with."""
+    RunFolder.opened(run.path).settings()  # before anything is written: it may not be a run
+    held.enter_context(run.reopened())
+    return run.settings(), run.threads()
+
+
+def reopen_data(run: RunFolder, chosen: Settings, options: ExecutionOptions) -> TrainingData:
+    """Open the data that the run began with; refuse other images."""
+    if Path(chosen.data).is_absolute() and not Path(chosen.data).exists():
+        raise UserError(f"{chosen.data}, which {run.path} learns from, is not there: put it back, then resume")
+    environment = distributed.run_on_rank0(run.made_with)
+    with told(f"opening {chosen.data}", options.quiet or distributed.rank() > 0):
+        splits = opened(chosen, environment)
+    distributed.run_on_rank0(lambda: refuse_other_data(run, splits))
+    data = training_data(chosen, splits, environment)
+    check_batch(chosen, data)
+    return data
+
+
+def load_checkpoint(run: RunFolder) -> tuple[Checkpoint | None, list[str]]:
+    """Load the newest checkpoint on every rank, None before the first; also returns what was wrong with newer ones."""
+    payload, damaged = distributed.run_on_rank0(lambda: _read_newest(run))
+    checkpoint = None if payload is None else unpack(payload)
+    return checkpoint, [f"{text}; going on from the checkpoint before it" for text in damaged]
+
+
+def describe_edits(run: RunFolder, checkpoint: Checkpoint | None, recorded: Settings) -> list[str]:
+    """Say which settings of config.yaml differ from the checkpoint's ("lr 0.03 -> 0.1"); old checkpoints have none."""
+    before = {} if checkpoint is None else checkpoint.settings
+    changes = ", ".join(
+        f"{name} {before[name]} -> {value}"
+        for name, value in recorded.model_dump().items()
+        if name in before and before[name] != value and name != "epochs"  # a run may be extended
+    )
+    return [f"{run.config} was changed since the last checkpoint ({changes}); going on as it says now"] * bool(changes)
+
+
+def refuse_fewer_epochs(path: Path, done: int, steps: int, epochs: int) -> None:
+    """Refuse to end before the epoch that the run has reached, including one that has only begun."""
+    reached = -(-done // steps)
+    if reached > epochs:
+        raise UserError(f"{path} has reached epoch {reached} already: give --epochs {done // steps + 1} or more")
+
+
+def write_settings(run: RunFolder, chosen: Settings) -> None:
+    """Replace the run's config.yaml."""
+    with explain_disk_errors(run):
+        run.set_settings(chosen)
+
+
+def _read_newest(run: RunFolder) -> tuple[bytes | None, list[str]]:
+    payload, damaged = read_latest(run.checkpoints)
+    if payload is None and len(run.history()) > 1:
+        raise UserError(f"{run.checkpoints} has no checkpoint to go on from: train anew in another folder")
+    return payload, damaged
