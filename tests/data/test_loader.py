@@ -360,7 +360,7 @@ def test_evaluation_shows_every_photograph_in_order_as_torchvision_would(photogr
     assert torch.equal(torch.cat([b.labels for b in seen if b.labels is not None]), torch.arange(40) % 4)
     steps = v2.Compose([v2.Resize(128 * 8 // 7, interpolation=BICUBIC), v2.CenterCrop(128)])
     expected = torch.stack([steps(to_tensor(photographs.pixels.open(i))) for i in range(40)])
-    assert torch.equal(torch.cat([batch.pixels for batch in seen]), views(128).normalised(expected))
+    assert torch.equal(torch.cat([batch.pixels for batch in seen]), views(128).normalize(expected))
 
 
 def test_evaluation_leaves_unreadable_files_out_and_names_them(photographs):
@@ -376,7 +376,7 @@ def test_evaluation_of_a_set_in_memory_streams_it_in_order():
     assert isinstance(images.pixels, torch.Tensor)
     seen = list(evaluation_batches(images, views(), 16))
     assert [len(batch.index) for batch in seen] == [16, 16, 16, 2]
-    assert torch.equal(torch.cat([batch.pixels for batch in seen]), views().normalised(images.pixels))
+    assert torch.equal(torch.cat([batch.pixels for batch in seen]), views().normalize(images.pixels))
 
 
 def test_grey_photographs_are_resized_as_three_equal_channels_would_be(photographs):
