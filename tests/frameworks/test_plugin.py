@@ -1,6 +1,9 @@
 """A framework from a file of the user's own: trained, killed, resumed, listed, shown."""
 
+import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,3 +88,39 @@ def test_a_plugin_that_is_not_there_is_one_line(commands: Commands) -> None:
 def test_processes_that_are_started_load_the_plugin_too(commands: Commands, tmp_path: Path) -> None:
     ended = commands.run("train", *MINE, "--out", tmp_path / "run", env={"DUALTEMP_PLUGINS": str(EXAMPLE)})
     assert ended.code == 0, ended.err
+
+
+GRID = """
+import sys
+from pathlib import Path
+from paper.smoke import tiny_job
+from dualtemp.paper.pool import ProcessPool
+from dualtemp.paper.results import Results
+
+
+class Told:
+    def moved(self, job, fraction):
+        pass
+
+    def ended(self, job, status, reason):
+        print(status, reason)
+
+
+if __name__ == "__main__":
+    jobs = [tiny_job(seed, method="invariance", decorrelation=x) for x in (0.01, 0.02) for seed in (1, 2)]
+    folder = Path(sys.argv[1])
+    assert ProcessPool(["cpu", "cpu"]).run(jobs, folder, Told()) == {"done": 4}
+    results = [Results(folder).read(job) for job in jobs]
+    assert {each["settings"]["decorrelation"] for each in results} == {0.01, 0.02}
+    assert len({job.name for job in jobs}) == 4, "the plugin's own settings are in the key"
+"""
+
+
+def test_a_plugins_runs_make_a_grid(tmp_path: Path) -> None:
+    (tmp_path / "grid.py").write_text(GRID)
+    tests = Path(__file__).parents[1]
+    path = os.pathsep.join([str(tests), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path, "DUALTEMP_PLUGINS": str(EXAMPLE), "OMP_NUM_THREADS": "1"}
+    program = [sys.executable, str(tmp_path / "grid.py"), str(tmp_path / "results")]
+    done = subprocess.run(program, env=environment, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, done.stderr
