@@ -24,15 +24,16 @@ _registries: "list[Registry[Any]]" = []
 class Registry(Mapping[str, T], Generic[T]):
     """Things of one kind by name: this package's first, then those of installed packages, then those of plugins.
 
-    kind: the word for one of them; built_in: declares this package's, when they are first asked for. Installed packages
-    declare theirs in the entry-point group `dualtemp.KINDs`.
+    kind: the word for one of them; built_in: declares this package's, when they are first asked for, and returns their
+    names in the order in which they are shown. Installed packages declare theirs in the entry-point group
+    `dualtemp.KINDs`.
     """
 
-    def __init__(self, kind: str, built_in: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, kind: str, built_in: Callable[[], tuple[str, ...]] = tuple) -> None:
         self.kind, self.group = kind, f"dualtemp.{kind}s"
         self._declared: dict[str, T] = {}
         self._homes: dict[str, str] = {}  # the module that declared each
-        self._load_built_in = cache(built_in)
+        self._load_built_in = cache(lambda: self._put_first(built_in()))
         self._load_installed = cache(self._run_entry_points)
         _registries.append(self)
 
@@ -50,6 +51,11 @@ class Registry(Mapping[str, T], Generic[T]):
     def load_built_in(self) -> None:
         """Declare this package's own."""
         self._load_built_in()
+
+    def _put_first(self, names: tuple[str, ...]) -> None:
+        # A module that was imported by itself has declared its thing before the others.
+        rest = [name for name in self._declared if name not in names]
+        self._declared = {name: self._declared[name] for name in (*names, *rest)}
 
     def _run_entry_points(self) -> None:
         for entry in entry_points(group=self.group):

@@ -29,6 +29,17 @@ def test_the_example_is_short() -> None:
     assert len(EXAMPLE.read_text().splitlines()) <= 60
 
 
+def test_the_order_of_frameworks_does_not_depend_on_which_was_imported_first() -> None:
+    program = "import dualtemp.frameworks.{}, dualtemp.frameworks as f; print(*f.frameworks())"
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", program.format(first)], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for first in ("byol", "moco")
+    }
+    assert found == {"moco simmoco simco simclr byol simsiam supervised"}
+
+
 def test_a_plugins_settings_are_flags_with_help(commands: Commands) -> None:
     ended = commands.run("train", *PLUGIN, "--help")
     assert ended.code == 0

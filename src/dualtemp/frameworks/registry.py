@@ -12,9 +12,12 @@ __all__ = ["add_plugin", "framework", "framework_named", "frameworks", "load_plu
 F = TypeVar("F", bound=type)
 
 
-def _load_built_in() -> None:
+def _load_built_in() -> tuple[str, ...]:
     # Their order is that of `--help`, of pages and of config.yaml: older ones stay where they are.
-    from dualtemp.frameworks import moco, simmoco, simco, simclr, byol, simsiam, supervised  # noqa: F401, I001
+    from dualtemp.frameworks import byol, moco, simclr, simco, simmoco, simsiam, supervised
+
+    modules = (moco, simmoco, simco, simclr, byol, simsiam, supervised)
+    return tuple(module.__name__.rpartition(".")[2] for module in modules)
 
 
 _registry: Registry[type[Framework]] = Registry("framework", _load_built_in)
