@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -15,6 +17,7 @@ def digests(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow  # three rounds of short runs
 def test_a_difference_is_told_and_the_same_bits_are_the_same(tmp_path: Path) -> None:
     before = tmp_path / "before.json"
     assert digests("--out", before).returncode == 0

@@ -102,7 +102,14 @@ def kill_in_an_epoch(commands: list[Command], run: Path) -> None:
         command.wait()
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: "-".join(str(getattr(row, name)) for name in COLUMNS))
+WIDE_HEADS = ("byol", "simsiam")  # ten times the work of the others: with the slow tests
+MARKED = [
+    pytest.param(row, id="-".join(str(getattr(row, name)) for name in COLUMNS), marks=[pytest.mark.slow] * wide)
+    for row, wide in ((row, row.method in WIDE_HEADS) for row in TABLE)
+]
+
+
+@pytest.mark.parametrize("row", MARKED)
 def test_a_combination_learns_what_its_parts_learn(
     row: Row, sources: dict[str, Any], commands: Commands, tmp_path: Path
 ) -> None:
