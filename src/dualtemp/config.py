@@ -30,8 +30,6 @@ SUBSET = "a number of images, 1 or more, or a fraction above 0 and at most 1"
 KNN_VALUES = "a whole number of at least 1, or 'auto'"
 NAMED_LIMITS = {2**63: "2^63", 10**9: "a thousand million"}
 FAR_LIMITS = (10**9, 1e38)
-# May stay None in a complete config: no limit, nothing to start from, all images.
-OPTIONAL = {"vector_size", "scalar_size", "clip_gradient", "chunk", "init", "subset"}
 
 # Pydantic has a method of that name, which it calls deprecated and nothing here uses.
 warnings.filterwarnings("ignore", 'Field name "validate" in "Settings" shadows')

@@ -18,13 +18,14 @@ from dualtemp.data.augment.philox import permutation
 from dualtemp.data.training_data import TrainingData
 from dualtemp.errors import UserError
 from dualtemp.frameworks import Temperatures, build_framework, frameworks
+from dualtemp.frameworks.moco import MoCo
 from dualtemp.runs import checkpoint
 from dualtemp.runs.checkpoint import Checkpoint
 from dualtemp.runs.folder import RunFolder
 from dualtemp.temperatures import TAU_ALPHA
 from dualtemp.training.observers.observer import Snapshot
 
-MOST_KEYS = 65536  # of MoCo's published dictionary
+MOST_KEYS: int = MoCo.Settings.model_fields["dictionary_size"].default  # the published dictionary
 
 
 class Anchors(NamedTuple):
