@@ -24,7 +24,7 @@ Neighbours = Annotated[int, Field(ge=1)] | Literal["auto"]
 
 # Settings that came after the first results, and the value that every run had before. At that value they are left out
 # of a result's key, and the config.yaml of a run that does not name them means it.
-ADDED_LATER: dict[str, Any] = {"computation": 1, "validate": "test"}
+ADDED_LATER: dict[str, Any] = {"computation": 1, "validate": "test", "predictor": False}
 MEASURED_ON = {"test": "test images", "held-out": "held-out training images"}  # by what `validate` says
 SUBSET = "a number of images, 1 or more, or a fraction above 0 and at most 1"
 KNN_VALUES = "a whole number of at least 1, or 'auto'"
@@ -206,7 +206,9 @@ def from_yaml(path: Path) -> dict[str, Any]:
 
 def of_run(values: dict[str, Any]) -> dict[str, Any]:
     """Settings by name as a run recorded them: those that it did not know stand at what it did."""
-    return {**ADDED_LATER, **values}
+    kind = frameworks().get(str(values.get("method", Settings.model_fields["method"].default)))
+    known = {*Settings.model_fields, *(kind.Settings.model_fields if kind is not None else ())}
+    return {**{name: before for name, before in ADDED_LATER.items() if name in known}, **values}
 
 
 def _check_values(chosen: Settings) -> None:
