@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from paper.smoke import digits, tiny_job
 
-from dualtemp.config import ADDED_LATER, Settings, of_run, settings
+from dualtemp.config import ADDED_LATER, applicable, of_run, settings
 from dualtemp.frameworks import framework_named
 from dualtemp.paper.artefact import artefacts
 from dualtemp.paper.plan import plan
@@ -51,8 +51,16 @@ def test_a_newer_version_is_another_key_and_version_1_is_the_key_from_before() -
 def test_what_was_added_later_counts_only_away_from_what_every_run_had_before() -> None:
     plain = tiny_job(method="simco")
     for name, before in ADDED_LATER.items():
-        assert name in Settings.model_fields
+        assert name in applicable("simco")
         same = plain.settings.model_copy(update={name: before})
         assert key(same, plain.facts) == key(plain.settings, plain.facts)
+        other = not before if isinstance(before, bool) else "other"
         with warnings.catch_warnings(action="ignore"):  # pydantic's, of a value that no setting has
-            assert key(plain.settings.model_copy(update={name: "other"}), plain.facts) != key(same, plain.facts)
+            assert key(plain.settings.model_copy(update={name: other}), plain.facts) != key(same, plain.facts)
+
+
+def test_a_run_is_not_given_what_its_framework_never_had() -> None:
+    assert of_run({"method": "simmoco"})["predictor"] is False
+    for method in ("simclr", "byol", "of a plugin that is not there"):
+        assert "predictor" not in of_run({"method": method})
+        assert of_run({"method": method})["validate"] == "test"

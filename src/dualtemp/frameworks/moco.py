@@ -97,8 +97,8 @@ class MoCo(Framework):
     @staticmethod
     def heads(settings: Settings, features: int, context: Context) -> tuple[nn.Module, nn.Module | None]:
         """Linear, ReLU, Linear: 512-128-128 for ResNet-18."""
-        predictor = parts.contrastive_predictor(PROJECTION) if settings.predictor else None
-        return parts.contrastive_projector(features, out=PROJECTION), predictor
+        projector = parts.contrastive_projector(features, out=PROJECTION)  # first: its weights begin as without the other
+        return projector, parts.contrastive_predictor(PROJECTION) if settings.predictor else None
 
     @staticmethod
     def passes(settings: Settings) -> Passes:
