@@ -24,7 +24,7 @@ Neighbours = Annotated[int, Field(ge=1)] | Literal["auto"]
 
 # Settings that came after the first results, and the value that every run had before. At that value they are left out
 # of a result's key, and the config.yaml of a run that does not name them means it.
-ADDED_LATER: dict[str, Any] = {"computation": 1, "validate": "test", "predictor": False}
+ADDED_LATER: dict[str, Any] = {"computation": 1, "validate": "test"}
 MEASURED_ON = {"test": "test images", "held-out": "held-out training images"}  # by what `validate` says
 SUBSET = "a number of images, 1 or more, or a fraction above 0 and at most 1"
 KNN_VALUES = "a whole number of at least 1, or 'auto'"
@@ -200,15 +200,15 @@ def from_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise UserError(f"{path}: settings by name expected, such as `method: simco`")
     method = values.get("method")
-    known = isinstance(method, str) and method in frameworks()
-    return of_run(values) if known and set(applicable(str(method))) - set(ADDED_LATER) <= set(values) else values
+    if not isinstance(method, str) or method not in frameworks():
+        return values
+    later = {*ADDED_LATER, *framework_named(method).Settings.added_later}
+    return of_run(values) if set(applicable(method)) - later <= set(values) else values
 
 
 def of_run(values: dict[str, Any]) -> dict[str, Any]:
     """Settings by name as a run recorded them: those that it did not know stand at what it did."""
-    kind = frameworks().get(str(values.get("method", Settings.model_fields["method"].default)))
-    known = {*Settings.model_fields, *(kind.Settings.model_fields if kind is not None else ())}
-    return {**{name: before for name, before in ADDED_LATER.items() if name in known}, **values}
+    return {**ADDED_LATER, **values}
 
 
 def _check_values(chosen: Settings) -> None:

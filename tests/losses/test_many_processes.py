@@ -124,12 +124,12 @@ def uneven_batches() -> dict[str, list[Tensor]]:
     world, rank = distributed.world_size(), distributed.rank()
     ends = {1: (0, N), 2: (0, 5, N), 4: (0, 5, 6, 8, N)}[world]
     mine = slice(ends[rank], ends[rank + 1])
-    found = {}
-    for loss in (losses.vicreg, losses.barlow_twins):
+    found, named = {}, dict[str, Loss](vicreg=losses.vicreg, barlow_twins=losses.barlow_twins)
+    for name, loss in named.items():
         leaves = [x[mine].clone().requires_grad_() for x in (q, k)]
         value = loss(*leaves, gather=True)
         value.backward()
-        found[loss.__name__] = [value.detach(), *(x.grad / world for x in leaves)]  # pyright: ignore
+        found[name] = [value.detach(), *(x.grad / world for x in leaves)]  # pyright: ignore
     return found
 
 

@@ -166,9 +166,7 @@ def test_the_terms_are_told_and_make_up_the_loss() -> None:
     stats: dict[str, Tensor] = {}
     loss = losses.vicreg(q, k, 2.0, 3.0, 5.0, stats=stats)
     assert not any(term.requires_grad for term in stats.values())
-    torch.testing.assert_close(
-        loss.detach(), 2 * stats["invariance"] + 3 * stats["variance"] + 5 * stats["covariance"]
-    )
+    torch.testing.assert_close(loss.detach(), 2 * stats["invariance"] + 3 * stats["variance"] + 5 * stats["covariance"])
     torch.testing.assert_close(stats["invariance"], torch.nn.functional.mse_loss(q, k).detach())
     stats.clear()
     loss = losses.barlow_twins(q, k, 0.5, stats=stats)

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from paper.smoke import digits, tiny_job
 
-from dualtemp.config import ADDED_LATER, applicable, of_run, settings
+from dualtemp.config import ADDED_LATER, Settings, from_yaml, of_run, settings, to_yaml
 from dualtemp.frameworks import framework_named
 from dualtemp.paper.artefact import artefacts
 from dualtemp.paper.plan import plan
 from dualtemp.paper.results import DataFacts, job, key
 from dualtemp.paper.scale import scale_named
 
+OFF = {"predictor": False}
 CELLS = sorted((Path(__file__).parents[2] / "docs" / "results").glob("*/cells/*.json"))
 
 
@@ -51,16 +52,23 @@ def test_a_newer_version_is_another_key_and_version_1_is_the_key_from_before() -
 def test_what_was_added_later_counts_only_away_from_what_every_run_had_before() -> None:
     plain = tiny_job(method="simco")
     for name, before in ADDED_LATER.items():
-        assert name in applicable("simco")
+        assert name in Settings.model_fields
         same = plain.settings.model_copy(update={name: before})
         assert key(same, plain.facts) == key(plain.settings, plain.facts)
-        other = not before if isinstance(before, bool) else "other"
         with warnings.catch_warnings(action="ignore"):  # pydantic's, of a value that no setting has
-            assert key(plain.settings.model_copy(update={name: other}), plain.facts) != key(same, plain.facts)
+            assert key(plain.settings.model_copy(update={name: "other"}), plain.facts) != key(same, plain.facts)
 
 
-def test_a_run_is_not_given_what_its_framework_never_had() -> None:
-    assert of_run({"method": "simmoco"})["predictor"] is False
-    for method in ("simclr", "byol", "of a plugin that is not there"):
-        assert "predictor" not in of_run({"method": method})
-        assert of_run({"method": method})["validate"] == "test"
+@pytest.mark.parametrize("method", ["moco", "simmoco", "simco"])
+def test_a_predictor_is_in_a_key_only_where_there_is_one(method: str) -> None:
+    plain, without, with_one = (tiny_job(method=method, **more) for more in ({}, OFF, {"predictor": True}))
+    assert plain.name == without.name != with_one.name
+
+
+@pytest.mark.parametrize("method", ["moco", "simmoco", "simco"])
+def test_the_config_of_a_run_from_before_predictors_is_complete(method: str, tmp_path: Path) -> None:
+    written = to_yaml(tiny_job(method=method).settings)
+    assert "\npredictor: false\n" in written
+    lines = [line for line in written.splitlines() if not line.startswith(("predictor:", "computation:"))]
+    (tmp_path / "config.yaml").write_text("\n".join(lines))
+    assert from_yaml(tmp_path / "config.yaml")["computation"] == 1, "what it had then, not the newest"

@@ -20,16 +20,18 @@ class BarlowTwins(Framework):
     """Two passes a step: the correlation of the two views over the batch, driven to the identity."""
 
     class Settings(FrameworkSettings):
-        """The weight of the second term, and the projector."""
+        """The weight of the second term, what the loss is multiplied by, and the projector."""
 
         redundancy: float = Field(0.005, ge=0, description="Weight of correlations between different dimensions.")
+        # A sum over dimensions asks for small steps: at lr .03 it learns less without this factor of the authors' code.
+        loss_scale: float = Field(0.024, gt=0, description="Factor of the whole loss, which is a sum over dimensions.")
         projector_width: int = projector_width()
 
     compares_views = False  # images are not compared with each other: there are no anchors
     advice_on_collapse = "Try a lower --lr or more --warmup-epochs; a larger --redundancy holds dimensions apart."
 
     def __init__(self, settings: Settings, network: parts.Network, context: Context) -> None:
-        self.network, self.redundancy = network, settings.redundancy
+        self.network, self.redundancy, self.loss_scale = network, settings.redundancy, settings.loss_scale
 
     @staticmethod
     def heads(settings: Settings, features: int, context: Context) -> tuple[nn.Module, nn.Module | None]:
@@ -45,4 +47,4 @@ class BarlowTwins(Framework):
         """Correlate two views (N, C, H, W), dimension by dimension."""
         first, second = self.network(views[0]), self.network(views[1])
         loss = parts.barlow_twins(first.projection, second.projection, self.redundancy, gather=True)
-        return parts.Step(loss, first.features.detach(), {})
+        return parts.Step(self.loss_scale * loss, first.features.detach(), {})

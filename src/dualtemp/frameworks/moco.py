@@ -59,6 +59,7 @@ class MoCo(Framework):
         key_momentum: float = key_momentum()
         symmetric: bool = symmetric()
         predictor: bool = predictor()
+        added_later = FrameworkSettings.added_later | {"predictor"}
         keys: Literal["dictionary", "last", "current"] = Field(
             "dictionary",
             description="MoCo's negatives: the dictionary, the last step's keys alone, or the current step's.",
@@ -97,7 +98,8 @@ class MoCo(Framework):
     @staticmethod
     def heads(settings: Settings, features: int, context: Context) -> tuple[nn.Module, nn.Module | None]:
         """Linear, ReLU, Linear: 512-128-128 for ResNet-18."""
-        projector = parts.contrastive_projector(features, out=PROJECTION)  # first: its weights begin as without the other
+        # The projector first: its weights then begin as they do without a predictor.
+        projector = parts.contrastive_projector(features, out=PROJECTION)
         return projector, parts.contrastive_predictor(PROJECTION) if settings.predictor else None
 
     @staticmethod

@@ -24,6 +24,7 @@ class SimCo(Framework):
         tau_beta: Temperature = tau_beta()
         both_views: bool = both_views()
         predictor: bool = predictor()
+        added_later = FrameworkSettings.added_later | {"predictor"}
 
     def __init__(self, settings: Settings, network: parts.Network, context: Context) -> None:
         self.network, self.both_views, self.predictor = network, settings.both_views, settings.predictor
@@ -38,7 +39,7 @@ class SimCo(Framework):
         """Contrast the two views (N, C, H, W) with each other."""
         q, k = self.network(views[0]), self.network(views[1])
         stats: dict[str, Tensor] = {}
-        if self.predictor:  # predictions are queries alone, projections keys alone: no longer one pair in two directions
+        if self.predictor:  # predictions are queries, projections keys: no longer one pair in two directions
             loss = self._loss(q.prediction, k.projection, stats, both_directions=False)
             loss = (loss + self._loss(k.prediction, q.projection, None, both_directions=False)) / 2
         else:

@@ -34,6 +34,7 @@ class SimMoCo(Framework):
         symmetric: bool = symmetric()
         both_views: bool = both_views()
         predictor: bool = predictor()
+        added_later = FrameworkSettings.added_later | {"predictor"}
 
     def __init__(self, settings: Settings, network: parts.Network, context: Context) -> None:
         self.network, self.key_network = network, parts.MomentumCopy(network.key_part())

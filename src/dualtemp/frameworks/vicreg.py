@@ -28,7 +28,9 @@ class VICReg(Framework):
         projector_width: int = projector_width()
 
     compares_views = False  # images are not compared with each other: there are no anchors
-    advice_on_collapse = "Try a larger --variance, which holds the features apart, a lower --lr or more --warmup-epochs."
+    advice_on_collapse = (
+        "Try a larger --variance, which holds the features apart, a lower --lr or more --warmup-epochs."
+    )
 
     def __init__(self, settings: Settings, network: parts.Network, context: Context) -> None:
         self.network, self.settings = network, settings

@@ -37,11 +37,11 @@ def vicreg(
 ) -> Tensor:
     """Mean squared distance of the views, and two penalties on each view: little variance, and covariance.
 
-    With C the unbiased covariance (D, D) of a view over the batch,
+    With C the unbiased covariance (D, D) of a view over the batch, the sum, a scalar, of
 
-        invariance x mean (q - k)^2  +  variance x mean_i max(0, 1 - sqrt(C_ii + 1e-4))  +  covariance x sum_i!=j C_ij^2 / D
-
-    the second term is averaged over the two views, the third summed. A scalar.
+        invariance x mean (q - k)^2
+        variance   x mean_i max(0, 1 - sqrt(C_ii + 1e-4))    averaged over the two views
+        covariance x sum_i!=j C_ij^2 / D                     summed over the two views
 
     Args:
         q: one view, (N, D).

@@ -3,9 +3,7 @@
 from torch import nn
 
 
-def mlp(
-    *widths: int, batch_norm: bool = False, last_batch_norm: bool = False, last_bias: bool = True
-) -> nn.Sequential:
+def mlp(*widths: int, batch_norm: bool = False, last_batch_norm: bool = False, last_bias: bool = True) -> nn.Sequential:
     """Linear layers of the given widths with ReLU between them: (N, widths[0]) -> (N, widths[-1]).
 
     Args:
