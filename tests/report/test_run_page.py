@@ -16,7 +16,7 @@ from dualtemp.config import settings
 from dualtemp.data import open_source
 from dualtemp.errors import UserError
 from dualtemp.file_lock import locked
-from dualtemp.report.run_page import settings_told, write_run_page
+from dualtemp.report.run_page import describe_settings, write_run_page
 from dualtemp.runs.metrics import measures
 from dualtemp.runs.record import read_run
 
@@ -305,11 +305,11 @@ def test_a_damaged_run_has_no_page_and_one_line_says_why(tmp_path: Path) -> None
 
 def test_the_defaults_of_a_setting_are_those_of_the_framework() -> None:
     chosen = settings({"data": "x", "method": "moco", "tau_alpha": 0.2, "tau_beta": "tied", "image_size": 32})
-    changed = {name: (value, usual) for name, value, usual, _ in settings_told(chosen)[0]}
+    changed = {name: (value, usual) for name, value, usual, _ in describe_settings(chosen)[0]}
     assert changed["tau_alpha"] == ("0.2", "0.1")
     assert "tau_beta" not in changed
     assert "image_size" not in changed
-    same = {name for name, *_ in settings_told(chosen)[1]}
+    same = {name for name, *_ in describe_settings(chosen)[1]}
     assert "both_views" not in same | changed.keys()  # a setting of other frameworks
 
 
