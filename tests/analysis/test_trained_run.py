@@ -95,7 +95,7 @@ def test_a_supervised_run_has_no_anchors(run_of: RunOf) -> None:
     run = open_trained_run(run_of("supervised"))
     assert not run.has_anchors
     for look in (lambda: next(run.anchors(1)), lambda: run.keys, lambda: run.temperatures):
-        with pytest.raises(UserError, match="a run of supervised, which has no anchors: give a run of moco"):
+        with pytest.raises(UserError, match="a supervised run, which has no anchors: give a run of moco"):
             look()
 
 
@@ -137,9 +137,9 @@ def test_other_data_are_seen_as_the_run_saw_its_own(run_of: RunOf, tmp_path: Pat
 
 
 def test_other_channels_are_refused_in_one_line(run_of: RunOf, tmp_path: Path) -> None:
-    np.savez(tmp_path / "colour.npz", images=np.zeros((40, 8, 8, 3), np.uint8))
-    with pytest.raises(UserError, match=r"colour.npz has images of 3 channels, .* was trained on 1: give such images"):
-        open_trained_run(run_of("simco"), data=tmp_path / "colour.npz")
+    np.savez(tmp_path / "color.npz", images=np.zeros((40, 8, 8, 3), np.uint8))
+    with pytest.raises(UserError, match=r"color.npz has images with 3 channels, but .* was trained on 1: give images with 1"):
+        open_trained_run(run_of("simco"), data=tmp_path / "color.npz")
 
 
 def test_one_image_is_too_few(run_of: RunOf, tmp_path: Path) -> None:

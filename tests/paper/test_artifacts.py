@@ -170,7 +170,7 @@ def test_tau_beta_stays_when_tau_alpha_is_swept_except_in_moco() -> None:
 def test_a_mistyped_name_is_answered_with_the_nearest() -> None:
     with pytest.raises(UserError, match="did you mean T-reverse"):
         select_artifacts(["T-revers"])
-    with pytest.raises(UserError, match="choose paper, mini, long, sharp, smoke"):
+    with pytest.raises(UserError, match="choose among paper, mini, long, sharp, smoke"):
         load_scale("tiny")
 
 

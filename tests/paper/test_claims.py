@@ -281,10 +281,10 @@ def test_a_comparison_that_holds_by_its_own_interval_alone_says_so() -> None:
 
 def test_cells_that_no_claim_looks_at_are_named() -> None:
     told = describe_uncompared_cells("S-noise")
-    assert told.startswith("No claim looks at symmetric .8, asymmetric .4, asymmetric .6, asymmetric .8. ")
-    assert "recipe is unknown" in told
+    assert told.startswith("No claim compares symmetric .8, asymmetric .4, asymmetric .6, asymmetric .8. ")
+    assert "the recipe of asymmetric .6 and .8 is unknown" in told
     assert describe_uncompared_cells("T-reverse") == describe_uncompared_cells("S-dict") == ""
-    assert describe_uncompared_cells("F-dict") == "No claim looks at 1024, 4096, 16384, scalar 256."
+    assert describe_uncompared_cells("F-dict") == "No claim compares 1024, 4096, 16384, scalar 256."
 
 
 @pytest.fixture

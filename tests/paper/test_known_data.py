@@ -68,7 +68,7 @@ def test_results_of_two_contents_of_one_set_are_not_mixed(tmp_path: Path) -> Non
     write_results(request_of(tmp_path), {"cifar10": GENUINE}, 50.0)
     other = DataFacts("bbbbbbbb0000", 32, 50_000, "cifar10")
     write_results(request_of(tmp_path), {"cifar10": other}, 60.0)
-    with pytest.raises(UserError, match=r"aaaaaaaa \(8 runs\), bbbbbbbb \(8 runs\); say which: --data cifar10="):
+    with pytest.raises(UserError, match=r"aaaaaaaa \(8 runs\), bbbbbbbb \(8 runs\); choose with --data cifar10="):
         accuracies(request_of(tmp_path))
     assert accuracies(request_of(tmp_path, "cifar10=bbbbbbbb")) == {60.0}
 
@@ -76,10 +76,10 @@ def test_results_of_two_contents_of_one_set_are_not_mixed(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--data", "nowhere"], "nowhere: no set, folder or file is called so"),
+        (["--data", "nowhere"], "nowhere: no set, folder or file has this name"),
         (
             ["--data", "cifar10=cccccccc"],
-            "no data of the results here has this fingerprint; there are: aaaaaaaa",
+            "no data among the results here has this fingerprint; available: aaaaaaaa",
         ),
     ],
 )

@@ -181,7 +181,7 @@ def test_the_page_can_be_made_from_results_alone(page: Path) -> None:
     request = Request(["T-reverse"], "mini", SEEDS, results=page.parent / "results")
     write_paper_page(request, page.parent / "again.html")
     text = (page.parent / "again.html").read_text()
-    assert "24 of 24 are there" in text
+    assert "24 of 24 are done" in text
     assert 'id="T-batch"' not in text
     assert str(page.parent) not in text
 

@@ -147,7 +147,7 @@ def test_what_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     assert heard.over == {diverging.name: "failed", killed.name: "failed", sound.name: "done"}
     found = Results(tmp_path).read(killed)
     assert found is not None
-    assert "ended twice" in found["reason"]
+    assert "killed twice" in found["reason"]
 
 
 def test_each_listed_command_makes_one_missing_run(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_a_set_that_cannot_be_had_is_said_and_the_others_run(tmp_path: Path, mon
 
 def test_an_unknown_cell_is_refused(tmp_path: Path) -> None:
     request = Request(["T-unified"], "smoke", (1,), results=tmp_path)
-    with pytest.raises(UserError, match="no cell is called 'abc'"):
+    with pytest.raises(UserError, match="there is no cell 'abc'"):
         find_missing(request, request.make_plan(), cell="abc")
 
 
@@ -198,7 +198,7 @@ def test_looking_for_a_cell_that_is_not_there_fetches_nothing(
     assert main(["reproduce", "T-data", *words, "--list", "--cell", cell]) == 2
     told = capsys.readouterr().err
     assert told.count("\n") == 1
-    assert f"no cell is called '{cell}'" in told
+    assert f"there is no cell '{cell}'" in told
     assert ("would have to be fetched" in told) == cell.endswith("f-s1")
     assert not (tmp_path / "cache").exists()
 

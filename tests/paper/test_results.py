@@ -83,5 +83,5 @@ def test_a_result_without_a_measurement_that_is_wanted_is_made_anew(tmp_path: Pa
 def test_a_file_that_is_no_result_is_named(tmp_path: Path) -> None:
     results, one = Results(tmp_path), tiny_job()
     (tmp_path / f"{one.name}.json").write_text("{}")
-    with pytest.raises(UserError, match="is not a result"):
+    with pytest.raises(UserError, match="is not a valid result"):
         results.read(one)

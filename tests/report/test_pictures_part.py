@@ -123,7 +123,7 @@ def test_neighbours_are_marked_as_agreeing_in_a_sign_and_not_by_colour_alone(sho
     rows = view.locator("#pictures .row")
     assert rows.nth(0).locator("li .called").all_inner_texts() == ["✓ cat", "✗ dog & <b>wolf</b>"]
     assert rows.nth(1).locator("li .called").all_inner_texts() == ["✗ cat", "✓ dog & <b>wolf</b>"]
-    assert "50 % of the neighbours" in view.locator("#pictures").inner_text()
+    assert "50 % of the neighbors" in view.locator("#pictures").inner_text()
 
 
 def test_pointing_tapping_and_arrow_keys_show_the_image_of_a_point(shown: Open) -> None:

@@ -222,7 +222,7 @@ def test_words_say_what_the_figures_are(open_page: Open, tmp_path: Path) -> None
     view, _ = open_page(write_run_page(run))
     assert "4 of 32 = 0.125" in view.locator("#chart-hardest_tenth figcaption").inner_text()
     data = view.locator("#data").inner_text()
-    assert "normalised with" in data
+    assert "normalized with" in data
     assert "mean 0.4914, 0.4822, 0.4465 and deviation 0.247, 0.2435, 0.2616" in data
 
 
@@ -343,9 +343,9 @@ def test_the_command_takes_pictures_of_a_trained_run_and_writes_its_page(
         (["nowhere"], "nowhere is not a run"),
         (["run", "--out", "run"], "is a folder: name a file"),
         (["run", "--out", "x.pdf"], "ends with .html, .csv, .tex"),
-        (["run", "run", "--out", "x.csv"], "named twice"),
+        (["run", "run", "--out", "x.csv"], "given twice"),
         (["run", "--no-pictures", "--out", "run/config.yaml/x.html"], "cannot be written"),
-        (["run", "run", "--out", "x.html"], "named twice"),
+        (["run", "run", "--out", "x.html"], "given twice"),
     ],
 )
 def test_mistakes_are_one_line_and_leave_nothing(

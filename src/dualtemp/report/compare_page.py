@@ -10,7 +10,7 @@ from dualtemp.report.curves import compared_charts
 from dualtemp.report.epoch_chart import COLORS, DASHES, line_class
 from dualtemp.report.page import link_to, render, write_page
 from dualtemp.report.run_page import PAGE, format_value
-from dualtemp.report.standing import clear_difference
+from dualtemp.report.standing import clear_difference, encoder_title
 from dualtemp.report.verdict import verdict, verdict_context
 from dualtemp.runs.evaluated_measures import BASELINES, FROZEN, MEANINGS, NAMES
 from dualtemp.runs.metrics import PERCENT, accuracies, measures
@@ -145,7 +145,7 @@ def _strongest_rival(rows: Sequence[dict[str, Any]], name: str) -> dict[str, Any
     shared = set(FROZEN) & rows_of(rows, "trained").keys() & rows_of(rows, one.encoder).keys()
     sign = clear_difference(one, max(1, len(shared)))  # as on the run's own page
     return {
-        "encoder": one.encoder,
+        "encoder": encoder_title(one.encoder),
         "top1": one.other,
         "gain": one.trained - one.other,
         "mark": {1: "✓", -1: "✗", 0: "≈"}[sign],

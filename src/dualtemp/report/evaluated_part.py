@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from dualtemp.report.standing import clear_difference, gain_bounds
+from dualtemp.report.standing import clear_difference, encoder_title, gain_bounds
 from dualtemp.runs.evaluated_measures import ENCODERS, FROZEN, MEANINGS, NAMES
 from dualtemp.runs.record import RunRecord, beside_trained, evaluated, number, rows_of
 
-TITLES = {"online": "while training"}
 MOST_SHOWN = 20  # classes: with more, the hardest ones are listed instead of the whole matrix
 BY_CLASS = ("linear probe", "kNN", "fine-tuning")  # the first one available is shown class by class
 
@@ -59,7 +58,7 @@ def _table(rows: Sequence[dict[str, Any]], data: str) -> dict[str, Any] | None:
     images = sorted({int(line["images"]) for line in lines if line["images"]})
     return {
         "data": data,
-        "encoders": [TITLES.get(encoder, encoder) for encoder in by_encoder],
+        "encoders": [encoder_title(encoder) for encoder in by_encoder],
         "images": images,
         "rows": lines,
         "compared": any(cell and cell["mark"] for line in lines for cell in line["cells"]),

@@ -17,7 +17,7 @@ from dualtemp.report.accuracies import (
     guessing_limit,
     has_too_few_images,
 )
-from dualtemp.report.standing import Standing, Word, standings
+from dualtemp.report.standing import Standing, Word, encoder_title, standings
 from dualtemp.runs.evaluated_measures import BASELINES
 from dualtemp.runs.metrics import accuracies
 from dualtemp.runs.record import Facts, History, points
@@ -156,7 +156,7 @@ def _not_better(history: History, facts: Facts) -> Verdict | None:
     for words, headline, tone, said in rules:
         these = [one for one in found if one.word in words]
         if these:
-            names = " or ".join(one.encoder for one in these)
+            names = " or ".join(encoder_title(one.encoder) for one in these)
             reason = f"`dualtemp evaluate` found: {_rivals(these)}. {_test_images(these)} {said.format(names)}"
             return Verdict(headline.format(names), tone, reason)
     return None
@@ -170,7 +170,8 @@ def _rivals(these: Sequence[Standing]) -> str:
         ahead, count = sum(one.other > one.trained for one in each.measures), len(each.measures)
         counted = f" (ahead by {ahead} of {count} measures)" if count > 1 else ""
         own = f"{one.name} {one.trained:.1f} %, "
-        texts.append(f"{'' if texts and texts[0].startswith(own) else own}{one.encoder} {one.other:.1f} %{counted}")
+        said = "" if texts and texts[0].startswith(own) else own
+        texts.append(f"{said}{encoder_title(one.encoder)} {one.other:.1f} %{counted}")
     return ", ".join(texts)
 
 
@@ -198,8 +199,8 @@ def _too_few_images(history: History, facts: Facts) -> Verdict | None:
     if not accuracy or not has_too_few_images(facts, accuracy[-1][1]) or _beats_all(facts):
         return None
     reason = (
-        f"The {key} is {accuracy[-1][1]:.1f} % on {facts.test_images:,} test images. So few images only show changes of "
-        f"at least {detectable_difference(facts, accuracy[-1][1]):.1f} points, and none was that large. `dualtemp "
+        f"The {key} is {accuracy[-1][1]:.1f} % on {facts.test_images:,} test images. So few images only show changes "
+        f"of at least {detectable_difference(facts, accuracy[-1][1]):.1f} points, and none was that large. `dualtemp "
         f"evaluate {facts.path}` compares image by image, which shows more; so would more test images."
     )
     return Verdict("too few images to tell", "open", reason)

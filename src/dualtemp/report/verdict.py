@@ -6,6 +6,7 @@ from dualtemp.quantities import duration
 from dualtemp.report.accuracies import accuracy_of, detectable_difference, fifths
 from dualtemp.report.remarks import remarks
 from dualtemp.report.rules import NEEDED, RULES, Verdict
+from dualtemp.report.standing import encoder_title
 from dualtemp.runs.record import Facts, History, points
 
 
@@ -42,7 +43,7 @@ def health(history: History, facts: Facts) -> Verdict:
         found = rule(history, facts)
         if found is not None:
             return found._replace(remarks=remarks(history, facts))
-    missing = [name for name in NEEDED if name not in {one.encoder for one in facts.beside}]
+    missing = [encoder_title(name) for name in NEEDED if name not in {one.encoder for one in facts.beside}]
     reason = _healthy_reason(history, facts)
     if not missing:
         return Verdict("healthy", "good", reason, remarks(history, facts))
