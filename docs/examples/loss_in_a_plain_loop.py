@@ -32,15 +32,15 @@ encoder = nn.Sequential(
 )
 projector = nn.Sequential(nn.Linear(256, 128), nn.BatchNorm1d(128), nn.ReLU(), nn.Linear(128, 64))
 criterion = DualTemperatureLoss(tau_alpha=0.1, tau_beta=1.0)  # the negatives are the batch: no dictionary
-optimiser = torch.optim.SGD([*encoder.parameters(), *projector.parameters()], lr=0.1, momentum=0.9)
+optimizer = torch.optim.SGD([*encoder.parameters(), *projector.parameters()], lr=0.1, momentum=0.9)
 
 losses = []
 for step in range(int(os.environ.get("STEPS", "200"))):
     images = pixels[torch.randint(len(pixels), (128,))].float() / 255
     loss = criterion(projector(encoder(view(images))), projector(encoder(view(images))))
-    optimiser.zero_grad()
+    optimizer.zero_grad()
     loss.backward()
-    optimiser.step()
+    optimizer.step()
     losses.append(loss.item())
     if step % 20 == 0:
         print(f"step {step}: loss {loss.item():.3f}")

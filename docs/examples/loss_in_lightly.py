@@ -58,12 +58,12 @@ loader = torch.utils.data.DataLoader(
     Digits(SimCLRTransform(input_size=32, gaussian_blur=0.0)), batch_size=64, shuffle=True, drop_last=True
 )
 criterion = DualTemperatureLoss(tau_alpha=0.1, tau_beta=1.0)  # was: lightly.loss.NTXentLoss(temperature=0.1)
-optimiser = torch.optim.SGD(model.parameters(), lr=0.06)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.06)
 
 steps = int(os.environ.get("STEPS", "20"))
 for step, (x0, x1) in zip(range(steps), loader, strict=False):
     loss = criterion(model(x0), model(x1))
-    optimiser.zero_grad()
+    optimizer.zero_grad()
     loss.backward()
-    optimiser.step()
+    optimizer.step()
     print(f"step {step}: loss {loss.item():.3f}", flush=True)

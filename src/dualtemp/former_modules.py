@@ -15,6 +15,7 @@ MOVED = {
     "dualtemp.data.normalisation": "dualtemp.data.normalization",
     "dualtemp.data.recipes": "dualtemp.data.augment.recipes",
     "dualtemp.data.views": "dualtemp.data.augment.views",
+    "dualtemp.paper.artefact": "dualtemp.paper.artifact",
     "dualtemp.training.status": "dualtemp.runs.status",
     "dualtemp.training.watches": "dualtemp.training.observers.observer",
 }

@@ -13,7 +13,7 @@ import pytest
 from drawn_photos import draw_photos
 
 from dualtemp.analysis.penalty import penalty_entropy, redrawn_similarity
-from dualtemp.analysis.trained_run import trained_run
+from dualtemp.analysis.trained_run import open_trained_run
 from dualtemp.cli import main
 
 RunOf = Callable[[str], Path]
@@ -32,7 +32,7 @@ def as_json(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
 def test_entropy_and_similarity_are_the_papers_measurements(run_of: RunOf, capsys: pytest.CaptureFixture[str]) -> None:
     path = run_of("simco")
     found = as_json(capsys, str(path), "entropy", "--taus", "0.1,1", "--sizes", "8", "64", "999")
-    assert found["values"] == penalty_entropy(trained_run(path), [0.1, 1.0], [8, 64, 999])
+    assert found["values"] == penalty_entropy(open_trained_run(path), [0.1, 1.0], [8, 64, 999])
     assert found["values"]["1"]["999"] is None
     assert (found["method"], found["anchors"], found["step"], found["keys_are"]) == (
         "simco",
@@ -41,7 +41,7 @@ def test_entropy_and_similarity_are_the_papers_measurements(run_of: RunOf, capsy
         "made of the images",
     )
     found = as_json(capsys, str(path), "similarity")
-    assert found["values"] == redrawn_similarity(trained_run(path), [0.1, 1.0], [16, 64])
+    assert found["values"] == redrawn_similarity(open_trained_run(path), [0.1, 1.0], [16, 64])
 
 
 def test_the_table_has_a_row_a_temperature_and_says_how_to_read_it(
@@ -49,7 +49,7 @@ def test_the_table_has_a_row_a_temperature_and_says_how_to_read_it(
 ) -> None:
     assert main(["analyze", str(run_of("moco")), "entropy", "--taus", ".2", "--sizes", "16", "96", "97"]) == 0
     told = capsys.readouterr().out
-    value = penalty_entropy(trained_run(run_of("moco")), [0.2], [16])["0.2"]["16"]
+    value = penalty_entropy(open_trained_run(run_of("moco")), [0.2], [16])["0.2"]["16"]
     row = next(line.split() for line in told.splitlines() if line.startswith("0.2"))
     assert row[1] == f"{value:.6f}"
     assert row[3] == "-"  # 97 keys are not there

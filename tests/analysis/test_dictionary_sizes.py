@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from dualtemp.analysis.dictionary import by_dictionary_size, components, usual_sizes
+from dualtemp.analysis.dictionary import compare_dictionary_sizes, components, default_sizes
 from dualtemp.analysis.penalty import BATCHES
-from dualtemp.analysis.trained_run import trained_run
+from dualtemp.analysis.trained_run import open_trained_run
 
 
 def brute_force(q: np.ndarray, k: np.ndarray, keys: np.ndarray, tau: float) -> tuple[np.ndarray, ...]:
@@ -24,8 +24,8 @@ def brute_force(q: np.ndarray, k: np.ndarray, keys: np.ndarray, tau: float) -> t
 
 @pytest.mark.parametrize("method", ["moco", "simco"])
 def test_every_number_is_that_of_the_formula(run_of: Callable[[str], Path], method: str) -> None:
-    run = trained_run(run_of(method))
-    found = by_dictionary_size(run, [0.1, 1.0], [4, 64, 1000])
+    run = open_trained_run(run_of(method))
+    found = compare_dictionary_sizes(run, [0.1, 1.0], [4, 64, 1000])
     keys = run.keys.double().numpy()
     assert found["keys"] == len(keys) == {"moco": 96, "simco": 128}[method]
     for tau in (0.1, 1.0):
@@ -54,12 +54,12 @@ def test_every_number_is_that_of_the_formula(run_of: Callable[[str], Path], meth
 
 
 def test_at_an_infinite_tau_all_keys_count_alike(run_of: Callable[[str], Path]) -> None:
-    run = trained_run(run_of("simco"))
+    run = open_trained_run(run_of("simco"))
     a, keys = next(iter(run.anchors(1))), run.dictionary(20)
     found = components(a.q, a.k_pos, keys, math.inf)
     torch.testing.assert_close(found.effective, torch.full((32,), 20.0, dtype=torch.float64), atol=1e-4, rtol=0)
     torch.testing.assert_close(found.vector[3], keys.double().mean(0), atol=1e-6, rtol=0)
-    row = by_dictionary_size(run, [math.inf], [20])["values"]["inf"]["20"]
+    row = compare_dictionary_sizes(run, [math.inf], [20])["values"]["inf"]["20"]
     assert row["scalar_correlation"] is None  # W is the same of all anchors
     assert row["W"] == pytest.approx(20 / 21)
 
@@ -67,8 +67,8 @@ def test_at_an_infinite_tau_all_keys_count_alike(run_of: Callable[[str], Path]) 
 def test_sizes_are_powers_of_four_within_what_there_is_and_of_two_where_that_is_little(
     run_of: Callable[[str], Path],
 ) -> None:
-    assert usual_sizes(trained_run(run_of("simco"))) == [16, 64]
-    assert usual_sizes(trained_run(run_of("simco")), share=2) == [16, 64]
-    assert usual_sizes(trained_run(run_of("moco")), share=2) == [2, 4, 8, 16, 32]
-    assert usual_sizes(trained_run(run_of("moco")), share=8) == [2, 4, 8]
-    assert usual_sizes(trained_run(run_of("moco")), share=96) == [1]
+    assert default_sizes(open_trained_run(run_of("simco"))) == [16, 64]
+    assert default_sizes(open_trained_run(run_of("simco")), share=2) == [16, 64]
+    assert default_sizes(open_trained_run(run_of("moco")), share=2) == [2, 4, 8, 16, 32]
+    assert default_sizes(open_trained_run(run_of("moco")), share=8) == [2, 4, 8]
+    assert default_sizes(open_trained_run(run_of("moco")), share=96) == [1]

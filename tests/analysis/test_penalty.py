@@ -9,7 +9,7 @@ import torch
 
 from dualtemp.analysis.penalty import BATCHES, penalty_entropy, redrawn_similarity
 from dualtemp.analysis.teaser import three_anchors
-from dualtemp.analysis.trained_run import TrainedRun, trained_run
+from dualtemp.analysis.trained_run import TrainedRun, open_trained_run
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def anchors(run: TrainedRun) -> list[tuple[np.ndarray, ...]]:
 
 
 def test_the_run_comes_back_with_its_dictionary(folder: Path) -> None:
-    run = trained_run(folder)
+    run = open_trained_run(folder)
     assert run.keys.shape == (96, 128)  # four batches of 32 came in, and the dictionary holds three
     batches = list(run.anchors(2))
     assert len(batches) == 2
@@ -38,13 +38,13 @@ def test_the_run_comes_back_with_its_dictionary(folder: Path) -> None:
 
 
 def test_entropy_is_that_of_the_formula(folder: Path) -> None:
-    found = penalty_entropy(trained_run(folder), [0.1, 1.0], [4, 96, 97])
+    found = penalty_entropy(open_trained_run(folder), [0.1, 1.0], [4, 96, 97])
     assert found["0.1"]["97"] is None
-    run = trained_run(folder)
+    run = open_trained_run(folder)
     keys = run.keys.double().numpy()
     for tau in (0.1, 1.0):
         expected = []
-        for q, k, _ in anchors(trained_run(folder)):
+        for q, k, _ in anchors(open_trained_run(folder)):
             w = weights(q, k, keys[-4:], tau)
             r = w / w.sum()
             expected.append(-(r * np.log(r)).sum())
@@ -57,7 +57,7 @@ def test_entropy_is_that_of_the_formula(folder: Path) -> None:
 def test_entropy_of_a_framework_without_a_dictionary_is_that_of_keys_of_its_images(
     run_of: Callable[[str], Path], method: str
 ) -> None:
-    run = trained_run(run_of(method))
+    run = open_trained_run(run_of(method))
     found = penalty_entropy(run, [0.1], [16, 128, 129])["0.1"]
     assert found["129"] is None
     keys, expected = run.keys.double().numpy(), []
@@ -68,9 +68,9 @@ def test_entropy_of_a_framework_without_a_dictionary_is_that_of_keys_of_its_imag
 
 
 def test_similarity_is_that_of_two_draws_without_a_common_key(folder: Path) -> None:
-    found = redrawn_similarity(trained_run(folder), [0.1], [8, 48, 49])
+    found = redrawn_similarity(open_trained_run(folder), [0.1], [8, 48, 49])
     assert found["0.1"]["49"] is None
-    run = trained_run(folder)
+    run = open_trained_run(folder)
     keys = run.keys.double().numpy()
     drawn = torch.randperm(96, generator=torch.Generator().manual_seed(run.chosen.seed)).numpy()
     expected = []
@@ -82,7 +82,7 @@ def test_similarity_is_that_of_two_draws_without_a_common_key(folder: Path) -> N
 
 
 def test_the_three_anchors_are_in_the_order_of_their_weight(folder: Path) -> None:
-    easy, median, hard = three_anchors(trained_run(folder), [0.1, 1.0])
+    easy, median, hard = three_anchors(open_trained_run(folder), [0.1, 1.0])
     assert easy["W"]["0.1"] < median["W"]["0.1"] < hard["W"]["0.1"]
     assert hard["s_positive"] < easy["s_positive"]
     for anchor in (easy, median, hard):

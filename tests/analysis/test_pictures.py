@@ -14,9 +14,9 @@ import pytest
 import torch
 from PIL import Image
 
-from dualtemp.analysis.pictures import pictures, take_pictures
+from dualtemp.analysis.pictures import collect_pictures, take_pictures
 from dualtemp.analysis.thumbnails import tiles
-from dualtemp.analysis.trained_run import TrainedRun, trained_run
+from dualtemp.analysis.trained_run import TrainedRun, open_trained_run
 from dualtemp.errors import UserError
 
 RunOf = Callable[[str], Path]
@@ -41,8 +41,8 @@ def shows(found: dict[str, Any], number: int, picture: torch.Tensor) -> bool:
 @pytest.fixture(scope="module")
 def simco(run_of: RunOf) -> tuple[TrainedRun, dict[str, Any]]:
     """A run and its pictures."""
-    run = trained_run(run_of("simco"))
-    return run, pictures(run)
+    run = open_trained_run(run_of("simco"))
+    return run, collect_pictures(run)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -141,7 +141,7 @@ def test_the_weights_of_the_map_are_those_of_each_image_among_all(
 
 
 def test_pictures_come_out_the_same_again(run_of: RunOf, simco: tuple[TrainedRun, dict[str, Any]]) -> None:
-    assert pictures(trained_run(run_of("simco"))) == simco[1]
+    assert collect_pictures(open_trained_run(run_of("simco"))) == simco[1]
 
 
 def test_at_an_infinite_tau_beta_the_vectors_temperature_tells_the_hard_anchors(

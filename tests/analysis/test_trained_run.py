@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from dualtemp.analysis.trained_run import trained_run
+from dualtemp.analysis.trained_run import open_trained_run
 from dualtemp.data import open_source
 from dualtemp.data.augment.views import Views
 from dualtemp.errors import UserError
@@ -31,7 +31,7 @@ def rebuilt(path: Path) -> Any:
 
 @pytest.mark.parametrize("method", CONTRASTED)
 def test_anchors_and_keys_are_what_the_framework_compares_in_a_step(run_of: RunOf, method: str) -> None:
-    run = trained_run(run_of(method))
+    run = open_trained_run(run_of(method))
     batch = next(iter(run.anchors(1)))
     framework = rebuilt(run_of(method))
     pixels = open_source("digits").train.subset(128, seed=0).pixels
@@ -50,7 +50,7 @@ def test_anchors_and_keys_are_what_the_framework_compares_in_a_step(run_of: RunO
 
 
 def test_looking_changes_nothing(run_of: RunOf) -> None:
-    run = trained_run(run_of("simco"))
+    run = open_trained_run(run_of("simco"))
     before = {name: value.clone() for name, value in run.method.state_dict().items() if "num_batches" not in name}
     one, other = (next(iter(run.anchors(1))) for _ in range(2))
     torch.testing.assert_close(one.q, other.q, rtol=0, atol=0)
@@ -60,7 +60,7 @@ def test_looking_changes_nothing(run_of: RunOf) -> None:
 
 
 def test_mocos_keys_are_those_it_holds(run_of: RunOf) -> None:
-    run = trained_run(run_of("moco"))
+    run = open_trained_run(run_of("moco"))
     held = rebuilt(run_of("moco")).dictionaries[0]
     assert (held.seen, len(held)) == (128, 96)  # the ring is full and its oldest key is at 128 % 96
     expected = torch.cat([held.keys[32:], held.keys[:32]])
@@ -70,8 +70,8 @@ def test_mocos_keys_are_those_it_holds(run_of: RunOf) -> None:
 
 @pytest.mark.parametrize("method", ["simco", "simmoco"])
 def test_a_dictionary_is_made_of_other_images_as_long_as_there_are_enough(run_of: RunOf, method: str) -> None:
-    run = trained_run(run_of(method))
-    assert run.most_keys == 128
+    run = open_trained_run(run_of(method))
+    assert run.max_keys == 128
     whole = list(run.key_batches(10_000))
     index = torch.cat([batch.index for batch in whole])
     assert sorted(index.tolist()) == list(range(128))
@@ -92,10 +92,10 @@ def test_a_dictionary_is_made_of_other_images_as_long_as_there_are_enough(run_of
 
 
 def test_a_supervised_run_has_no_anchors(run_of: RunOf) -> None:
-    run = trained_run(run_of("supervised"))
+    run = open_trained_run(run_of("supervised"))
     assert not run.has_anchors
     for look in (lambda: next(run.anchors(1)), lambda: run.keys, lambda: run.temperatures):
-        with pytest.raises(UserError, match="a run of supervised, which has no anchors: give a run of moco"):
+        with pytest.raises(UserError, match="a supervised run, which has no anchors: give a run of moco"):
             look()
 
 
@@ -103,7 +103,7 @@ def test_a_supervised_run_has_no_anchors(run_of: RunOf) -> None:
     ("method", "expected"), [("moco", (0.1, 0.1)), ("simco", (0.1, 1.0)), ("simclr", (0.1, 0.1)), ("byol", (0.1, 0.1))]
 )
 def test_temperatures_are_those_of_the_loss(run_of: RunOf, method: str, expected: tuple[float, float]) -> None:
-    assert trained_run(run_of(method)).temperatures == expected
+    assert open_trained_run(run_of(method)).temperatures == expected
 
 
 def test_a_damaged_checkpoint_is_passed_over_and_left_alone(run_of: RunOf, tmp_path: Path) -> None:
@@ -112,23 +112,23 @@ def test_a_damaged_checkpoint_is_passed_over_and_left_alone(run_of: RunOf, tmp_p
     (whole,) = checkpoint.checkpoints(copy / "checkpoints")
     damaged = copy / "checkpoints" / "step-0000009999.ckpt"
     damaged.write_bytes(whole.read_bytes()[:-7])
-    assert trained_run(copy).step == 4
+    assert open_trained_run(copy).step == 4
     assert damaged.exists()
     whole.unlink()
     with pytest.raises(UserError, match=r"no checkpoint of .* can be read: step-0000009999\.ckpt is damaged"):
-        trained_run(copy)
+        open_trained_run(copy)
     damaged.unlink()
     with pytest.raises(UserError, match="no checkpoint yet"):
-        trained_run(copy)
+        open_trained_run(copy)
 
 
 def test_other_data_are_seen_as_the_run_saw_its_own(run_of: RunOf, tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (90, 12, 12, 1), dtype=np.uint8)
     np.savez(tmp_path / "other.npz", images=pixels)
-    run, own = trained_run(run_of("moco"), data=str(tmp_path / "other.npz")), trained_run(run_of("moco"))
+    run, own = open_trained_run(run_of("moco"), data=str(tmp_path / "other.npz")), open_trained_run(run_of("moco"))
     assert run.data.views.size == 8
     assert (run.data.views.mean, run.data.views.std) == (own.data.views.mean, own.data.views.std)
-    assert not run.holds_keys  # the run's dictionary is of other images
+    assert not run.has_own_keys  # the run's dictionary is of other images
     assert run.dictionary(40).shape == (40, 128)
     batch = next(iter(run.anchors(1)))
     views = Views("paper", 8, 0, own.data.views.mean, own.data.views.std)
@@ -137,15 +137,15 @@ def test_other_data_are_seen_as_the_run_saw_its_own(run_of: RunOf, tmp_path: Pat
 
 
 def test_other_channels_are_refused_in_one_line(run_of: RunOf, tmp_path: Path) -> None:
-    np.savez(tmp_path / "colour.npz", images=np.zeros((40, 8, 8, 3), np.uint8))
-    with pytest.raises(UserError, match=r"colour.npz has images of 3 channels, .* was trained on 1: give such images"):
-        trained_run(run_of("simco"), data=tmp_path / "colour.npz")
+    np.savez(tmp_path / "color.npz", images=np.zeros((40, 8, 8, 3), np.uint8))
+    with pytest.raises(UserError, match=r"color.npz has images with 3 channels, but .* was trained on 1: give images with 1"):
+        open_trained_run(run_of("simco"), data=tmp_path / "color.npz")
 
 
 def test_one_image_is_too_few(run_of: RunOf, tmp_path: Path) -> None:
     np.savez(tmp_path / "one.npz", images=np.zeros((1, 8, 8, 1), np.uint8))
     with pytest.raises(UserError, match="anchors need at least two"):
-        next(trained_run(run_of("simco"), data=tmp_path / "one.npz").anchors(1))
+        next(open_trained_run(run_of("simco"), data=tmp_path / "one.npz").anchors(1))
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +163,7 @@ def test_files_that_cannot_be_read_are_left_out_and_views_are_of_the_image_that_
     files: Path, tmp_path: Path, train_run: Callable[..., Path]
 ) -> None:
     values = {"data": str(files), "image_size": 16, "subset": None, "batch": 6, "recipe": "weak"}
-    run = trained_run(train_run(tmp_path / "run", **values))
+    run = open_trained_run(train_run(tmp_path / "run", **values))
     names, seen = run.data.images.pixels.names, set()  # pyright: ignore
     for batch in run.anchors(10):
         assert len(batch.q) == len(batch.index) == len(batch.views[0])
@@ -174,7 +174,7 @@ def test_files_that_cannot_be_read_are_left_out_and_views_are_of_the_image_that_
             seen.add(names[i])
     assert seen
     assert not seen & {"05b.png", "11b.jpg"}
-    assert 0 < len(run.keys) <= run.most_keys
+    assert 0 < len(run.keys) <= run.max_keys
     assert [len(run.dictionary(size)) for size in (1, 7, 13)] == [1, 7, 13]
     assert torch.equal(run.dictionary(7), run.keys[-7:])
     batches = [batch.index.tolist() for batch in run.anchors(10)]

@@ -16,7 +16,7 @@ from dualtemp.data.normalization import CIFAR10, OF_SETS, earlier_normalization,
 from dualtemp.data.sources.opening import open_source
 from dualtemp.encoder.encoder import run_encoder
 from dualtemp.errors import UserError
-from dualtemp.paper.results import opened_facts
+from dualtemp.paper.results import read_data_facts
 from dualtemp.runs.folder import RunFolder
 from dualtemp.training.run_data import training_data
 
@@ -86,7 +86,7 @@ def test_a_new_run_is_normalised_by_its_training_images_and_an_old_one_as_it_was
     splits = open_source(source)
     assert (tuple(made["images"]["mean"]), tuple(made["images"]["std"])) == measured(splits.train.pixels)
     assert run_encoder(run.path, "cpu").views.mean == tuple(made["images"]["mean"])
-    assert opened_facts(str(source)).normalised_as == "itself"
+    assert read_data_facts(str(source)).normalised_as == "itself"
     # A run of before has CIFAR-10's written down, or nothing.
     chosen, (mean, std) = run.settings(), CIFAR10
     for images_then in ({**made["images"], "mean": list(mean), "std": list(std)}, None):

@@ -486,14 +486,14 @@ def test_every_public_name_of_the_package_is_there() -> None:
 @pytest.mark.parametrize(("word", "name"), [("CIFAR-100", "cifar100"), ("Fashion MNIST", "fashion-mnist")])
 def test_another_spelling_is_the_set_itself_in_runs_grids_and_results(word: str, name: str):
     assert located(settings({"data": word})).data == name
-    assert DataChoice.parsed([word, f"{word}={word}"]) == DataChoice(name, {name: name})
+    assert DataChoice.parse([word, f"{word}={word}"]) == DataChoice(name, {name: name})
 
 
 def test_a_folder_with_the_name_of_a_set_stays_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "CIFAR-100").mkdir()
     assert located(settings({"data": "./CIFAR-100"})).data == str(tmp_path.resolve() / "CIFAR-100")
-    assert DataChoice.parsed(["./CIFAR-100"]).all == "./CIFAR-100"
+    assert DataChoice.parse(["./CIFAR-100"]).all == "./CIFAR-100"
 
 
 def test_a_run_on_another_spelling_is_the_run_on_the_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

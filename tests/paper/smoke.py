@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dualtemp.paper.plan import PlannedRun, run_word
-from dualtemp.paper.results import DataFacts, Job, job, opened_facts
+from dualtemp.paper.plan import PlannedRun, run_id
+from dualtemp.paper.results import DataFacts, Job, make_job, read_data_facts
 
 TINY = {"data": "digits", "method": "simco", "backbone": "resnet_mini", "epochs": 1, "batch": 64, "subset": 128}
 DIVERGING = {"lr": 1e6, "weight_decay": 1e10, "warmup_epochs": 0, "epochs": 4}
@@ -23,11 +23,11 @@ sys.exit(COMMAND.run(vars(parser.parse_args(sys.argv[1:]))))
 
 def tiny_job(seed: int = 1, measured: tuple[tuple[str, str], ...] = (), **changes: Any) -> Job:
     values = {**TINY, **changes}
-    return job(PlannedRun(run_word(values), values, measured), seed, digits())
+    return make_job(PlannedRun(run_id(values), values, measured), seed, digits())
 
 
 def digits() -> DataFacts:
-    return opened_facts("digits")
+    return read_data_facts("digits")
 
 
 def reproduce(words: Sequence[str], results: Path) -> subprocess.Popen[str]:

@@ -5,10 +5,10 @@ import pytest
 from scipy import stats
 
 from dualtemp.paper import claims
-from dualtemp.paper.artefact import artefacts
-from dualtemp.paper.claims import Verdict, compared, judged, rules, unseen_cells
+from dualtemp.paper.artifact import artifacts
+from dualtemp.paper.claims import Verdict, compare, describe_uncompared_cells, judge_claims, rules
 from dualtemp.paper.comparisons import ABSENT, FAILS, HOLDS, RULES, UNDECIDED, Finding, MeasuredCell, Strictness, Table
-from dualtemp.paper.intervals import at_once, difference, pooled_variance
+from dualtemp.paper.intervals import bonferroni, difference, pooled_variance
 
 SEEDS = (1, 2, 3, 4, 5)
 
@@ -20,26 +20,26 @@ def cell(mean: float, sd: float = 0.3, seeds: tuple[int, ...] = SEEDS, **other: 
     return MeasuredCell(dict(zip(seeds, (mean + sd * noise).tolist(), strict=True)), **other)  # pyright: ignore
 
 
-def table(artefact: str, mean: Callable[[str, str], float], **other: object) -> Table:
-    declared = artefacts()[artefact]
+def table(artifact: str, mean: Callable[[str, str], float], **other: object) -> Table:
+    declared = artifacts()[artifact]
     return {(r, c): cell(mean(r, c), **other) for r in declared.rows for c in declared.columns}  # pyright: ignore
 
 
-def published(artefact: str, **other: object) -> Table:
-    found = {(c.row, c.column): c.paper for c in artefacts()[artefact].cells}
-    return table(artefact, lambda r, c: found[r, c] or found.get(("SimMoCo", c)) or 0.0, **other)
+def published(artifact: str, **other: object) -> Table:
+    found = {(c.row, c.column): c.paper for c in artifacts()[artifact].cells}
+    return table(artifact, lambda r, c: found[r, c] or found.get(("SimMoCo", c)) or 0.0, **other)
 
 
 def verdicts(tables: dict[str, Table]) -> dict[str, Verdict]:
-    return {v.claim: v for v in judged(tables)}
+    return {v.claim: v for v in judge_claims(tables)}
 
 
 def test_the_papers_own_numbers_show_the_papers_claims() -> None:
-    tables = {id: published(id) for id, a in artefacts().items() if a.paper}
+    tables = {id: published(id) for id, a in artifacts().items() if a.paper}
     tables["F-dict"] = table("F-dict", lambda r, c: 53.3 - (3 if r == "scalar" and c in ("64", "256") else 0))
     noise = tables["S-noise"]
     noise["CE", "clean"], noise["CE(DT)", "clean"] = cell(90.0), cell(89.9)
-    sizes = {c: i for i, c in enumerate(artefacts()["F-entropy"].columns)}
+    sizes = {c: i for i, c in enumerate(artifacts()["F-entropy"].columns)}
     tables["F-entropy"] = table("F-entropy", lambda r, c: 4 + 0.1 * float(r) + 0.01 * sizes[c], sd=0.001)
     tables["S-similarity"] = table("S-similarity", lambda r, c: 0.5 + 0.1 * len(c), sd=0.001)
     # Paired values that differ by a constant have no spread of their own.
@@ -136,7 +136,7 @@ def test_a_collapsed_cell_counts_as_chance_but_not_as_noise() -> None:
 
 def test_cells_that_a_scale_has_not_are_left_out_of_the_verdict() -> None:
     measured = published("T-arch")
-    for row in artefacts()["T-arch"].rows:
+    for row in artifacts()["T-arch"].rows:
         measured[row, "ViT tiny"] = MeasuredCell(absent="backbone vit_tiny is not at this scale")
     others = {id: published(id) for id in ("T-tau-alpha", "T-batch", "T-epochs", "T-data")}
     found = verdicts({"T-arch": measured, **others})["C9"]
@@ -148,7 +148,7 @@ def test_a_curve_that_falls_somewhere_does_not_rise() -> None:
     rng = np.random.default_rng(0)
 
     def similarity(heights: list[float], sd: float) -> str:
-        columns = artefacts()["S-similarity"].columns
+        columns = artifacts()["S-similarity"].columns
         curve = {
             ("0.1", c): MeasuredCell({s: h + float(rng.normal(0, sd)) for s in SEEDS})
             for c, h in zip(columns, heights, strict=True)
@@ -167,9 +167,9 @@ def test_every_claim_names_cells_that_exist() -> None:
         for line in rule["shown_by"]:
             (kind,) = set(line) & set(RULES)
             for id in [line["in"]] if isinstance(line["in"], str) else line["in"]:
-                artefact = artefacts()[id]
-                assert claim in artefact.claims
-                along, across = (artefact.columns, artefact.rows)[:: 1 if line["each"] == "row" else -1]
+                artifact = artifacts()[id]
+                assert claim in artifact.claims
+                along, across = (artifact.columns, artifact.rows)[:: 1 if line["each"] == "row" else -1]
                 assert set(line[kind]) <= set(along)
                 assert set(line.get("of", ())) <= set(across)
                 # Cells that are compared share a variance.
@@ -185,7 +185,7 @@ def test_a_cell_of_which_some_seeds_collapsed_decides_nothing() -> None:
             ("MoCo v2", "random"): sound,
             ("MoCo v2", "earliest"): partly,
         },
-        "S-similarity": {("0.1", c): partly for c in artefacts()["S-similarity"].columns},
+        "S-similarity": {("0.1", c): partly for c in artifacts()["S-similarity"].columns},
     }
     found = verdicts(tables)
     last = found["C6"].findings[-1]
@@ -246,12 +246,12 @@ def test_comparisons_are_counted_and_all_covered_at_once() -> None:
 
 def test_at_once_the_intervals_of_a_claim_cover_all_their_differences() -> None:
     rng = np.random.default_rng(0)
-    columns = list(artefacts()["S-scalar-sampling"].columns)
+    columns = list(artifacts()["S-scalar-sampling"].columns)
     (line,) = rules()["claims"]["C7"]["shown_by"]
     missed, draws = {"singly": 0, "at once": 0}, 400
     for _ in range(draws):  # three true means are equal, so an interval without zero has missed
         measured = {("MoCo v2", c): MeasuredCell(dict(enumerate(rng.normal(50, 1, 3)))) for c in columns}
-        findings = compared(line, {"S-scalar-sampling": measured}, Strictness(1.0, 0.95, at_once(0.95, 3)))
+        findings = compare(line, {"S-scalar-sampling": measured}, Strictness(1.0, 0.95, bonferroni(0.95, 3)))
         for word, intervals in (("singly", [f.interval for f in findings]), ("at once", [f.at_once for f in findings])):
             missed[word] += any(i is not None and not i.bounds[0] < 0 < i.bounds[1] for i in intervals)
     assert missed["at once"] / draws < 0.07
@@ -280,11 +280,11 @@ def test_a_comparison_that_holds_by_its_own_interval_alone_says_so() -> None:
 
 
 def test_cells_that_no_claim_looks_at_are_named() -> None:
-    told = unseen_cells("S-noise")
-    assert told.startswith("No claim looks at symmetric .8, asymmetric .4, asymmetric .6, asymmetric .8. ")
-    assert "recipe is unknown" in told
-    assert unseen_cells("T-reverse") == unseen_cells("S-dict") == ""
-    assert unseen_cells("F-dict") == "No claim looks at 1024, 4096, 16384, scalar 256."
+    told = describe_uncompared_cells("S-noise")
+    assert told.startswith("No claim compares symmetric .8, asymmetric .4, asymmetric .6, asymmetric .8. ")
+    assert "the recipe of asymmetric .6 and .8 is unknown" in told
+    assert describe_uncompared_cells("T-reverse") == describe_uncompared_cells("S-dict") == ""
+    assert describe_uncompared_cells("F-dict") == "No claim compares 1024, 4096, 16384, scalar 256."
 
 
 @pytest.fixture
@@ -303,9 +303,9 @@ def test_claims_are_looked_at_after_the_declared_seeds_alone() -> None:
                 {s: 50 + gaps[s - 1] * (column == "DT .1, 1") + noise[row][i, s - 1] for s in seeds}
             )
             for row in noise
-            for i, column in enumerate(artefacts()["T-reverse"].columns)
+            for i, column in enumerate(artifacts()["T-reverse"].columns)
         }
-        return next(v for v in judged({"T-reverse": measured}, "planned") if v.claim == "C1").findings[0]
+        return next(v for v in judge_claims({"T-reverse": measured}, "planned") if v.claim == "C1").findings[0]
 
     early = c1([3.0] * 4)
     assert (early.verdict, early.why) == (UNDECIDED, "DT .1, 1: 4 of 5 seeds")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.linear_model import LinearRegression
 
-from dualtemp.paper.intervals import difference, paired_difference, pooled_variance, variance_beside_seeds
+from dualtemp.paper.intervals import difference, paired_difference, pooled_variance, residual_variance
 
 values = st.lists(st.floats(0, 100), min_size=2, max_size=6).filter(lambda v: np.ptp(v) > 1e-3)
 
@@ -53,7 +53,7 @@ def test_where_there_is_no_interval_the_reason_is_said() -> None:
 @given(st.integers(2, 5), st.integers(2, 6), st.integers(0, 1000))
 def test_beside_seeds_a_full_table_leaves_the_residuals_of_both_means(cells: int, seeds: int, draw: int) -> None:
     y = np.random.default_rng(draw).normal(50, 3, size=(cells, seeds))
-    left = variance_beside_seeds([dict(enumerate(row)) for row in y])
+    left = residual_variance([dict(enumerate(row)) for row in y])
     residuals = y - y.mean(1, keepdims=True) - y.mean(0, keepdims=True) + y.mean()
     assert left.df == (cells - 1) * (seeds - 1)
     assert left.variance == pytest.approx(np.sum(residuals**2) / left.df, rel=1e-9)
@@ -63,7 +63,7 @@ def test_beside_seeds_a_full_table_leaves_the_residuals_of_both_means(cells: int
 def test_beside_seeds_two_cells_give_the_paired_t_test(a: list[float]) -> None:
     b = [x * 0.5 + i * i for i, x in enumerate(a)]
     first, second = dict(enumerate(a)), dict(enumerate(b))
-    found = paired_difference(first, second, 0.95, variance_beside_seeds([first, second]))
+    found = paired_difference(first, second, 0.95, residual_variance([first, second]))
     alone = paired_difference(first, second, 0.95)
     if alone.low is not None:
         assert found.bounds == pytest.approx(alone.bounds, rel=1e-6, abs=1e-6)
@@ -71,7 +71,7 @@ def test_beside_seeds_two_cells_give_the_paired_t_test(a: list[float]) -> None:
 
 def test_beside_seeds_cells_may_have_different_seeds() -> None:
     table = [{1: 50.0, 2: 51.5, 3: 53.0}, {1: 48.0, 2: 50.0}, {3: 49.0}, {}]
-    left = variance_beside_seeds(table)
+    left = residual_variance(table)
     rows = [(c, seed, y) for c, cell in enumerate(table) for seed, y in cell.items()]
     design = [[c == 0, c == 1, c == 2, seed == 1, seed == 2] for c, seed, _ in rows]  # seed 3 is the base
     fit = LinearRegression(fit_intercept=False).fit(design, [y for *_, y in rows])
@@ -80,4 +80,4 @@ def test_beside_seeds_cells_may_have_different_seeds() -> None:
     assert left.variance == pytest.approx(squares)
     assert paired_difference(table[0], table[1], 0.95, left).effect == pytest.approx(1.75)
     assert paired_difference(table[1], table[2], 0.95, left).why == "no seed in common"
-    assert variance_beside_seeds([{}, {}]).df == 0
+    assert residual_variance([{}, {}]).df == 0

@@ -9,10 +9,10 @@ from paper.smoke import digits, tiny_job
 
 from dualtemp.config import ADDED_LATER, Settings, from_yaml, of_run, settings, to_yaml
 from dualtemp.frameworks import framework_named
-from dualtemp.paper.artefact import artefacts
+from dualtemp.paper.artifact import artifacts
 from dualtemp.paper.plan import plan
-from dualtemp.paper.results import DataFacts, job, key
-from dualtemp.paper.scale import scale_named
+from dualtemp.paper.results import DataFacts, key, make_job
+from dualtemp.paper.scale import load_scale
 
 CELLS = sorted((Path(__file__).parents[2] / "docs" / "results").glob("*/cells/*.json"))
 
@@ -29,15 +29,15 @@ def test_the_keys_of_all_published_cells_follow_from_what_they_hold() -> None:
 def test_a_scale_finds_the_published_cells_of_byol_and_they_are_version_1(scale: str) -> None:
     cells = {path.stem: json.loads(path.read_text()) for path in CELLS if path.parts[-3] == scale}
     byol = {name: DataFacts(**cell["data"]) for name, cell in cells.items() if cell["settings"]["method"] == "byol"}
-    runs = plan([artefacts()["T-unified"]], scale_named(scale)).runs.values()
+    runs = plan([artifacts()["T-unified"]], load_scale(scale)).runs.values()
     planned = [run for run in runs if run.settings["method"] == "byol"]
     assert [run.settings["computation"] for run in planned] == [1, 1]
     facts = next(iter(byol.values()), digits())
-    assert set(byol) <= {job(run, seed, facts).name for run in planned for seed in (1, 2, 3)}
+    assert set(byol) <= {make_job(run, seed, facts).name for run in planned for seed in (1, 2, 3)}
 
 
 def test_the_published_settings_are_those_of_the_newest_versions() -> None:
-    for run in plan(list(artefacts().values()), scale_named("paper")).runs.values():
+    for run in plan(list(artifacts().values()), load_scale("paper")).runs.values():
         assert run.with_seed(1).computation is None
     assert tiny_job(method="byol").settings.computation == framework_named("byol").version
 

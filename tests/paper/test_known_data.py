@@ -8,22 +8,22 @@ from paper.test_results import saved_set
 
 from dualtemp.cli import main
 from dualtemp.errors import UserError
-from dualtemp.paper.known_data import known_facts, set_name, shown_data
+from dualtemp.paper.known_data import display_name, known_facts, set_name
 from dualtemp.paper.reproduce import Request
-from dualtemp.paper.results import DataFacts, Results, opened_facts
-from dualtemp.paper.tables import collected, jobs_of
+from dualtemp.paper.results import DataFacts, Results, read_data_facts
+from dualtemp.paper.tables import collect_results, make_jobs
 
 GENUINE = DataFacts("aaaaaaaa0000", 32, 50_000, "cifar10")
 
 
 def write_results(request: Request, facts: dict[str, DataFacts], accuracy: float) -> None:
-    for job in jobs_of(request.planned(), request.seeds, facts).values():
+    for job in make_jobs(request.make_plan(), request.seeds, facts).values():
         Results(request.results).write(job, {"status": "done", "metrics": {"probe_top1": accuracy}})
 
 
 def accuracies(request: Request) -> set[float]:
-    found, results = request.planned(), Results(request.results)
-    there = collected(found, request.seeds, known_facts(found, results), results)
+    found, results = request.make_plan(), Results(request.results)
+    there = collect_results(found, request.seeds, known_facts(found, results), results)
     return {value for cell in there.tables["T-reverse"].values() for value in cell.values.values()}
 
 
@@ -39,14 +39,14 @@ def folder(tmp_path: Path) -> str:
 
 def test_a_folder_that_is_called_like_a_set_is_not_shown_as_the_set(tmp_path: Path, folder: str) -> None:
     results = tmp_path / "results"
-    write_results(request_of(results, folder), {folder: opened_facts(folder)}, 20.0)
+    write_results(request_of(results, folder), {folder: read_data_facts(folder)}, 20.0)
     assert accuracies(request_of(results)) == set()
     write_results(request_of(results), {"cifar10": GENUINE}, 50.0)
-    write_results(request_of(results, folder), {folder: opened_facts(folder)}, 30.0)  # the newest
+    write_results(request_of(results, folder), {folder: read_data_facts(folder)}, 30.0)  # the newest
     assert accuracies(request_of(results)) == {50.0}
     assert accuracies(request_of(results, "CIFAR-10")) == {50.0}
     assert accuracies(request_of(results, folder)) == {30.0}
-    digits = opened_facts(folder).fingerprint
+    digits = read_data_facts(folder).fingerprint
     assert accuracies(request_of(results, digits)) == {30.0}
     assert accuracies(request_of(results, f"cifar10={digits[:8]}")) == {30.0}
 
@@ -56,8 +56,8 @@ def test_two_folders_of_one_name_are_two_sets(tmp_path: Path) -> None:
         tmp_path / "results",
         (str(saved_set(tmp_path / place / "mine", images)) for place, images in (("a", 150), ("b", 200))),
     )
-    write_results(request_of(results, first), {first: opened_facts(first)}, 10.0)
-    write_results(request_of(results, second), {second: opened_facts(second)}, 20.0)
+    write_results(request_of(results, first), {first: read_data_facts(first)}, 10.0)
+    write_results(request_of(results, second), {second: read_data_facts(second)}, 20.0)
     assert accuracies(request_of(results, first)) == {10.0}
     assert accuracies(request_of(results, second)) == {20.0}
     moved = Path(first).rename(tmp_path / "elsewhere")
@@ -68,7 +68,7 @@ def test_results_of_two_contents_of_one_set_are_not_mixed(tmp_path: Path) -> Non
     write_results(request_of(tmp_path), {"cifar10": GENUINE}, 50.0)
     other = DataFacts("bbbbbbbb0000", 32, 50_000, "cifar10")
     write_results(request_of(tmp_path), {"cifar10": other}, 60.0)
-    with pytest.raises(UserError, match=r"aaaaaaaa \(8 runs\), bbbbbbbb \(8 runs\); say which: --data cifar10="):
+    with pytest.raises(UserError, match=r"aaaaaaaa \(8 runs\), bbbbbbbb \(8 runs\); choose with --data cifar10="):
         accuracies(request_of(tmp_path))
     assert accuracies(request_of(tmp_path, "cifar10=bbbbbbbb")) == {60.0}
 
@@ -76,10 +76,10 @@ def test_results_of_two_contents_of_one_set_are_not_mixed(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--data", "nowhere"], "nowhere: no set, folder or file is called so"),
+        (["--data", "nowhere"], "nowhere: no set, folder or file has this name"),
         (
             ["--data", "cifar10=cccccccc"],
-            "no data of the results here has this fingerprint; there are: aaaaaaaa",
+            "no data among the results here has this fingerprint; available: aaaaaaaa",
         ),
     ],
 )
@@ -112,4 +112,4 @@ def test_a_summary_of_other_data_says_what_the_results_are_of(
 def test_a_path_is_no_sets_name(tmp_path: Path) -> None:
     words = {"cifar10": "cifar10", "CIFAR-10": "cifar10", "./cifar10": None, "a/cifar10": None, "cifar10.npz": None}
     assert {word: set_name(word) for word in words} == words
-    assert shown_data("./cifar10", DataFacts("0123456789", 32, 1), Results(tmp_path)) == "cifar10 (01234567)"
+    assert display_name("./cifar10", DataFacts("0123456789", 32, 1), Results(tmp_path)) == "cifar10 (01234567)"

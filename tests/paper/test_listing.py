@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from dualtemp.paper.cost import expected_seconds, passes
+from dualtemp.paper.cost import count_passes, expected_seconds
 from dualtemp.paper.listing import print_listing
 from dualtemp.paper.plan import PlannedRun
-from dualtemp.paper.reproduce import Request, missing
+from dualtemp.paper.reproduce import Request, find_missing
 from dualtemp.paper.results import Results
 
 
@@ -19,12 +19,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def test_every_artefact_is_listed_with_its_runs_and_what_is_done(
+def test_every_artifact_is_listed_with_its_runs_and_what_is_done(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     request = Request(["all"], "smoke", (1, 2), results=tmp_path / "results")
-    jobs = missing(
-        Request(["T-reverse"], "smoke", (1,), results=tmp_path), Request(["T-reverse"], "smoke").planned()
+    jobs = find_missing(
+        Request(["T-reverse"], "smoke", (1,), results=tmp_path), Request(["T-reverse"], "smoke").make_plan()
     ).jobs
     for job in jobs[:3]:
         Results(request.results).write(job, {"status": "done", "metrics": {}})
@@ -65,7 +65,7 @@ def test_small_runs_take_what_any_run_takes(
 def test_a_run_costs_its_passes() -> None:
     def cost(method: str, **other: object) -> float:
         values = {"data": "cifar10", "method": method, "epochs": 2, "batch": 100, "subset": 1050, **other}
-        return passes(PlannedRun("", values, ()).with_seed(1), 50_000)
+        return count_passes(PlannedRun("", values, ()).with_seed(1), 50_000)
 
     assert cost("supervised") == 2 * 1000 * 3  # forward and backward; the images that fill no batch are dropped
     assert cost("moco") == cost("simmoco") == 2 * 1000 * 4

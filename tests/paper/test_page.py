@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dualtemp.paper.artefact import IDS, artefacts
+from dualtemp.paper.artifact import artifacts
 from dualtemp.paper.page import write_paper_page
 from dualtemp.paper.reproduce import Request
 from dualtemp.paper.results import DataFacts, Job, Results
-from dualtemp.paper.tables import jobs_of
+from dualtemp.paper.tables import make_jobs
 
 SEEDS = (1, 2, 3)
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
@@ -56,7 +56,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
     request = Request(["all"], "mini", SEEDS, results=folder / "results")
     results = Results(request.results)
-    for job in jobs_of(request.planned(), SEEDS, FACTS).values():
+    for job in make_jobs(request.make_plan(), SEEDS, FACTS).values():
         results.write(job, result(job))
     write_paper_page(request, folder / "page.html", FACTS)
     return folder / "page.html"
@@ -73,16 +73,16 @@ def shown(open_page: Open, page: Path) -> Open:
 def test_every_table_and_figure_is_there_without_an_error_or_the_network(shown: Open) -> None:
     view, told = shown()
     assert told == []
-    for id in IDS:
+    for id in artifacts():
         section = view.locator(f"section[id='{id}']")
         assert section.is_visible()
-        drawn = artefacts()[id].drawn
+        drawn = artifacts()[id].drawn
         if drawn in ("lines", "frameworks"):
             box = section.locator("svg").bounding_box()
             assert box["width"] > 300
             assert box["height"] > 100
         elif drawn == "table":
-            assert section.locator("tbody tr").count() == len(artefacts()[id].rows)
+            assert section.locator("tbody tr").count() == len(artifacts()[id].rows)
     assert view.locator("section[id='F-dict'] svg circle").count() == 12
     assert view.locator("section[id='F-entropy'] svg polyline").count() == 5
     assert view.locator("section[id='F-teaser'] .anchor").count() == 2
@@ -103,7 +103,7 @@ def test_a_cell_shows_paper_measured_and_difference(shown: Open) -> None:
 def test_at_scale_smoke_no_difference_to_the_paper_is_told(tmp_path: Path) -> None:
     request = Request(["T-reverse"], "smoke", (1,), results=tmp_path)
     facts = {"digits": DataFacts("digits", 8, 1437)}
-    for job in jobs_of(request.planned(), (1,), facts).values():
+    for job in make_jobs(request.make_plan(), (1,), facts).values():
         Results(tmp_path).write(job, {"status": "done", "metrics": {"probe_top1": 40.0}})
     write_paper_page(request, tmp_path / "page.html", facts)
     cells = re.findall(r"40\.00.*?</td>", (tmp_path / "page.html").read_text(), re.DOTALL)
@@ -181,7 +181,7 @@ def test_the_page_can_be_made_from_results_alone(page: Path) -> None:
     request = Request(["T-reverse"], "mini", SEEDS, results=page.parent / "results")
     write_paper_page(request, page.parent / "again.html")
     text = (page.parent / "again.html").read_text()
-    assert "24 of 24 are there" in text
+    assert "24 of 24 are done" in text
     assert 'id="T-batch"' not in text
     assert str(page.parent) not in text
 
@@ -200,7 +200,7 @@ def test_the_papers_values_do_not_stand_beside_ones_own_images(tmp_path: Path) -
     def page_of(data: str) -> str:
         request = Request(["T-reverse", "T-data"], "mini", (1,), [data], results=tmp_path / "results")
         facts = {**FACTS, data: DataFacts("0123456789abcdef", 32, 500)}
-        for job in jobs_of(replace(request, ids=["T-reverse"]).planned(), (1,), facts).values():
+        for job in make_jobs(replace(request, ids=["T-reverse"]).make_plan(), (1,), facts).values():
             Results(request.results).write(job, {"status": "done", "metrics": {"probe_top1": 40.0}})
         write_paper_page(request, tmp_path / "page.html", facts)
         return (tmp_path / "page.html").read_text()

@@ -13,9 +13,9 @@ from dualtemp.paper.intervals import (
     difference,
     paired_difference,
     pooled_variance,
-    variance_beside_seeds,
+    residual_variance,
 )
-from dualtemp.paper.power import TWO_LOOKS, Spread, measured_spread, power
+from dualtemp.paper.power import TWO_LOOKS, Spread, estimate_spread, power
 
 CELLS = Path(__file__).parents[2] / "docs" / "results" / "mini" / "cells"
 
@@ -60,7 +60,7 @@ def test_two_looks_are_those_of_the_intervals_that_claims_are_judged_by() -> Non
             cells = [dict(enumerate(row[:seeds].tolist())) for row in values]
             a, b = (list(cell.values()) for cell in cells[:2])
             pooled = difference(a, b, pooled_variance(list(c.values()) for c in cells), TWO_LOOKS.level)
-            paired = paired_difference(cells[0], cells[1], TWO_LOOKS.level, variance_beside_seeds(cells))
+            paired = paired_difference(cells[0], cells[1], TWO_LOOKS.level, residual_variance(cells))
             for kind, interval in enumerate((pooled, paired)):
                 shown[kind, i] |= interval.bounds[0] + 0.7 > 0  # as if the first cell were .7 above
                 margins[kind, i] = min(margins[kind, i], np.abs(interval.bounds).max())
@@ -72,11 +72,11 @@ def test_two_looks_are_those_of_the_intervals_that_claims_are_judged_by() -> Non
 def test_the_spread_comes_apart_into_seeds_and_rest() -> None:
     rng = np.random.default_rng(0)
     values = 45 + rng.normal(0, 0.3, (60, 1)) + rng.normal(0, 0.8, 400) + rng.normal(0, 0.5, (60, 400))
-    found = measured_spread([dict(enumerate(row.tolist())) for row in values[:, :40]])
+    found = estimate_spread([dict(enumerate(row.tolist())) for row in values[:, :40]])
     assert found is not None
     assert found.of_rest == pytest.approx(0.5, rel=0.05)
     assert found.of_seeds == pytest.approx(0.8, rel=0.25)
-    assert measured_spread([{1: 1.0}, {1: 2.0}]) is None
+    assert estimate_spread([{1: 1.0}, {1: 2.0}]) is None
 
 
 def test_the_command_tells_the_power_of_the_published_spread(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,12 +13,12 @@ from paper.smoke import DIVERGING, digits, reproduce, tiny_job
 
 from dualtemp.cli import main
 from dualtemp.errors import UserError
-from dualtemp.paper.artefact import IDS
-from dualtemp.paper.claims import judged
+from dualtemp.paper.artifact import artifacts
+from dualtemp.paper.claims import judge_claims
 from dualtemp.paper.pool import ProcessPool
-from dualtemp.paper.reproduce import Request, missing, parsed_seeds
+from dualtemp.paper.reproduce import Request, find_missing, parse_seeds
 from dualtemp.paper.results import Job, Results
-from dualtemp.paper.tables import collected, jobs_of
+from dualtemp.paper.tables import collect_results, make_jobs
 
 
 class Heard:
@@ -40,25 +40,25 @@ def finished(results: Path) -> dict[str, int]:
 
 @pytest.mark.parametrize(("text", "seeds"), [("3", (1, 2, 3)), ("1", (1,)), ("0,", (0,)), ("4,2,4", (4, 2))])
 def test_seeds_are_a_number_or_a_list_and_the_pilots_is_not_among_a_number(text: str, seeds: tuple[int, ...]) -> None:
-    assert parsed_seeds(text) == seeds
+    assert parse_seeds(text) == seeds
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "", ",", "x", "1,x"])
 def test_other_seeds_are_refused(text: str) -> None:
     with pytest.raises(UserError, match="--seeds"):
-        parsed_seeds(text)
+        parse_seeds(text)
 
 
 def test_two_cells_of_every_table_and_figure_run(tmp_path: Path) -> None:
     request = Request(["all"], "smoke", (1,), results=tmp_path)
-    found = request.planned()
+    found = request.make_plan()
     facts = {"digits": digits()}
     wanted: dict[str, Job] = {}
     for table in found.cells.values():
         # The first and the last that are there: so that rows and columns both differ where they can.
         words = [cell.run for cell in table.values() if cell.run is not None]
         for word in {*words[:1], *words[-1:]}:
-            job = jobs_of(found, [1], facts)[word, 1]
+            job = make_jobs(found, [1], facts)[word, 1]
             wanted[job.name] = job
     heard = Heard()
     outcome = ProcessPool(["cpu", "cpu"]).run(list(wanted.values()), tmp_path, heard)
@@ -67,20 +67,22 @@ def test_two_cells_of_every_table_and_figure_run(tmp_path: Path) -> None:
     for path in finished(tmp_path):
         result = json.loads((tmp_path / path).read_text())
         assert {"settings", "data", "status", "metrics", "seconds", "versions"} <= set(result)
-    there = collected(found, [1], facts, Results(tmp_path))
-    for id in set(IDS) - {"F-frameworks", "F-teaser"}:
+    there = collect_results(found, [1], facts, Results(tmp_path))
+    for id in set(artifacts()) - {"F-frameworks", "F-teaser"}:
         assert any(cell.values for cell in there.tables[id].values()), id
-    assert all(verdict.verdict in ("undecided", "not at this scale") for verdict in judged(there.tables))  # one seed
+    assert all(
+        verdict.verdict in ("undecided", "not at this scale") for verdict in judge_claims(there.tables)
+    )  # one seed
 
 
 @pytest.mark.slow
 def test_every_cell_runs(tmp_path: Path) -> None:
     request = Request(["all"], "smoke", (1, 2), results=tmp_path)
-    left = missing(request, request.planned())
+    left = find_missing(request, request.make_plan())
     outcome = ProcessPool(["cpu", "cpu"]).run(left.jobs, tmp_path, Heard())
     assert outcome["failed"] == 0
     assert sum(outcome.values()) == len(left.jobs) == 2 * 81
-    assert missing(request, request.planned()).jobs == []
+    assert find_missing(request, request.make_plan()).jobs == []
 
 
 def test_a_grid_that_was_killed_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
@@ -145,12 +147,12 @@ def test_what_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     assert heard.over == {diverging.name: "failed", killed.name: "failed", sound.name: "done"}
     found = Results(tmp_path).read(killed)
     assert found is not None
-    assert "ended twice" in found["reason"]
+    assert "killed twice" in found["reason"]
 
 
 def test_each_listed_command_makes_one_missing_run(tmp_path: Path) -> None:
     request = Request(["T-unified"], "smoke", (1, 2), results=tmp_path)
-    left = missing(request, request.planned())
+    left = find_missing(request, request.make_plan())
     commands = [request.command(job) for job in left.jobs]
     assert len(set(commands)) == 16
     words = shlex.split(commands[5])
@@ -159,32 +161,32 @@ def test_each_listed_command_makes_one_missing_run(tmp_path: Path) -> None:
     told, _ = running.communicate(timeout=100)
     assert running.returncode == 0, told
     assert list(finished(tmp_path)) == [f"{left.jobs[5].name}.json"]
-    assert len(missing(request, request.planned()).jobs) == 15
+    assert len(find_missing(request, request.make_plan()).jobs) == 15
 
 
 def test_failed_runs_are_missing_only_when_they_are_to_be_retried(tmp_path: Path) -> None:
     request = Request(["T-unified"], "smoke", (1,), results=tmp_path)
-    one = missing(request, request.planned()).jobs[0]
+    one = find_missing(request, request.make_plan()).jobs[0]
     Results(tmp_path).write(one, {"status": "failed", "reason": "no room"})
-    assert one not in missing(request, request.planned()).jobs
-    assert one in missing(request, request.planned(), retry=True).jobs
+    assert one not in find_missing(request, request.make_plan()).jobs
+    assert one in find_missing(request, request.make_plan(), retry=True).jobs
 
 
 def test_a_set_that_cannot_be_had_is_said_and_the_others_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DUALTEMP_DATA", str(tmp_path / "cache"))
     request = Request(["T-data"], "mini", (1,), ["cifar10=digits", "cifar100=nowhere", "svhn=nowhere/else"], tmp_path)
-    left = missing(request, request.planned())
+    left = find_missing(request, request.make_plan())
     assert set(left.unavailable) == {"nowhere", "nowhere/else"}
     assert len(left.jobs) == 5
     request = Request(["T-reverse"], "mini", (1,), ["nowhere"], tmp_path)
     with pytest.raises(UserError, match="nowhere"):
-        missing(request, request.planned())
+        find_missing(request, request.make_plan())
 
 
 def test_an_unknown_cell_is_refused(tmp_path: Path) -> None:
     request = Request(["T-unified"], "smoke", (1,), results=tmp_path)
-    with pytest.raises(UserError, match="no cell is called 'abc'"):
-        missing(request, request.planned(), cell="abc")
+    with pytest.raises(UserError, match="there is no cell 'abc'"):
+        find_missing(request, request.make_plan(), cell="abc")
 
 
 @pytest.mark.parametrize("cell", ["0123456789abcdef-s1", "0123456789abcdef-s2", "nonsense"])
@@ -196,7 +198,7 @@ def test_looking_for_a_cell_that_is_not_there_fetches_nothing(
     assert main(["reproduce", "T-data", *words, "--list", "--cell", cell]) == 2
     told = capsys.readouterr().err
     assert told.count("\n") == 1
-    assert f"no cell is called '{cell}'" in told
+    assert f"there is no cell '{cell}'" in told
     assert ("would have to be fetched" in told) == cell.endswith("f-s1")
     assert not (tmp_path / "cache").exists()
 
@@ -206,7 +208,7 @@ def test_a_cell_is_found_in_the_data_that_is_here_before_any_is_fetched(
 ) -> None:
     monkeypatch.setenv("DUALTEMP_DATA", str(tmp_path / "cache"))
     request = Request(["T-data"], "mini", (1,), ["svhn=digits"], tmp_path / "results")
-    wanted = jobs_of(request.planned(), (1,), {"digits": digits()})
-    left = missing(request, request.planned(), cell=next(iter(wanted.values())).name)
+    wanted = make_jobs(request.make_plan(), (1,), {"digits": digits()})
+    left = find_missing(request, request.make_plan(), cell=next(iter(wanted.values())).name)
     assert (len(left.jobs), list(left.facts), left.unavailable) == (1, ["digits"], {})
     assert not (tmp_path / "cache").exists()

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from dualtemp.data import open_source
 from dualtemp.errors import UserError
-from dualtemp.paper.plan import PlannedRun, run_word
-from dualtemp.paper.results import Job, KnownData, Results, job, key, opened_facts
+from dualtemp.paper.plan import PlannedRun, run_id
+from dualtemp.paper.results import Job, KnownData, Results, key, make_job, read_data_facts
 
 
 def saved_set(folder: Path, images: int = 200) -> Path:
@@ -26,7 +26,7 @@ def saved_set(folder: Path, images: int = 200) -> Path:
 
 def job_on(data: Path, **changes: object) -> Job:
     values = {**TINY, "data": str(data), **changes}
-    return job(PlannedRun(run_word(values), values, ()), 1, opened_facts(str(data)))
+    return make_job(PlannedRun(run_id(values), values, ()), 1, read_data_facts(str(data)))
 
 
 def test_a_key_knows_the_datas_content_and_not_its_place(tmp_path: Path) -> None:
@@ -83,5 +83,5 @@ def test_a_result_without_a_measurement_that_is_wanted_is_made_anew(tmp_path: Pa
 def test_a_file_that_is_no_result_is_named(tmp_path: Path) -> None:
     results, one = Results(tmp_path), tiny_job()
     (tmp_path / f"{one.name}.json").write_text("{}")
-    with pytest.raises(UserError, match="is not a result"):
+    with pytest.raises(UserError, match="is not a valid result"):
         results.read(one)

@@ -10,7 +10,7 @@ from dualtemp.cli import main
 from dualtemp.paper.reproduce import Request
 from dualtemp.paper.results import DataFacts, Job, Results
 from dualtemp.paper.summary import write_paper_summary
-from dualtemp.paper.tables import jobs_of
+from dualtemp.paper.tables import make_jobs
 
 FACTS = {"cifar10": DataFacts("cifar10", 32, 50_000, "cifar10")}
 SEEDS = (1, 2, 3)
@@ -25,7 +25,7 @@ def accuracy(job: Job) -> float:
 def request_of_reverse(tmp_path: Path) -> Request:
     request = Request(["T-reverse"], "mini", SEEDS, results=tmp_path / "results")
     results = Results(request.results)
-    for job in jobs_of(request.planned(), SEEDS, FACTS).values():
+    for job in make_jobs(request.make_plan(), SEEDS, FACTS).values():
         result = {"status": "done", "metrics": {"probe_top1": accuracy(job)}, "seconds": 900.0}
         results.write(job, result)
     return request
@@ -51,7 +51,7 @@ def test_the_summary_tells_verdict_effect_interval_and_time(request_of_reverse: 
 
 
 def test_what_was_not_run_is_undecided_and_said(request_of_reverse: Request, tmp_path: Path) -> None:
-    jobs = jobs_of(request_of_reverse.planned(), SEEDS, FACTS).values()
+    jobs = make_jobs(request_of_reverse.make_plan(), SEEDS, FACTS).values()
     for job in jobs:
         if job.settings.method == "simco" and job.settings.options.tau_alpha == 1.0:
             (request_of_reverse.results / f"{job.name}.json").unlink()
@@ -63,7 +63,7 @@ def test_what_was_not_run_is_undecided_and_said(request_of_reverse: Request, tmp
 
 
 def test_the_command_names_the_seeds_that_every_cell_has(request_of_reverse: Request, tmp_path: Path) -> None:
-    jobs = list(jobs_of(request_of_reverse.planned(), SEEDS, FACTS).values())
+    jobs = list(make_jobs(request_of_reverse.make_plan(), SEEDS, FACTS).values())
     (request_of_reverse.results / f"{next(job.name for job in jobs if job.settings.seed == 2)}.json").unlink()
     write_paper_summary(replace(request_of_reverse, data=["cifar10"]), tmp_path / "summary.md")
     command = "dualtemp reproduce T-reverse --scale mini --seeds 1,3, --data cifar10"

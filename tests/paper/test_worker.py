@@ -127,6 +127,6 @@ def test_a_disk_that_cannot_be_written_is_no_result(tmp_path: Path) -> None:
         def epoch(self, *_: object) -> None:
             raise OSError(28, "No space left on device")
 
-    with pytest.raises(UserError, match=r"No space left on device.*the same command goes on"):
+    with pytest.raises(UserError, match=r"No space left on device.*repeat the same command"):
         perform(tiny_job(), results, "cpu", 1, Full())
     assert results.read(tiny_job()) is None

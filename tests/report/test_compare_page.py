@@ -11,7 +11,7 @@ from made_runs import FULL, TEST, epochs, made_run
 
 from dualtemp.cli import main
 from dualtemp.errors import UserError
-from dualtemp.report.compare_page import MOST, NONE, told_apart, write_compare_page
+from dualtemp.report.compare_page import MOST, NONE, distinct_names, write_compare_page
 from dualtemp.report.run_page import write_run_page
 
 Open = Callable[..., tuple[Any, list[str]]]
@@ -110,8 +110,8 @@ def test_nothing_runs_over_the_edge(open_page: Open, page: Path, width: int, sch
 
 def test_names_take_as_much_of_the_path_as_they_need() -> None:
     paths = [Path("/a/b/run"), Path("/a/c/run"), Path("/d/c/run"), Path("/a/other")]
-    assert told_apart(paths) == ["b/run", "a/c/run", "d/c/run", "other"]
-    assert len(set(told_apart([Path("/run"), Path("/a/run")]))) == 2
+    assert distinct_names(paths) == ["b/run", "a/c/run", "d/c/run", "other"]
+    assert len(set(distinct_names([Path("/run"), Path("/a/run")]))) == 2
 
 
 def test_the_page_goes_to_the_current_folder_unless_told(

@@ -20,7 +20,7 @@ from dualtemp.report.epoch_chart import (
     Reference,
     epoch_chart,
     epoch_ticks,
-    thinned,
+    thin,
 )
 from dualtemp.report.line_chart import tick_labels, y_ticks
 
@@ -64,7 +64,7 @@ def test_rounding_noise_is_drawn_flat() -> None:
 def test_a_thinned_line_keeps_ends_and_extremes(seed: int, count: int) -> None:
     values = np.random.default_rng(seed).normal(size=count).tolist()
     points = list(enumerate(values))
-    kept = thinned(points)
+    kept = thin(points)
     assert len(kept) <= MANY + 4
     assert (kept[0], kept[-1]) == (points[0], points[-1])
     assert {max(values), min(values)} <= {value for _, value in kept}

@@ -13,10 +13,10 @@ import torch
 from explorer_numbers import agrees, embedded, number, slide, temperatures
 
 import dualtemp
-from dualtemp.analysis.trained_run import TrainedRun, trained_run
+from dualtemp.analysis.trained_run import TrainedRun, open_trained_run
 from dualtemp.cli import main
 from dualtemp.losses.hardness import Similarities, entropy, log_odds, relative_penalty
-from dualtemp.report.explorer import dictionary_sizes, explored, explorer_page, presets, slider_taus
+from dualtemp.report.explorer import collect_explorer_data, dictionary_sizes, explorer_page, presets, slider_taus
 from dualtemp.report.page import write_page
 
 Open = Callable[..., tuple[Any, list[str]]]
@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(folder: Path) -> TrainedRun:
-    return trained_run(folder)
+    return open_trained_run(folder)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_the_page_carries_the_similarities_of_real_anchors_and_keys(page: Path, 
 
 
 def test_no_key_is_of_an_anchors_image(run: TrainedRun) -> None:
-    found = explored(run)
+    found = collect_explorer_data(run)
     assert not torch.isin(found.keys, found.anchors).any()
     assert len(found.keys.unique()) == len(found.keys) == 192
     assert len(found.anchors.unique()) == 64
@@ -72,7 +72,7 @@ def test_no_key_is_of_an_anchors_image(run: TrainedRun) -> None:
         torch.cat(views)[: 64 + 64 + 192]
     )  # digits of 8 px are shown four times as large
     assert torch.equal(found.pictures[..., ::4, ::4], (shown.clamp(0, 1) * 255).round().to(torch.uint8))
-    fewer = explored(run, anchors=10, keys=5)
+    fewer = collect_explorer_data(run, anchors=10, keys=5)
     assert torch.allclose(fewer.s.negatives, found.s.negatives[:10, :5], atol=1e-5)
     assert torch.equal(fewer.keys, found.keys[:5])
 
@@ -99,7 +99,7 @@ def test_weights_shares_and_entropy_are_those_of_hardness_at_every_slider_positi
 
 
 def test_weights_near_zero_and_near_one_keep_their_digits(run: TrainedRun, tmp_path: Path, open_page: Open) -> None:
-    found = explored(run)
+    found = collect_explorer_data(run)
     drawn = torch.rand(64, 192, generator=torch.Generator().manual_seed(0)) * 2 - 1
     drawn[:8] = -1.0
     s = Similarities(torch.linspace(1, -1, 64), drawn)  # 1 - p would lose W = 2 e^-100
@@ -141,7 +141,7 @@ def test_the_run_s_own_dictionary_is_the_nearest_stop(
 
 
 def test_of_two_presets_that_choose_the_same_one_is_pressed(run: TrainedRun, open_page: Open, tmp_path: Path) -> None:
-    page = write_page(tmp_path / "same.html", explorer_page(as_if(run, dictionary_size=16), explored(run)))
+    page = write_page(tmp_path / "same.html", explorer_page(as_if(run, dictionary_size=16), collect_explorer_data(run)))
     view, told = open_page(page)
     for place in (1, 3, 1):  # InfoNCE with a small dictionary, and as this run
         view.locator(".preset").nth(place).click()

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dualtemp.report.page import rendered, write_page
+from dualtemp.report.page import render, write_page
 
 Open = Callable[..., tuple[Any, list[str]]]
 TILE, COLUMNS, IMAGES, ANCHORS = 32, 10, 60, 20
@@ -79,9 +79,9 @@ def shown(open_page: Open, tmp_path: Path) -> Open:
     """shown(pictures, width, scheme): the part alone on a page."""
 
     def show(pictures: dict[str, Any] | None, width: int = 1100, scheme: str = "light") -> tuple[Any, list[str]]:
-        part = rendered("pictures.html.j2", {"pictures": json.loads(json.dumps(pictures))})
+        part = render("pictures.html.j2", {"pictures": json.loads(json.dumps(pictures))})
         head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        css = rendered("paper.css", {})
+        css = render("paper.css", {})
         page = f"<!doctype html>{head}<title>part</title><style>{css}</style><body>{part}</body>"
         return open_page(write_page(tmp_path / "part.html", page), width, scheme)
 
@@ -123,7 +123,7 @@ def test_neighbours_are_marked_as_agreeing_in_a_sign_and_not_by_colour_alone(sho
     rows = view.locator("#pictures .row")
     assert rows.nth(0).locator("li .called").all_inner_texts() == ["✓ cat", "✗ dog & <b>wolf</b>"]
     assert rows.nth(1).locator("li .called").all_inner_texts() == ["✗ cat", "✓ dog & <b>wolf</b>"]
-    assert "50 % of the neighbours" in view.locator("#pictures").inner_text()
+    assert "50 % of the neighbors" in view.locator("#pictures").inner_text()
 
 
 def test_pointing_tapping_and_arrow_keys_show_the_image_of_a_point(shown: Open) -> None:

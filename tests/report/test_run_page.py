@@ -16,7 +16,7 @@ from dualtemp.config import settings
 from dualtemp.data import open_source
 from dualtemp.errors import UserError
 from dualtemp.file_lock import locked
-from dualtemp.report.run_page import settings_told, write_run_page
+from dualtemp.report.run_page import describe_settings, write_run_page
 from dualtemp.runs.metrics import measures
 from dualtemp.runs.record import read_run
 
@@ -222,7 +222,7 @@ def test_words_say_what_the_figures_are(open_page: Open, tmp_path: Path) -> None
     view, _ = open_page(write_run_page(run))
     assert "4 of 32 = 0.125" in view.locator("#chart-hardest_tenth figcaption").inner_text()
     data = view.locator("#data").inner_text()
-    assert "normalised with" in data
+    assert "normalized with" in data
     assert "mean 0.4914, 0.4822, 0.4465 and deviation 0.247, 0.2435, 0.2616" in data
 
 
@@ -305,11 +305,11 @@ def test_a_damaged_run_has_no_page_and_one_line_says_why(tmp_path: Path) -> None
 
 def test_the_defaults_of_a_setting_are_those_of_the_framework() -> None:
     chosen = settings({"data": "x", "method": "moco", "tau_alpha": 0.2, "tau_beta": "tied", "image_size": 32})
-    changed = {name: (value, usual) for name, value, usual, _ in settings_told(chosen)[0]}
+    changed = {name: (value, usual) for name, value, usual, _ in describe_settings(chosen)[0]}
     assert changed["tau_alpha"] == ("0.2", "0.1")
     assert "tau_beta" not in changed
     assert "image_size" not in changed
-    same = {name for name, *_ in settings_told(chosen)[1]}
+    same = {name for name, *_ in describe_settings(chosen)[1]}
     assert "both_views" not in same | changed.keys()  # a setting of other frameworks
 
 
@@ -343,9 +343,9 @@ def test_the_command_takes_pictures_of_a_trained_run_and_writes_its_page(
         (["nowhere"], "nowhere is not a run"),
         (["run", "--out", "run"], "is a folder: name a file"),
         (["run", "--out", "x.pdf"], "ends with .html, .csv, .tex"),
-        (["run", "run", "--out", "x.csv"], "named twice"),
+        (["run", "run", "--out", "x.csv"], "given twice"),
         (["run", "--no-pictures", "--out", "run/config.yaml/x.html"], "cannot be written"),
-        (["run", "run", "--out", "x.html"], "named twice"),
+        (["run", "run", "--out", "x.html"], "given twice"),
     ],
 )
 def test_mistakes_are_one_line_and_leave_nothing(

@@ -150,7 +150,7 @@ def test_a_run_whose_folder_is_held_is_running(folder: Path, capsys: pytest.Capt
 
 def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runs", str(tmp_path / "nowhere")]) == 2
-    assert "is no folder" in capsys.readouterr().err
+    assert "is not a folder" in capsys.readouterr().err
     assert main(["runs", str(tmp_path), "--sort", "colour"]) == 2
     assert "choose among name" in capsys.readouterr().err
     assert main(["runs", str(tmp_path)]) == 0

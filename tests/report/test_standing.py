@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, norm
 
-from dualtemp.report.standing import chance_of, gain_bounds, mcnemar, standings
+from dualtemp.report.standing import gain_bounds, mcnemar, p_value, standings
 from dualtemp.runs.record import Beside, beside_trained
 
 
@@ -17,7 +17,7 @@ def test_the_p_value_is_that_of_scipys_exact_binomial_test(ahead: int, behind: i
 def test_without_pairs_it_is_the_test_of_two_independent_accuracies() -> None:
     one = Beside("kNN", 60.0, "raw pixels", 55.0, 400)
     error = np.sqrt(2 * 0.575 * 0.425 / 400)
-    assert chance_of(one) == pytest.approx(2 * norm.sf(0.05 / error))
+    assert p_value(one) == pytest.approx(2 * norm.sf(0.05 / error))
     assert gain_bounds(one) == pytest.approx((5 - 196 * error, 5 + 196 * error))
 
 

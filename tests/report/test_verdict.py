@@ -97,7 +97,7 @@ def test_seeds_of_one_setting_on_few_images_get_one_verdict() -> None:
 def test_three_rises_in_a_row_are_the_reason_where_they_decide() -> None:
     few = replace(FACTS, test_images=150)
     found = health(lines(loss=[4, 3, 2.5, 2.4], probe_top1=[40, 45, 50, 53]), few)
-    assert found.reason.startswith("The probe has risen three times in a row, by 13.0 points in all.")
+    assert found.reason.startswith("The probe accuracy has risen three times in a row, by 13.0 points in all.")
     assert "gained" not in found.reason
     assert "has gained 3.0 points" in health(lines(loss=[4, 3, 2.5, 2.4], probe_top1=[40, 45, 50, 53]), FACTS).reason
 
@@ -130,7 +130,7 @@ LEVEL = lines(loss=[4, 3, 2.5], knn_top1=[20, 21, 21.25], spread=[0.6] * 3)
         # One comparison that is won is not enough.
         (
             [paired("kNN", "raw pixels", 200, 40, 10, 300), paired("kNN", "colour histogram", 200, 10, 40, 300)],
-            "has learned little: no better than colour histogram",
+            "has learned little: no better than color histogram",
             "bad",
         ),
         (
@@ -181,7 +181,7 @@ def test_accuracies_that_fell_are_never_called_healthy() -> None:
     assert "lost 4.9 points" in at_last.reason
     hardly = health(lines(loss=[4, 3, 2, 1], probe_top1=[20, 45, 45, 44.8], spread=[0.6] * 4), FACTS)
     assert hardly.headline == "no trouble seen, not compared yet"
-    assert "its latest fall, by 0.2 points, is below" in hardly.reason
+    assert "its latest fall, by 0.2 points, is too small" in hardly.reason
     assert "gain" not in hardly.reason
 
 
@@ -200,7 +200,7 @@ def test_without_labels_the_loss_decides_and_the_doubt_is_said() -> None:
     assert health(lines(loss=[4, 3.5, 3.2, 2.9], spread=[0.6] * 4), UNLABELLED).headline == "still improving"
     level = health(lines(loss=[4, 3, 2.9, 2.9], spread=[0.6] * 4), UNLABELLED)
     assert level.headline == "no trouble seen, not compared yet"
-    assert "Without labels nobody can say" in level.reason
+    assert "Without labels, nothing says" in level.reason
     rises = health(lines(loss=[4, 5, 5.2, 5.3], spread=[0.6] * 4), UNLABELLED)  # MoCo, as its dictionary fills
     assert rises.headline == "no trouble seen, not compared yet"
 
@@ -239,7 +239,7 @@ def test_an_entropy_is_high_or_low_beside_that_of_so_many_anchors(N: int, entrop
 
 def test_anchors_that_are_too_easy_and_features_on_a_line_are_remarked() -> None:
     found = health(lines(loss=[4, 3], W_mean=[0.5, 0.04], effective_rank=[5, 1.2]), FACTS)
-    assert any("0.04" in remark and "easily" in remark for remark in found.remarks)
+    assert any("0.04" in remark and "easy to find" in remark for remark in found.remarks)
     assert any("1.20" in remark for remark in found.remarks)
     assert health(lines(loss=[4, 3], W_mean=[0.5, 0.06], effective_rank=[5, 2.2]), FACTS).remarks == []
 

@@ -16,7 +16,7 @@ from dualtemp.config import settings
 from dualtemp.data import open_source
 from dualtemp.data.images import ImageSet, Splits
 from dualtemp.data.sources.validation import held_out_for_validation
-from dualtemp.paper.reproduce import Request, missing
+from dualtemp.paper.reproduce import Request, find_missing
 from dualtemp.paper.results import Results
 from dualtemp.paper.worker import perform
 from dualtemp.runs.folder import RunFolder
@@ -153,8 +153,8 @@ def test_a_run_goes_on_evaluates_and_reports_on_the_held_out_part(tmp_path: Path
 def test_a_grid_is_measured_on_held_out_images_under_keys_of_its_own(tmp_path: Path) -> None:
     usual = Request(["T-reverse"], "smoke", (1,), results=tmp_path)
     held = Request(["T-reverse"], "smoke", (1,), results=tmp_path, validate="held-out")
-    jobs = missing(held, held.planned()).jobs
-    names = {job.name for job in missing(usual, usual.planned()).jobs}
+    jobs = find_missing(held, held.make_plan()).jobs
+    names = {job.name for job in find_missing(usual, usual.make_plan()).jobs}
     assert len(names) == len(jobs)
     assert not names & {job.name for job in jobs}
     assert "--validate held-out" in held.command(jobs[0])

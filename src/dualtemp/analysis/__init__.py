@@ -1,1 +1,1 @@
-"""What the paper looks at in a trained model: entropy and similarity of r_+, hardness within and between anchors."""
+"""The paper's analyses of a trained model: entropy and similarity of r_+, hardness within and between anchors."""

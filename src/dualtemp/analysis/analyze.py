@@ -1,19 +1,19 @@
-"""One analysis of a trained run, with everything that determines it."""
+"""Run one analysis of a trained run and record everything that determines its result."""
 
 import math
 from pathlib import Path
 from typing import Any
 
-from dualtemp.analysis.dictionary import by_dictionary_size, usual_sizes
-from dualtemp.analysis.neighbours import IMAGES, neighbours
-from dualtemp.analysis.penalty import measured_entropy, measured_similarity
-from dualtemp.analysis.trained_run import trained_run
+from dualtemp.analysis.dictionary import compare_dictionary_sizes, default_sizes
+from dualtemp.analysis.neighbors import IMAGES, measure_neighbors
+from dualtemp.analysis.penalty import measure_entropy, measure_similarity
+from dualtemp.analysis.trained_run import open_trained_run
 from dualtemp.device import open_device
 from dualtemp.errors import UserError
 from dualtemp.text import suggest
 
 ANALYSES = ("entropy", "similarity", "dictionary", "neighbours")
-TAUS = {"entropy": [0.05, 0.1, 0.2, 0.5, 1.0], "similarity": [0.1, 1.0]}  # dictionary: those of the run
+TAUS = {"entropy": [0.05, 0.1, 0.2, 0.5, 1.0], "similarity": [0.1, 1.0]}  # for dictionary: the run's own
 
 
 def analyze(
@@ -26,20 +26,20 @@ def analyze(
     images: int | None = None,
     device: str = "auto",
 ) -> dict[str, Any]:
-    """Look into a run: what `dualtemp analyze` does; returns what its --json prints.
+    """Analyze a run, as `dualtemp analyze` does. Returns what `--json` prints.
 
     Args:
         run: the run's folder.
         what: "entropy", "similarity", "dictionary" or "neighbours".
-        data: other images than the run's own: a set, a folder or an .npz file.
-        taus: temperatures, also math.inf; not for neighbours.
-        sizes: numbers of keys; not for neighbours.
-        images: how many, for neighbours; default 2000.
-        device: "auto" takes the best there is.
+        data: a set, a folder or an .npz file to use instead of the run's own images.
+        taus: temperatures, possibly math.inf. Not for "neighbours".
+        sizes: numbers of keys. Not for "neighbours".
+        images: number of images for "neighbours". Default 2000.
+        device: "auto" picks the best available device.
     """
     if what not in ANALYSES:
         raise UserError(f"no analysis is called {what!r}: {suggest(what, ANALYSES)}")
-    opened = trained_run(Path(run), open_device(device), data)
+    opened = open_trained_run(Path(run), open_device(device), data)
     about = {
         "analysis": what,
         "run": str(run),
@@ -48,17 +48,17 @@ def analyze(
         "step": opened.step,
     }
     if what == "neighbours":
-        return {**about, **neighbours(opened, images or IMAGES)}
+        return {**about, **measure_neighbors(opened, images or IMAGES)}
     taus = taus or TAUS.get(what) or sorted(set(opened.temperatures))
     draws = 2 if what == "similarity" else 1
-    sizes = sizes or usual_sizes(opened, draws)
-    _check_sizes(sizes, draws, opened.most_keys)
-    keys = "the run's dictionary" if opened.holds_keys else "made of the images"
+    sizes = sizes or default_sizes(opened, draws)
+    _check_sizes(sizes, draws, opened.max_keys)
+    keys = "the run's dictionary" if opened.has_own_keys else "made of the images"
     about |= {"keys_are": keys, "taus": [_for_json(tau) for tau in taus], "sizes": sizes}
     if what == "dictionary":
-        found = by_dictionary_size(opened, taus, sizes)
+        found = compare_dictionary_sizes(opened, taus, sizes)
     else:
-        found = (measured_entropy if what == "entropy" else measured_similarity)(opened, taus, sizes)._asdict()
+        found = (measure_entropy if what == "entropy" else measure_similarity)(opened, taus, sizes)._asdict()
     _check_sizes(sizes, draws, found["keys"])  # unreadable files have no keys
     return {**about, **found}
 
@@ -67,8 +67,8 @@ def _check_sizes(sizes: list[int], draws: int, keys: int) -> None:
     if draws * min(sizes) > keys:
         twice = " and similarity needs two disjoint draws" if draws == 2 else ""
         raise UserError(
-            f"--sizes {min(sizes)}: the dictionary has {keys:,} keys{twice}; give at most {keys // draws:,}, or leave "
-            "--sizes out"
+            f"--sizes {min(sizes)}: the dictionary has {keys:,} keys{twice}; give at most {keys // draws:,}, or omit "
+            "--sizes"
         )
 
 

@@ -1,4 +1,4 @@
-"""Some images of a run's data as the encoder sees them without augmentation: features, names, labels, thumbnails."""
+"""A sample of a run's images without augmentation: features, names, labels, thumbnails."""
 
 from dataclasses import dataclass
 
@@ -13,14 +13,15 @@ from dualtemp.data.subset import subset_index
 from dualtemp.errors import UserError
 from dualtemp.evaluation.features import evaluating
 
-FEW = 200  # test images that are too few to be looked at, if there are more training images
+FEW = 200  # with fewer test images the sample is taken from the training images
 
 
 @dataclass(frozen=True)
 class CleanSample:
-    """N readable images of a set: their numbers there, int64 (N,), features (N, F) and tiles (N, C, tile, tile).
+    """N readable images of a set, with all tensors on the CPU.
 
-    part: "test" or "training"; all tensors are on the CPU; tiles are empty where they are not wanted.
+    part: "test" or "training"; index: int64 (N,), positions in `images`; features: (N, F); tiles: (N, C, tile, tile),
+    empty if no pictures were requested.
     """
 
     images: ImageSet
@@ -31,21 +32,21 @@ class CleanSample:
 
     @property
     def labels(self) -> Tensor:
-        """int64 (N,); -1 where there is none."""
+        """Labels, int64 (N,); -1 for images without one."""
         if self.images.labels is None:
             return torch.full((len(self.index),), -1)
         return self.images.labels.cpu()[self.index]
 
     @property
     def names(self) -> list[str]:
-        """Of files their names, else numbers."""
+        """File names, or numbers for images that are not files."""
         return [name_of(self.images, self.part, i) for i in self.index.tolist()]
 
 
 def clean_sample(run: TrainedRun, most: int, pictures: bool = True) -> CleanSample:
-    """At most so many test images, or training images where few or none are held out; the same ones every time.
+    """Take at most `most` test images, or training images if fewer than 200 are held out; always the same ones.
 
-    Classes have equal shares. Files that cannot be read are left out.
+    The sample is balanced by class. Files that cannot be read are left out.
     """
     images, part = run.data.images, "training"
     if run.data.test is not None and len(run.data.test) >= min(FEW, len(run.data.images)):
@@ -60,19 +61,21 @@ def clean_sample(run: TrainedRun, most: int, pictures: bool = True) -> CleanSamp
             if pictures:
                 shown.append(tiles(views.unnormalize(batch.pixels)))
     if not index:
-        raise UserError(f"{images.name}: none of {len(chosen)} {part} images can be read; see `dualtemp data` on it")
+        raise UserError(
+            f"{images.name}: none of {len(chosen)} {part} images can be read; check it with `dualtemp data`"
+        )
     return CleanSample(
         images, part, torch.cat(index), torch.cat(features), torch.cat(shown) if pictures else torch.empty(0)
     )
 
 
 def name_of(images: ImageSet, part: str, i: int) -> str:
-    """An image's name for people."""
+    """Return an image's name for display."""
     return images.image_name(i, f"{part} image ")
 
 
 def label_of(images: ImageSet, i: int) -> str | None:
-    """The name of an image's class, its number where classes have no names; None if it is unknown."""
+    """Return the name of an image's class, or its number if classes have no names; None if it has no label."""
     label = -1 if images.labels is None else int(images.labels[i])
     if label < 0:
         return None

@@ -1,4 +1,4 @@
-"""What the scalar and the vector each lose with a smaller dictionary: why one of them needs many keys."""
+"""How a smaller dictionary affects the scalar and the vector: why one of them needs many keys."""
 
 import math
 from statistics import fmean
@@ -8,47 +8,48 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dualtemp.analysis.penalty import embedded
+from dualtemp.analysis.penalty import embed_anchors
 from dualtemp.analysis.trained_run import TrainedRun
 from dualtemp.losses.hardness import inter_anchor_weight, log_odds_of_embeddings, penalty_similarity, relative_penalty
 from dualtemp.losses.similarity import log_sum_exp, unit
 
-USUAL_SIZES = tuple(4**power for power in range(2, 9))  # 16 .. 65,536
-FEW_SIZES = (2, 4, 8, 16, 32)  # where there are fewer than 64 keys
-USUALLY_MADE = 4_096  # keys that are encoded for it, if nobody asks for more
+DEFAULT_SIZES = tuple(4**power for power in range(2, 9))  # 16 .. 65,536
+FEW_SIZES = (2, 4, 8, 16, 32)  # if there are fewer than 64 keys
+DEFAULT_MADE = 4_096  # keys to encode unless the user asks for more
 
 
 class Components(NamedTuple):
-    """Of the anchors of a batch against some keys, all in float64 on the CPU."""
+    """Scalar and vector of a batch's anchors against some keys, in float64 on the CPU."""
 
-    log_odds: Tensor  # (N,) what the scalar W is made of
-    vector: Tensor  # (N, D) sum_j p^_ij k_j
-    effective: Tensor  # (N,) exp of the entropy of p^: how many negatives the vector is made of
+    log_odds: Tensor  # (N,): W = sigmoid(log_odds) is the scalar
+    vector: Tensor  # (N, D): sum_j p^_ij k_j
+    effective: Tensor  # (N,): exp of the entropy of p^, the effective number of negatives in the vector
 
 
-def usual_sizes(run: TrainedRun, share: int = 1) -> list[int]:
-    """Powers of four from 16 on, as many keys as there are (or a `share`-th of them), at most 4,096 if made for it.
+def default_sizes(run: TrainedRun, share: int = 1) -> list[int]:
+    """Choose dictionary sizes: powers of four from 16, or powers of two from 2 if there are fewer than 64 keys.
 
-    Of fewer than 64 keys powers of two from 2 on.
+    The largest is at most the number of keys divided by `share`, and at most 4,096 if keys must be encoded first.
     """
-    most = (run.most_keys if run.holds_keys else min(run.most_keys, USUALLY_MADE)) // share
-    return [size for size in (USUAL_SIZES if most >= 64 else FEW_SIZES) if size <= most] or [max(1, most)]
+    most = (run.max_keys if run.has_own_keys else min(run.max_keys, DEFAULT_MADE)) // share
+    return [size for size in (DEFAULT_SIZES if most >= 64 else FEW_SIZES) if size <= most] or [max(1, most)]
 
 
-def by_dictionary_size(run: TrainedRun, taus: list[float], sizes: list[int]) -> dict[str, Any]:
-    """Scalar and vector from the newest keys against those from all keys, by tau and size; means over anchors.
+def compare_dictionary_sizes(run: TrainedRun, taus: list[float], sizes: list[int]) -> dict[str, Any]:
+    """Compare scalar and vector computed from the newest keys with those from all keys; means over anchors.
 
-    All keys are MoCo's dictionary, or for other frameworks as many as the largest size asks for. Of every tau and size:
+    "All keys" are MoCo's dictionary, or for other frameworks as many keys as the largest size. Returns the numbers of
+    anchors and keys and, under "values", for every tau and size:
 
         W, W_spread           mean and standard deviation of W over a batch
-        scalar_correlation    Pearson's, of log W with log W from all keys; None where W does not vary
+        scalar_correlation    Pearson correlation of log W with log W from all keys; None if W does not vary
         scalar_similarity     cosine of r_+ with r_+ from all keys
         vector_similarity     cosine of sum_j p^_ij k_j with that from all keys
         effective_negatives   exp of the entropy of p^
 
-    None for a size that the dictionary has not.
+    or None for a size larger than the dictionary.
     """
-    keys, anchors = run.dictionary(max(sizes)), embedded(run)
+    keys, anchors = run.dictionary(max(sizes)), embed_anchors(run)
     values: dict[str, dict[str, Any]] = {}
     for tau in taus:
         whole = [components(q, k_pos, keys, tau) for q, k_pos, _ in anchors]
@@ -68,10 +69,13 @@ def by_dictionary_size(run: TrainedRun, taus: list[float], sizes: list[int]) -> 
 
 @torch.no_grad()
 def components(q: Tensor, k_pos: Tensor, keys: Tensor, tau: float) -> Components:
-    """Scalar and vector of anchors q (N, D) with positives (N, D) against keys (K, D), without the (N, K) matrix."""
+    """Compute scalar and vector of anchors q (N, D) with positives k_pos (N, D) against keys (K, D).
+
+    The (N, K) matrix is never formed.
+    """
     anchors, negatives = unit(q, keys)
     found = log_sum_exp(anchors, negatives, tau, vector=True)
-    # At an infinite tau all keys count alike, and the reduction gives no vector.
+    # At an infinite tau all keys count equally, and the reduction returns no vector.
     vector = found.vector if math.isfinite(tau) else negatives.mean(0).expand_as(anchors)
     # Entropy of p^ = log sum_j e^(s_ij / tau) - sum_j p^_ij s_ij / tau, and the last sum is q_i . vector_i.
     mean_similarity = (anchors * vector).sum(1)

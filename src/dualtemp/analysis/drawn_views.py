@@ -1,4 +1,4 @@
-"""Augmented views of chosen images, of any draw, from a set in memory or from files."""
+"""Augmented views of given images in any epoch, from memory or from files."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -11,23 +11,22 @@ from dualtemp.data.images import ImageSet, ImageSource
 from dualtemp.data.loading.loader import default_workers
 from dualtemp.data.loading.workers import Reader, Request
 
-Draw = tuple[int, int]  # epoch and view; of files a view is 0 or 1
+Draw = tuple[int, int]  # (epoch, view); for files the view is 0 or 1
 
 
 class Drawn(NamedTuple):
-    """Of one batch: which images, int64 (N,) on the CPU, and their views, each (N, C, size, size), on the device."""
+    """A batch: image numbers, int64 (N,) on the CPU, and views, each (N, C, size, size) on the device."""
 
     index: Tensor
     views: tuple[Tensor, ...]
 
 
-def drawn_views(
+def draw_views(
     images: ImageSet, views: Views, batches: Sequence[Tensor], draws: Sequence[Draw], device: torch.device
 ) -> Iterator[Drawn]:
-    """Views of batches of images, given by number; every view is that of training in that epoch.
+    """Yield views of batches of images, given by number; each view is the one that training would see in that epoch.
 
-    A file that cannot be read is left out: training puts another image in its place, here it would stand for one that
-    it is not.
+    Files that cannot be read are left out. Training replaces them by other images, which would be misleading here.
     """
     if (tensor := images.source.tensor) is None:
         yield from _read(images.source, views, batches, draws, device)
@@ -38,9 +37,9 @@ def drawn_views(
 
 
 def whole_batches(found: Iterable[Drawn], size: int, most: int) -> Iterator[Drawn]:
-    """At most `most` batches of just `size` images, what unreadable files left of batches filled up by later ones.
+    """Regroup into at most `most` batches of exactly `size` images; later images fill gaps left by unreadable files.
 
-    If there are not so many images at all, one batch of those there are (two at least).
+    If there are fewer than `size` images in all, yield them as one batch, provided there are at least two.
     """
     held, made = None, 0
     for drawn in found:
@@ -78,7 +77,7 @@ def _read(
         for index in batches:
             made: dict[Draw, Tensor] = {}
             readable = torch.ones(len(index), dtype=torch.bool)
-            for epoch, batch in zip(epochs, found, strict=False):  # in this order: none is read too many
+            for epoch, batch in zip(epochs, found, strict=False):  # this order, or zip would read one batch too many
                 pixels = batch.pixels.to(device)
                 readable &= torch.tensor([i == j for i, j in zip(batch.shown, index.tolist(), strict=True)])
                 made |= {draw: views.after_crop(pixels[draw[1]], index, *draw) for draw in draws if draw[0] == epoch}

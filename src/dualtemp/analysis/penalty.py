@@ -11,11 +11,11 @@ from dualtemp.errors import UserError
 from dualtemp.losses.hardness import entropy, log_odds_of_embeddings, penalty_similarity, relative_penalty
 
 BATCHES = 16
-Curves = dict[str, dict[str, float | None]]  # by tau, by size; None where the dictionary has not so many keys
+Curves = dict[str, dict[str, float | None]]  # by tau, by size; None if the dictionary is smaller
 
 
 class Measured(NamedTuple):
-    """Curves, and what they are of: anchors in a batch, keys that there are."""
+    """Curves with the number of anchors per batch and the number of keys available."""
 
     values: Curves
     anchors: int
@@ -23,18 +23,18 @@ class Measured(NamedTuple):
 
 
 def penalty_entropy(run: TrainedRun, taus: list[float], sizes: list[int]) -> Curves:
-    """Entropy of r_+ over a batch, in nats, against the newest keys; the mean of some batches."""
-    return measured_entropy(run, taus, sizes).values
+    """Compute the entropy of r_+ in nats against the newest keys, averaged over batches."""
+    return measure_entropy(run, taus, sizes).values
 
 
 def redrawn_similarity(run: TrainedRun, taus: list[float], sizes: list[int]) -> Curves:
-    """Cosine similarity of two r_+ of the same anchors with other positives and other negatives; mean of batches."""
-    return measured_similarity(run, taus, sizes).values
+    """Compute the cosine similarity of r_+ of the same anchors with two sets of positives and negatives."""
+    return measure_similarity(run, taus, sizes).values
 
 
-def measured_entropy(run: TrainedRun, taus: list[float], sizes: list[int]) -> Measured:
-    """`penalty_entropy` with what it is of."""
-    keys, anchors = run.dictionary(max(sizes)), embedded(run)
+def measure_entropy(run: TrainedRun, taus: list[float], sizes: list[int]) -> Measured:
+    """Like `penalty_entropy`, with the numbers of anchors and keys."""
+    keys, anchors = run.dictionary(max(sizes)), embed_anchors(run)
 
     def value(tau: float, size: int) -> float | None:
         if size > len(keys):
@@ -45,9 +45,9 @@ def measured_entropy(run: TrainedRun, taus: list[float], sizes: list[int]) -> Me
     return Measured(_curves(value, taus, sizes), len(anchors[0][0]), len(keys))
 
 
-def measured_similarity(run: TrainedRun, taus: list[float], sizes: list[int]) -> Measured:
-    """`redrawn_similarity` with what it is of."""
-    keys, anchors = run.dictionary(2 * max(sizes)), embedded(run)
+def measure_similarity(run: TrainedRun, taus: list[float], sizes: list[int]) -> Measured:
+    """Like `redrawn_similarity`, with the numbers of anchors and keys."""
+    keys, anchors = run.dictionary(2 * max(sizes)), embed_anchors(run)
     drawn = torch.randperm(len(keys), generator=torch.Generator().manual_seed(run.chosen.seed)).to(keys.device)
 
     def value(tau: float, size: int) -> float | None:
@@ -62,16 +62,16 @@ def measured_similarity(run: TrainedRun, taus: list[float], sizes: list[int]) ->
     return Measured(_curves(value, taus, sizes), len(anchors[0][0]), len(keys))
 
 
-def embedded(run: TrainedRun) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """q, k_pos and k_redrawn, each (N, D), of some batches of anchors; their views, which may be large, are let go."""
+def embed_anchors(run: TrainedRun) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Return q, k_pos and k_redrawn, each (N, D), for several batches of anchors, without their (large) views."""
     found = [(batch.q, batch.k_pos, batch.k_redrawn) for batch in run.anchors(BATCHES)]
     if not found:
-        raise UserError(f"{run.data.images.name}: its images cannot be read; see `dualtemp data` on it")
+        raise UserError(f"{run.data.images.name}: its images cannot be read; check it with `dualtemp data`")
     return found
 
 
 def _penalty(q: Tensor, k_pos: Tensor, negatives: Tensor, tau: float) -> Tensor:
-    """r_+ in float64 on the CPU: with many keys W is 1 to within float32's digits, and entropies differ there."""
+    """Compute r_+ in float64: with many keys W equals 1 up to float32 rounding, and entropies differ beyond that."""
     return relative_penalty(log_odds_of_embeddings(q, k_pos, negatives, tau).cpu().double())
 
 

@@ -1,4 +1,4 @@
-"""The pictures of a run, for its page: hard and easy anchors, neighbours, a map of the features."""
+"""The pictures on a run's page: hard and easy anchors, nearest neighbors, a map of the features."""
 
 import json
 import math
@@ -10,62 +10,64 @@ import torch
 from torch import Tensor
 
 from dualtemp.analysis.clean_sample import CleanSample, clean_sample, label_of, name_of
-from dualtemp.analysis.drawn_views import drawn_views
-from dualtemp.analysis.neighbours import FOUND, agreement, nearest_others, queries
+from dualtemp.analysis.drawn_views import draw_views
+from dualtemp.analysis.neighbors import FOUND, agreement, choose_queries, nearest_neighbors
 from dualtemp.analysis.principal_components import principal_components
 from dualtemp.analysis.thumbnails import COLUMNS, sheet_url, tiles
-from dualtemp.analysis.trained_run import Anchors, TrainedRun, trained_run
+from dualtemp.analysis.trained_run import Anchors, TrainedRun, open_trained_run
 from dualtemp.analysis.tsne import tsne
 from dualtemp.atomic_write import write_output
 from dualtemp.device import open_device
 from dualtemp.losses.hardness import inter_anchor_weight, intra_anchor_weights, log_odds, relative_penalty, similarities
 from dualtemp.losses.similarity import unit
 
-IMAGES = 600  # of the map, among which neighbours are sought too
+IMAGES = 600  # on the map; neighbors are searched among them too
 ANCHORS = 256
-EXTREME = 6  # hardest and easiest anchors
-NEGATIVES = 6  # hardest, of each
-FEWEST = 8  # images for a neighbour embedding
-PARTS = 3  # of the pictures, as progress counts them: images, anchors, map
+EXTREME = 6  # how many of the hardest and of the easiest anchors to show
+NEGATIVES = 6  # how many of each anchor's hardest negatives to show
+FEWEST = 8  # images that a neighbor embedding needs
+PARTS = 3  # steps that progress counts: images, anchors, map
 
 
 class Sheet:
-    """Collects tiles; each gets the number of its place."""
+    """Collects tiles and numbers them by their position."""
 
     def __init__(self) -> None:
         self.parts: list[Tensor] = []
         self.count = 0
 
     def add(self, shown: Tensor) -> list[int]:
-        """Numbers of the tiles (N, C, tile, tile)."""
+        """Add tiles (N, C, tile, tile) and return their numbers."""
         self.parts.append(shown)
         self.count += len(shown)
         return list(range(self.count - len(shown), self.count))
 
 
-Progress = Callable[[int, int], None]  # parts that are taken, of how many
+Progress = Callable[[int, int], None]  # (parts done, parts in all)
 
 
 def take_pictures(path: Path, device: str = "auto", progress: Progress = lambda done, total: None) -> None:
-    """Look into a run and write RUN/pictures.json, whole.
+    """Take pictures of a run and write RUN/pictures.json atomically.
 
     Args:
         path: the run's folder.
-        device: default "auto", the best there is.
-        progress: is told how many of the parts have been taken.
+        device: default "auto", the best available device.
+        progress: called with the number of parts done and the number of parts in all.
     """
     progress(0, PARTS)
-    write_pictures(path, pictures(trained_run(path, open_device(device)), progress=progress))
+    write_pictures(path, collect_pictures(open_trained_run(path, open_device(device)), progress=progress))
 
 
 def write_pictures(path: Path, found: dict[str, Any]) -> None:
-    """Write what `pictures` gives into a run's folder."""
+    """Write the result of `collect_pictures` to a run's folder."""
     # tau_beta may be infinite: Python's json writes and reads that.
     write_output(path / "pictures.json", json.dumps(found) + "\n", "run folder")
 
 
-def pictures(run: TrainedRun, images: int = IMAGES, progress: Progress = lambda done, total: None) -> dict[str, Any]:
-    """What pictures.json holds, see docs/analysis.md; images: at most so many on the map."""
+def collect_pictures(
+    run: TrainedRun, images: int = IMAGES, progress: Progress = lambda done, total: None
+) -> dict[str, Any]:
+    """Build the content of pictures.json (see docs/analysis.md), with at most `images` images on the map."""
     sheet = Sheet()
     sample = clean_sample(run, images)
     numbers = sheet.add(sample.tiles)
@@ -79,7 +81,7 @@ def pictures(run: TrainedRun, images: int = IMAGES, progress: Progress = lambda 
         "tau_beta": beta,
         "part": sample.part,
         "anchors": anchors,
-        "neighbours": _neighbours(sample, numbers),
+        "neighbours": _neighbors(sample, numbers),
         "map": _map(run, sample, numbers),
     }
     shown = torch.cat(sheet.parts)
@@ -88,7 +90,7 @@ def pictures(run: TrainedRun, images: int = IMAGES, progress: Progress = lambda 
 
 
 def _anchors(run: TrainedRun, sheet: Sheet) -> dict[str, Any] | None:
-    if not run.has_anchors or len(run.data.images) < 3:  # two have one negative each, and one of them is all there is
+    if not run.has_anchors or len(run.data.images) < 3:  # with two images each anchor has a single negative
         return None
     batch = next(iter(run.anchors(1, ANCHORS)), None)
     if batch is None or len(batch.q) < 3:
@@ -97,13 +99,13 @@ def _anchors(run: TrainedRun, sheet: Sheet) -> dict[str, Any] | None:
     s = similarities(batch.q.cpu().double(), batch.k_pos.cpu().double())  # (N,), (N, N - 1)
     d = log_odds(s.positive, s.negatives, beta)
     W, r = inter_anchor_weight(d), relative_penalty(d)
-    # At an infinite tau_beta all weigh the same, and tau_alpha tells the hard ones.
+    # At an infinite tau_beta all weights are equal, so tau_alpha decides which anchors are hard.
     order = (d if math.isfinite(beta) else log_odds(s.positive, s.negatives, alpha)).argsort(stable=True).tolist()
     count = min(EXTREME, len(order) // 2)
     hardest, easiest = order[: -count - 1 : -1], order[:count]
     p = intra_anchor_weights(s.negatives, alpha)
     strongest = s.negatives.argsort(dim=1, descending=True, stable=True)[:, :NEGATIVES]
-    # An anchor's own key is not among its negatives: key j of the batch is negative j, or j - 1 behind the own one.
+    # An anchor's own key is not among its negatives: key j of the batch is negative j, or j - 1 after its own key.
     keys = {i: [j + (j >= i) for j in strongest[i].tolist()] for i in (*hardest, *easiest)}
     numbers = _view_numbers(run, batch, keys, sheet)
 
@@ -137,7 +139,7 @@ def _anchors(run: TrainedRun, sheet: Sheet) -> dict[str, Any] | None:
 def _view_numbers(
     run: TrainedRun, batch: Anchors, keys: dict[int, list[int]], sheet: Sheet
 ) -> dict[tuple[int, int], int]:
-    """Place on the sheet by (view, place in the batch), of what is shown: each once."""
+    """Add every view that is shown to the sheet once; return its tile number by (view, position in the batch)."""
     wanted = [sorted(keys), sorted({*keys, *(key for found in keys.values() for key in found)})]
     numbers: dict[tuple[int, int], int] = {}
     for view, places in enumerate(wanted):
@@ -151,10 +153,10 @@ def _called(run: TrainedRun, batch: Anchors, place: int) -> dict[str, str | None
     return {"name": name_of(run.data.images, "training", i), "label": label_of(run.data.images, i)}
 
 
-def _neighbours(sample: CleanSample, numbers: list[int]) -> dict[str, Any] | None:
+def _neighbors(sample: CleanSample, numbers: list[int]) -> dict[str, Any] | None:
     if len(numbers) < 2:
         return None
-    near, names = nearest_others(sample.features, FOUND), sample.names
+    near, names = nearest_neighbors(sample.features, FOUND), sample.names
 
     def called(place: int) -> dict[str, Any]:
         label = label_of(sample.images, int(sample.index[place]))
@@ -167,7 +169,7 @@ def _neighbours(sample: CleanSample, numbers: list[int]) -> dict[str, Any] | Non
                 {**called(j), "s": _short(s)} for j, s in zip(near.index[i].tolist(), near.similarity[i], strict=True)
             ],
         }
-        for i in queries(sample)
+        for i in choose_queries(sample)
     ]
     return {"agreement": agreement(sample.labels, near.index), "queries": len(numbers), "rows": rows}
 
@@ -194,9 +196,10 @@ def _map(run: TrainedRun, sample: CleanSample, numbers: list[int]) -> dict[str, 
 
 
 def sample_weights(run: TrainedRun, sample: CleanSample) -> Tensor | None:
-    """W (N,) at tau_beta of each image's anchor: two views of it, against the others' keys. None for fewer than two.
+    """Compute W (N,) at tau_beta of each image as an anchor: two views of it, against the other images' keys.
 
-    The encoder sees them in equal batches, none larger than the run's: batch norm sees what it is used to.
+    Returns None for fewer than two images. Batches are of equal size and no larger than the run's, so that batch norm
+    sees what it saw in training.
     """
     count = len(sample.index)
     if count < 2:
@@ -204,17 +207,17 @@ def sample_weights(run: TrainedRun, sample: CleanSample) -> Tensor | None:
     batches = sample.index.tensor_split(max(1, min(-(-count // run.chosen.batch), count // 2)))
     draws = [(run.chosen.epochs, 0), (run.chosen.epochs, 1)]
     q, k, shown = [], [], []
-    for drawn in drawn_views(sample.images, run.data.views, batches, draws, run.device):
+    for drawn in draw_views(sample.images, run.data.views, batches, draws, run.device):
         if len(drawn.index) > 1:
             q.append(run.query(drawn.views[0]))
             k.append(run.key(drawn.views[1]))
             shown.append(drawn.index)
-    if not shown or not torch.equal(torch.cat(shown), sample.index):  # a file has gone meanwhile
+    if not shown or not torch.equal(torch.cat(shown), sample.index):  # a file has disappeared meanwhile
         return None
     s = similarities(torch.cat(q).cpu().double(), torch.cat(k).cpu().double())
     return inter_anchor_weight(log_odds(s.positive, s.negatives, run.temperatures.beta))
 
 
 def _short(value: Tensor | float) -> float:
-    """Six digits: the page is not made larger than it needs to be."""
+    """Round to six digits, to keep the page small."""
     return float(f"{float(value):.6g}")

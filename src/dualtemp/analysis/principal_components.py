@@ -1,4 +1,4 @@
-"""The two directions in which unit features differ most."""
+"""The first two principal components of unit features."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from dualtemp.losses.similarity import unit
 
 
 class Principal(NamedTuple):
-    """Places (N, 2), and the share of the variance that each direction explains."""
+    """Coordinates (N, 2), and the share of the variance that each component explains."""
 
     places: Tensor
     explained: tuple[float, float]
@@ -17,10 +17,10 @@ class Principal(NamedTuple):
 
 @torch.no_grad()
 def principal_components(features: Tensor) -> Principal:
-    """The first two principal components of unit features (N, F), in float64 on the CPU.
+    """Project features (N, F), normalized to unit length, onto their first two principal components; float64, CPU.
 
-    A component's sign is such that its largest coefficient is positive: without that it would be left to chance. What
-    there is not (one image, one feature, all alike) is 0.
+    The sign of a component, otherwise arbitrary, makes its largest coefficient positive. Components that do not exist
+    (one image, one feature, identical features) are 0.
     """
     (z,) = unit(features.detach().cpu().double())
     centred = z - z.mean(0)

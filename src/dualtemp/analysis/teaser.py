@@ -1,4 +1,4 @@
-"""Three anchors of a real batch, and what weighs on them (fig:teaser)."""
+"""Three anchors of a real batch with their weights (fig:teaser)."""
 
 import base64
 import io
@@ -17,14 +17,14 @@ from dualtemp.losses.hardness import (
     similarities,
 )
 
-NEGATIVES = 5  # drawn, of each anchor
+NEGATIVES = 5  # shown for each anchor
 
 
 def three_anchors(run: TrainedRun, taus: list[float]) -> list[dict[str, Any]]:
-    """The easiest, the median and the hardest anchor of a batch, by W at the first tau.
+    """Describe the easiest, the median and the hardest anchor of a batch, ranked by W at the first tau.
 
-    Of each: pictures of anchor, positive and hardest negatives (the batch's other keys) as PNG in base64, its
-    similarities, W and share r_+ at every tau, and the negatives' intra-anchor weights at every tau.
+    Each entry holds pictures of the anchor, its positive and its hardest negatives (the batch's other keys) as
+    base64-encoded PNG, the similarities, W and r_+ at every tau, and the negatives' intra-anchor weights at every tau.
     """
     batch = next(iter(run.anchors(1)))
     s = similarities(batch.q, batch.k_pos)  # (N,), (N, N - 1)
@@ -38,15 +38,17 @@ def three_anchors(run: TrainedRun, taus: list[float]) -> list[dict[str, Any]]:
         found.append(
             {
                 "name": name,
-                "anchor": png(pictures[0][i]),
-                "positive": png(pictures[1][i]),
+                "anchor": encode_png(pictures[0][i]),
+                "positive": encode_png(pictures[1][i]),
                 "s_positive": s.positive[i].item(),
                 "W": {f"{tau:g}": inter_anchor_weight(d)[i].item() for tau, d in odds.items()},
                 "r": {f"{tau:g}": relative_penalty(d)[i].item() for tau, d in odds.items()},
                 "anchors": len(order),
                 "negatives": [
                     {
-                        "picture": png(pictures[1][j + (j >= i)]),  # the anchor's own key is not among its negatives
+                        "picture": encode_png(
+                            pictures[1][j + (j >= i)]
+                        ),  # the anchor's own key is not among its negatives
                         "s": s.negatives[i, j].item(),
                         "p": {
                             f"{tau:g}": intra_anchor_weights(s.negatives[i : i + 1], tau)[0, j].item() for tau in taus
@@ -59,8 +61,8 @@ def three_anchors(run: TrainedRun, taus: list[float]) -> list[dict[str, Any]]:
     return found
 
 
-def png(picture: Tensor) -> str:
-    """A picture (C, H, W) in [0, 1] as PNG in base64."""
+def encode_png(picture: Tensor) -> str:
+    """Encode a picture (C, H, W) in [0, 1] as base64 PNG."""
     pixels = (picture * 255).round().to("cpu", torch.uint8)
     image = Image.fromarray(pixels[0].numpy() if len(pixels) == 1 else pixels.permute(1, 2, 0).numpy())
     buffer = io.BytesIO()

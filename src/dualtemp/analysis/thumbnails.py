@@ -1,6 +1,6 @@
-"""Many small pictures as one: a sheet of tiles, JPEG in a data URL, that a page cuts up again.
+"""A sheet of thumbnails: one JPEG in a data URL, from which a page shows single tiles.
 
-Tile n lies at column n % columns, row n // columns.
+Tile n is at column n % columns, row n // columns.
 """
 
 import base64
@@ -15,18 +15,18 @@ from torch import Tensor
 SMALLEST, LARGEST = 32, 64  # px of a tile
 COLUMNS = 25
 QUALITIES = (88, 80, 70, 60, 50)
-MOST_BYTES = 1_000_000  # of a sheet, unless the lowest quality has more; a third is added by base64
+MOST_BYTES = 1_000_000  # of a sheet, unless the lowest quality needs more; base64 adds a third
 
 
 def tile_size(size: int) -> int:
-    """Side of a tile in pixels, for pictures of this side: small ones in whole multiples, so that pixels stay clear."""
+    """Return the side of a tile for pictures of this side; small ones are enlarged by a whole number to stay sharp."""
     if size >= SMALLEST:
         return min(size, LARGEST)
     return size * math.ceil(SMALLEST / size)
 
 
 def tiles(pictures: Tensor) -> Tensor:
-    """Pictures (N, C, S, S) in [0, 1] -> uint8 (N, 1 or 3, tile, tile) on the CPU: grey, or three channels."""
+    """Turn pictures (N, C, S, S) in [0, 1] into uint8 tiles (N, 1 or 3, tile, tile) on the CPU: gray or RGB."""
     shown = pictures[:, : 1 if pictures.shape[1] < 3 else 3].detach().float().cpu()
     size = shown.shape[-1]
     tile = tile_size(size)
@@ -38,9 +38,9 @@ def tiles(pictures: Tensor) -> Tensor:
 
 
 def sheet_url(tiles: Tensor, columns: int = COLUMNS, most_bytes: int = MOST_BYTES) -> str:
-    """Tiles uint8 (N, 1 or 3, tile, tile), at least one, as `data:image/jpeg;base64,...`; see `tiles`.
+    """Encode one or more uint8 tiles (N, 1 or 3, tile, tile), see `tiles`, as `data:image/jpeg;base64,...`.
 
-    columns: tiles in a row; most_bytes: the quality is lowered until the JPEG is no larger.
+    columns: tiles per row; most_bytes: the quality is lowered until the JPEG is no larger.
     """
     picture = _sheet(tiles, columns)
     data = b""

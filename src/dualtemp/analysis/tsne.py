@@ -1,6 +1,6 @@
-"""Exact t-SNE (van der Maaten & Hinton 2008) of some hundred points: neighbours stay neighbours on a map.
+"""Exact t-SNE (van der Maaten & Hinton 2008) of some hundred points: neighbors stay neighbors on a map.
 
-Nothing is drawn at random: it starts from the first two principal components, so that a map comes out the same again.
+It is deterministic: it starts from the first two principal components and draws nothing at random.
 """
 
 import math
@@ -8,23 +8,23 @@ import math
 import torch
 from torch import Tensor
 
-PERPLEXITY = 30.0  # about so many neighbours a point has
-EXAGGERATED, STEPS = 150, 500  # steps with attraction twelvefold, in which groups form; steps in all
+PERPLEXITY = 30.0  # effective number of neighbors per point
+EXAGGERATED, STEPS = 150, 500  # steps with exaggerated attraction, in which groups form; steps in all
 EXAGGERATION = 12.0
-HALVINGS = 40  # of the interval in which a point's width is sought
+HALVINGS = 40  # bisection steps when searching a point's bandwidth
 
 
 @torch.no_grad()
 def tsne(features: Tensor, start: Tensor, perplexity: float = PERPLEXITY) -> Tensor:
-    """Places (N, 2) for features (N, F), from a start (N, 2); N at least 4, memory grows with N squared.
+    """Map features (N, F) to positions (N, 2), starting from `start` (N, 2). Needs N >= 4; memory grows with N squared.
 
-    features: distances are Euclidean; start: only its shape counts, not its scale; perplexity: default 30, at most a
-    third of the other points.
+    features: compared by Euclidean distance; start: its scale does not matter; perplexity: default 30, at most a third
+    of the other points.
     """
     count = len(features)
     p = joint_probabilities(features, min(perplexity, (count - 1) / 3))
     place = start / start.std(0).max().clamp_min(1e-12) * 1e-4
-    # What scikit-learn calls "auto": of Belkina et al. 2019, in its units.
+    # scikit-learn's "auto" learning rate (Belkina et al. 2019), in its units.
     rate = max(count / EXAGGERATION / 4, 50.0)
     velocity, gain = torch.zeros_like(place), torch.ones_like(place)
     for step in range(STEPS):
@@ -38,9 +38,9 @@ def tsne(features: Tensor, start: Tensor, perplexity: float = PERPLEXITY) -> Ten
 
 
 def joint_probabilities(features: Tensor, perplexity: float) -> Tensor:
-    """p_ij (N, N), symmetric, sums to 1: e^(-b_i |x_i - x_j|^2), each b_i such that row i has this perplexity."""
+    """Compute symmetric p_ij (N, N) with sum 1 from e^(-b_i |x_i - x_j|^2); b_i gives row i this perplexity."""
     squared = torch.cdist(features, features).square()
-    # Relative to the nearest: the exponent of one neighbour is 0, whatever b_i is.
+    # Relative to the nearest neighbor, whose exponent is then 0 for any b_i.
     squared.fill_diagonal_(math.inf)
     squared = squared - squared.min(1, keepdim=True).values
     scale = squared[squared.isfinite()].mean().clamp_min(1e-30)
@@ -56,7 +56,7 @@ def joint_probabilities(features: Tensor, perplexity: float) -> Tensor:
 
 
 def _gradient(p: Tensor, place: Tensor) -> Tensor:
-    """Of the Kullback-Leibler divergence by the places: 4 sum_j (p_ij - q_ij) n_ij (y_i - y_j), n = 1/(1 + |y|^2)."""
+    """Gradient of the Kullback-Leibler divergence: 4 sum_j (p_ij - q_ij) n_ij (y_i - y_j), n = 1/(1 + |y|^2)."""
     near = 1 / (1 + torch.cdist(place, place).square())
     near.fill_diagonal_(0)
     pull = (p - near / near.sum()) * near

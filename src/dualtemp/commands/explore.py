@@ -20,11 +20,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: dict[str, Any]) -> int:
     """Write the page and print its path."""
-    from dualtemp.analysis.trained_run import trained_run
+    from dualtemp.analysis.trained_run import open_trained_run
     from dualtemp.device import open_device
     from dualtemp.report.explorer import write_explorer
 
-    opened = trained_run(given["run"], open_device(given["device"]), given["data"])
+    opened = open_trained_run(given["run"], open_device(given["device"]), given["data"])
     print(write_explorer(opened, given["out"] or given["run"] / "explore.html"))
     return 0
 

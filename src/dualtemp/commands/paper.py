@@ -51,33 +51,33 @@ def _known_facts(request: "Request") -> "Mapping[str, DataFacts]":
     """Return facts of all data that claims may rest on; print a note if all results are of other data."""
     from dataclasses import replace
 
-    from dualtemp.paper.known_data import known_facts, other_data
+    from dualtemp.paper.known_data import describe_other_data, known_facts
     from dualtemp.paper.results import Results
 
     results = Results(request.results)
-    facts = known_facts(replace(request, ids=["all"]).planned(), results)
-    asked = {run.settings["data"] for run in request.planned().runs.values()}
-    if others := other_data(results, {word: one for word, one in facts.items() if word in asked}):
+    facts = known_facts(replace(request, ids=["all"]).make_plan(), results)
+    asked = {run.settings["data"] for run in request.make_plan().runs.values()}
+    if others := describe_other_data(results, {word: one for word, one in facts.items() if word in asked}):
         print_note(f"none of the results in {request.results} is of this data; there are: {others}")
     return facts
 
 
 def _print_power(request: "Request", points: float, facts: "Mapping[str, DataFacts]") -> None:
-    from dualtemp.paper.claims import looks_at, pools
-    from dualtemp.paper.power import TWO_LOOKS, power_lines
+    from dualtemp.paper.claims import planned_looks, variance_pools
+    from dualtemp.paper.power import TWO_LOOKS, describe_power
     from dualtemp.paper.results import Results
-    from dualtemp.paper.tables import collected
+    from dualtemp.paper.tables import collect_results
 
-    there = collected(request.planned(), request.seeds, facts, Results(request.results))
-    looks = looks_at(request.scale) if looks_at(request.scale).seeds else TWO_LOOKS
+    there = collect_results(request.make_plan(), request.seeds, facts, Results(request.results))
+    looks = planned_looks(request.scale) if planned_looks(request.scale).seeds else TWO_LOOKS
     print(
         f"The chance to show a difference of {points:g} points, to show one that is not there, and the margin within\n"
         "which equal cells are shown to be equal four times in five; simulated from the spread of the results."
     )
     lines_of = {
-        f"{id} {group}".strip(): power_lines(cells, points, looks)
+        f"{id} {group}".strip(): describe_power(cells, points, looks)
         for id, table in there.tables.items()
-        for group, cells in pools(id, table).items()
+        for group, cells in variance_pools(id, table).items()
         if any(cells)
     }
     for name, lines in lines_of.items():

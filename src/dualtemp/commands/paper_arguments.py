@@ -37,9 +37,9 @@ def add_request(parser: argparse.ArgumentParser) -> None:
 
 def parse_request(given: dict[str, Any]) -> "Request":
     """Return the request that the flags of `add_request` make."""
-    from dualtemp.paper.reproduce import Request, parsed_seeds
+    from dualtemp.paper.reproduce import Request, parse_seeds
 
-    seeds = parsed_seeds(given["seeds"])
+    seeds = parse_seeds(given["seeds"])
     return Request(given["ids"], given["scale"], seeds, given["data"], given["results"], given["validate"])
 
 

@@ -24,16 +24,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: dict[str, Any]) -> int:
     """Run what is missing, or print the commands that would; then write the pages. Returns 1 if runs failed."""
-    from dualtemp.paper.reproduce import missing, run_missing
+    from dualtemp.paper.reproduce import find_missing, run_missing
     from dualtemp.paper.results import Results
 
     if not given["ids"]:
         raise UserError("name tables or figures, or all: dualtemp reproduce T-reverse; `dualtemp paper` lists them")
     check_at_least(given, jobs=1, threads=1)
     request = parse_request(given)
-    found = request.planned()
+    found = request.make_plan()
     Results(request.results).refuse_impossible()  # before a set is fetched
-    left = missing(request, found, given["cell"], given["retry"], fetch=not given["list"])
+    left = find_missing(request, found, given["cell"], given["retry"], fetch=not given["list"])
     for word, reason in left.unavailable.items():
         print_note(f"{word} is left out: {reason}")
     if given["list"]:

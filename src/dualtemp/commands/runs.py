@@ -21,13 +21,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: dict[str, Any]) -> int:
     """List the runs below some folders."""
-    from dualtemp.report.runs_list import ORDERS, ordered, print_runs, runs_below
+    from dualtemp.report.runs_list import ORDERS, print_runs, runs_below, sort_runs
 
     by = given["sort"].lower().replace("-", "_")
     if by not in ORDERS:
         raise UserError(f"--sort {given['sort']}: choose among {SORTS}")
     folders = given["folders"] or [Path("runs")]
-    rows = ordered(runs_below(folders), by, given["reverse"])
+    rows = sort_runs(runs_below(folders), by, given["reverse"])
     if not rows and not given["json"]:
         print(f"no runs below {', '.join(map(str, folders))}; `dualtemp train --out runs/NAME ...` makes one")
         return 0

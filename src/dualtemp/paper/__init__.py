@@ -1,4 +1,5 @@
-"""Every table and figure of the paper as declared runs; nothing here is imported before it is needed.
+"""Every table and figure of the paper, declared as runs; nothing here is imported before it is needed.
 
-artefacts/*.yaml, scales.yaml and claims.yaml say what there is; the modules read, run and judge it.
+artifacts/*.yaml, scales.yaml and claims.yaml declare tables, figures, scales and claims; the modules read, run and
+judge them.
 """

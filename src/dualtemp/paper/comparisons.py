@@ -1,4 +1,4 @@
-"""Comparisons of two cells, or of the cells along a row: pure functions of what was measured. Needs no torch."""
+"""Comparisons of two cells, or of the cells along a row: pure functions of measured values. Needs no torch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from dualtemp.paper.intervals import (
     difference,
     paired_difference,
     pooled_variance,
-    variance_beside_seeds,
+    residual_variance,
 )
 
 HOLDS, FAILS, UNDECIDED, ABSENT = "holds", "does not hold", "undecided", "not at this scale"
@@ -17,10 +17,10 @@ HOLDS, FAILS, UNDECIDED, ABSENT = "holds", "does not hold", "undecided", "not at
 
 @dataclass(frozen=True)
 class MeasuredCell:
-    """What the runs of one cell gave.
+    """The results of a cell's runs.
 
-    values: by seed; seeds whose run failed are in `failed`; collapsed: the seeds whose features collapsed;
-    absent: why there is no such cell at this scale; run: the runs' name; cells of one name are the same runs.
+    values: by seed; failed: the reason, by seed, of runs that failed; collapsed: seeds whose features collapsed;
+    absent: why there is no such cell at this scale; run: the id of its runs, shared by cells that are the same runs.
     """
 
     values: dict[int, float] = field(default_factory=dict)
@@ -31,11 +31,11 @@ class MeasuredCell:
 
     @property
     def seeds(self) -> list[int]:
-        """Seeds that were run, in order."""
+        """Seeds that were run, sorted."""
         return sorted({*self.values, *self.failed})
 
     def up_to(self, count: int | None) -> "MeasuredCell":
-        """The cell with its first `count` seeds alone; None: with all."""
+        """Return the cell with its first `count` seeds only; None keeps all."""
         if count is None:
             return self
         seeds = set(self.seeds[:count])
@@ -45,11 +45,11 @@ class MeasuredCell:
 
     @property
     def undecidable(self) -> str:
-        """Why nothing can be said of this cell; "" if something can."""
+        """Why this cell cannot be compared; "" if it can."""
         collapsed, there = len(self.collapsed & set(self.values)), len(self.values)
         if not self.values:
             return f"failed ({next(iter(self.failed.values()))})" if self.failed else "not run"
-        if 0 < collapsed < there:  # two outcomes, of which neither the mean nor a common variance says anything
+        if 0 < collapsed < there:  # two outcomes, which neither a mean nor a common variance describes
             return f"{collapsed} of {there} seeds collapsed"
         return ""
 
@@ -59,14 +59,14 @@ Table = dict[tuple[str, str], MeasuredCell]  # by row and column
 
 @dataclass(frozen=True)
 class Finding:
-    """One comparison: what was compared, where, and what came out.
+    """The outcome of one comparison.
 
-    interval: shows that a comparison holds. at_once: the wider one at which all comparisons of the claim are covered
-    together; refutes. by_seed: the same difference within seeds; decides nothing. comparisons: how many this one counts
-    for. reached: whether the cells have as many seeds as the look needs.
+    interval: decides whether the comparison holds. at_once: the wider interval that covers all comparisons of the claim
+    together; needed to refute. by_seed: the same difference within seeds; decides nothing. comparisons: how many this
+    one counts for. reached: whether the cells have as many seeds as the look needs.
     """
 
-    artefact: str
+    artifact: str
     where: str
     says: str
     verdict: str
@@ -81,14 +81,17 @@ class Finding:
 
     @property
     def word(self) -> str:
-        """The verdict, with whether it would stand among all comparisons of the claim."""
+        """The verdict; "holds, singly" if it does not hold at the interval that covers all comparisons together."""
         return "holds, singly" if self.verdict == HOLDS and not self.holds_at_once else self.verdict
 
 
 @dataclass(frozen=True)
 class Strictness:
-    """margin: of equivalence; single, at_once: confidence of one comparison, and of all of a claim together;
-    needed: seeds that a cell must have run."""
+    """How strictly to judge.
+
+    margin: of equivalence; single: confidence of one comparison; at_once: confidence at which all comparisons of a
+    claim are covered together; needed: seeds that a cell must have run.
+    """
 
     margin: float
     single: float
@@ -98,16 +101,16 @@ class Strictness:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Cells of one row or column, the values that share their variance, and how strict to be."""
+    """Cells of one row or column, the values that share their variance, and how strictly to judge."""
 
-    artefact: str
+    artifact: str
     place: str
     cells: dict[str, MeasuredCell]
     pool: list[dict[int, float]]
     strict: Strictness
 
     def undecidable(self, what: str, names: list[str], count: int = 1) -> Finding | None:
-        """The finding that these cells cannot be compared, with the reason; None if they can."""
+        """Return a finding with the reason why these cells cannot be compared; None if they can."""
         runs = sum(len(self.cells[name].values) for name in names)
         short = {
             name: len(self.cells[name].seeds) for name in names if len(self.cells[name].seeds) < self.strict.needed
@@ -118,7 +121,7 @@ class Comparison:
         reasons = reasons or {name: f"{seeds} of {self.strict.needed} seeds" for name, seeds in short.items()}
         why = next(f"{name}: {reason}" for name, reason in reasons.items())
         return Finding(
-            self.artefact, self.place, what, UNDECIDED, why=why, runs=runs, comparisons=count, reached=not short
+            self.artifact, self.place, what, UNDECIDED, why=why, runs=runs, comparisons=count, reached=not short
         )
 
     def finding(self, first: str, second: str, sign: str, decide: Callable[[Interval], str]) -> Finding:
@@ -126,7 +129,7 @@ class Comparison:
         a, b = self.cells[first], self.cells[second]
         what = f"{first} {sign} {second}"
         if a.absent or b.absent:
-            return Finding(self.artefact, self.place, what, ABSENT, why=a.absent or b.absent)
+            return Finding(self.artifact, self.place, what, ABSENT, why=a.absent or b.absent)
         runs = len(a.values) + len(b.values)
         if undecided := self.undecidable(what, [first, second]):
             return undecided
@@ -134,20 +137,20 @@ class Comparison:
         both = list(a.values.values()), list(b.values.values())
         single, together = (difference(*both, variance, c) for c in (self.strict.single, self.strict.at_once))
         if single.low is None:
-            return Finding(self.artefact, self.place, what, UNDECIDED, single, single.why, runs)
+            return Finding(self.artifact, self.place, what, UNDECIDED, single, single.why, runs)
         failed = len(a.failed) + len(b.failed)
         why = f"{failed} failed runs left out" if failed else ""
-        by_seed = paired_difference(a.values, b.values, self.strict.single, variance_beside_seeds(self.pool))
-        verdict, at_once = decided(decide, single, together)
-        return Finding(self.artefact, self.place, what, verdict, single, why, runs, by_seed, together, at_once)
+        by_seed = paired_difference(a.values, b.values, self.strict.single, residual_variance(self.pool))
+        verdict, at_once = reach_verdict(decide, single, together)
+        return Finding(self.artifact, self.place, what, verdict, single, why, runs, by_seed, together, at_once)
 
 
-def decided(decide: Callable[[Interval], str], single: Interval, together: Interval) -> tuple[str, bool]:
-    """The verdict, and whether it holds among all comparisons of the claim as well.
+def reach_verdict(decide: Callable[[Interval], str], single: Interval, together: Interval) -> tuple[str, bool]:
+    """Return the verdict, and whether it also holds at the interval that covers all comparisons of the claim together.
 
-    A claim holds only if all its comparisons do, so a false one holds no more often for having many: the single
-    interval is enough. One comparison refutes it, and the more there are the more often one does by chance: that takes
-    the interval at which all are covered together.
+    A claim holds only if all its comparisons do, so having many does not make a false claim hold more often: the single
+    interval is enough. One comparison refutes a claim, and the more there are, the more often one does so by chance:
+    a refutation needs the interval that covers all of them together.
     """
     if decide(single) == HOLDS:
         return HOLDS, decide(together) == HOLDS
@@ -155,17 +158,17 @@ def decided(decide: Callable[[Interval], str], single: Interval, together: Inter
 
 
 def above(limit: float) -> Callable[[Interval], str]:
-    """Holds if the interval lies above a limit, fails if it lies below it."""
+    """Make a rule that holds if the interval is above the limit, and fails if it is below."""
     return lambda i: HOLDS if i.bounds[0] > limit else FAILS if i.bounds[1] < limit else UNDECIDED
 
 
 def below(limit: float) -> Callable[[Interval], str]:
-    """Holds if the interval lies below a limit, fails if it lies above it."""
+    """Make a rule that holds if the interval is below the limit, and fails if it is above."""
     return lambda i: HOLDS if i.bounds[1] < limit else FAILS if i.bounds[0] > limit else UNDECIDED
 
 
 def within(margin: float) -> Callable[[Interval], str]:
-    """Holds if the interval lies within the margin, fails if it lies outside of it."""
+    """Make a rule that holds if the interval is within the margin, and fails if it is entirely outside."""
 
     def decide(i: Interval) -> str:
         low, high = i.bounds
@@ -175,7 +178,7 @@ def within(margin: float) -> Callable[[Interval], str]:
 
 
 def _of_two(sign: str, decide: Callable[[float], Callable[[Interval], str]]) -> Callable[[Comparison], list[Finding]]:
-    """The rule that compares the first cell with the second; `decide` is given the margin."""
+    """Make a rule that compares the first cell with the second; `decide` takes the margin."""
 
     def findings(c: Comparison) -> list[Finding]:
         first, second = c.cells
@@ -191,10 +194,10 @@ def _flat(c: Comparison) -> list[Finding]:
 
 
 def _rises(c: Comparison) -> list[Finding]:
-    """The last above the first, and no step shown to fall; the cells are of the same runs, so seed by seed."""
+    """Hold if the last is above the first and no step clearly falls; seed by seed, since the runs are the same."""
     present = [name for name, cell in c.cells.items() if not cell.absent]
     if len(present) < 2:
-        return [Finding(c.artefact, c.place, "rises", ABSENT, why="fewer than two sizes at this scale")]
+        return [Finding(c.artifact, c.place, "rises", ABSENT, why="fewer than two sizes at this scale")]
     what, count = f"rises from {present[0]} to {present[-1]}", len(present)  # the whole, and every step
     if undecided := c.undecidable(what, present, count):
         return [undecided]
@@ -205,12 +208,12 @@ def _rises(c: Comparison) -> list[Finding]:
     ends, runs = (present[0], present[-1]), len(c.cells[present[0]].values)
     single, together = (step(*ends, confidence) for confidence in (c.strict.single, c.strict.at_once))
     if single.low is None:
-        return [Finding(c.artefact, c.place, what, UNDECIDED, single, single.why, runs, comparisons=count)]
+        return [Finding(c.artifact, c.place, what, UNDECIDED, single, single.why, runs, comparisons=count)]
     steps = {f"{a} to {b}": step(a, b, c.strict.at_once) for a, b in pairwise(present)}
     falls = [name for name, interval in steps.items() if interval.low is not None and interval.bounds[1] < 0]
-    verdict, at_once = (FAILS, False) if falls else decided(above(0.0), single, together)
+    verdict, at_once = (FAILS, False) if falls else reach_verdict(above(0.0), single, together)
     why = f"falls from {', '.join(falls)}" if falls else ""
-    return [Finding(c.artefact, c.place, what, verdict, single, why, runs, None, together, at_once, count)]
+    return [Finding(c.artifact, c.place, what, verdict, single, why, runs, None, together, at_once, count)]
 
 
 RULES: dict[str, Callable[[Comparison], list[Finding]]] = {

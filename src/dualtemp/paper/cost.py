@@ -1,4 +1,4 @@
-"""What a run costs: passes through the encoder, and what any run takes; both measured once on this machine."""
+"""Expected cost of a run: encoder passes plus a fixed part, both timed once on this machine."""
 
 import contextlib
 import json
@@ -14,43 +14,45 @@ from dualtemp.data.sources.catalogue import PHOTOGRAPH, named_set
 WITH_GRADIENT = 3  # a backward pass costs twice a forward pass
 
 
-def passes(chosen: Settings, images: int) -> float:
-    """Forward passes of single images that a run is worth."""
+def count_passes(chosen: Settings, images: int) -> float:
+    """Return the cost of a run in forward passes of single images."""
     with_gradient, without = chosen.framework.passes(chosen.options)
     seen = subset_size(chosen.subset, images) // chosen.batch * chosen.batch
     return chosen.epochs * seen * (WITH_GRADIENT * with_gradient + without)
 
 
 def subset_size(subset: int | float | None, images: int) -> int:
-    """How many images a subset has."""
+    """Return the number of images in a subset."""
     if subset is None:
         return images
     return min(images, subset) if isinstance(subset, int) else round(subset * images)
 
 
 def expected_seconds(chosen: Settings) -> float | None:
-    """Seconds of a run on one core of this machine; None if the set is not a named one."""
+    """Estimate the seconds that a run takes on one core of this machine; None if its data is not a named set."""
     entry = named_set(chosen.data)
     if entry is None:
         return None
     size = chosen.image_size or entry.size or PHOTOGRAPH
-    steps = passes(chosen, entry.train + entry.unlabelled) * seconds_of_pass(chosen.backbone, size, entry.channels)
+    steps = count_passes(chosen, entry.train + entry.unlabelled) * seconds_of_pass(
+        chosen.backbone, size, entry.channels
+    )
     return seconds_of_small_run() + steps
 
 
 def seconds_of_pass(backbone: str, image_size: int, channels: int) -> float:
-    """Seconds of one image's forward pass within a real training step on one core."""
+    """Return the seconds of one image's forward pass within a real training step on one core."""
     name = f"{backbone} {image_size} px {channels}"
-    return _remembered(name, lambda timed: timed.measured_step(backbone, image_size, channels))
+    return _remembered(name, lambda timed: timed.measure_step(backbone, image_size, channels))
 
 
 def seconds_of_small_run() -> float:
-    """Seconds of a run of five steps on one core: what any run takes for network, probe, kNN and files."""
-    return _remembered("a small run", lambda timed: timed.measured_small_run())
+    """Return the seconds of a five-step run on one core: the fixed cost of network, probe, kNN and files."""
+    return _remembered("a small run", lambda timed: timed.measure_small_run())
 
 
 def _remembered(name: str, measure: Callable[[ModuleType], float]) -> float:
-    """What was measured on this machine once, or is measured now, by a module that needs torch."""
+    """Return a cached timing of this machine, or measure it now with a module that needs torch."""
     path = cache_folder() / "steps.json"
     known = _read(path)
     if name not in known:

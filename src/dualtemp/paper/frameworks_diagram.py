@@ -1,4 +1,4 @@
-"""How the frameworks follow from each other (fig:framework_bridge), as SVG."""
+"""Diagram of how the frameworks follow from each other (fig:framework_bridge), as SVG."""
 
 BOXES = {
     "MoCo v2": (0, 0, "momentum, dictionary", "one temperature"),
@@ -18,7 +18,7 @@ WIDE, HIGH, STEP_X, STEP_Y, LEFT, TOP = 170, 70, 275, 150, 6, 10
 
 
 def frameworks_diagram() -> str:
-    """The diagram."""
+    """Draw the diagram."""
     boxes = "".join(_box(name, *box) for name, box in BOXES.items())
     arrows = "".join(_arrow(*arrow) for arrow in ARROWS)
     head = (

@@ -12,7 +12,7 @@ from dualtemp.paper.t_distribution import t_quantile
 
 @dataclass(frozen=True)
 class Interval:
-    """A difference of means with its confidence interval; low and high are None, with the reason, if there is none."""
+    """A difference of means with its confidence interval; low and high are None if there is none, `why` says why."""
 
     effect: float
     low: float | None = None
@@ -22,7 +22,7 @@ class Interval:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """low and high, where there are any."""
+        """low and high of an interval that exists."""
         assert self.low is not None
         assert self.high is not None
         return self.low, self.high
@@ -30,7 +30,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Pooled:
-    """A variance, pooled over the cells of a table, and its degrees of freedom."""
+    """A variance pooled over the cells of a table, with its degrees of freedom."""
 
     variance: float
     df: int
@@ -38,32 +38,32 @@ class Pooled:
 
 @dataclass(frozen=True)
 class Looks:
-    """When results are looked at: once, with however many seeds there are, or after each of these numbers of seeds.
+    """When results are looked at: after each of these numbers of seeds, or once, with all seeds, if there are none.
 
-    level: the confidence of every single look.
+    level: the confidence of each look.
     """
 
     level: float
     seeds: tuple[int, ...] = ()
 
 
-def at_once(confidence: float, comparisons: int) -> float:
-    """The confidence of each of several intervals that all cover their differences with this one (Bonferroni)."""
+def bonferroni(confidence: float, comparisons: int) -> float:
+    """Return the confidence that each interval needs so that all of them cover together with `confidence`."""
     return 1 - (1 - confidence) / max(1, comparisons)
 
 
 def pooled_variance(cells: Iterable[list[float]]) -> Pooled:
-    """The variance within cells of a table, pooled over those with at least two values."""
+    """Pool the variance within cells over those with at least two values."""
     many = [values for values in cells if len(values) > 1]
     df = sum(len(values) - 1 for values in many)
     squares = sum((len(values) - 1) * variance(values) for values in many)
     return Pooled(squares / df if df else math.nan, df)
 
 
-def variance_beside_seeds(cells: Iterable[dict[int, float]]) -> Pooled:
-    """What is left of a table's variance once every cell and every seed has a mean of its own (least squares).
+def residual_variance(cells: Iterable[dict[int, float]]) -> Pooled:
+    """Return the variance that remains after fitting a mean for every cell and every seed (least squares).
 
-    Runs of one seed share their images, initial weights and order, so that cells rise and fall together with the seed.
+    Runs of one seed share their images, initial weights and order, so cells rise and fall together with the seed.
     """
     rows = [(cell, seed, value) for cell, values in enumerate(cells) for seed, value in values.items()]
     if not rows:
@@ -77,7 +77,7 @@ def variance_beside_seeds(cells: Iterable[dict[int, float]]) -> Pooled:
 
 
 def difference(a: list[float], b: list[float], pooled: Pooled, confidence: float) -> Interval:
-    """mean(a) - mean(b), each with at least one value, with an interval of Student's t from a pooled variance."""
+    """Return mean(a) - mean(b), each of at least one value, with a Student's t interval from a pooled variance."""
     effect = fmean(a) - fmean(b)
     if pooled.df == 0:
         return Interval(effect, why="one seed: no interval")
@@ -87,7 +87,7 @@ def difference(a: list[float], b: list[float], pooled: Pooled, confidence: float
 def paired_difference(
     a: dict[int, float], b: dict[int, float], confidence: float, beside_seeds: Pooled | None = None
 ) -> Interval:
-    """mean(a - b) over the seeds that both have; the error from these differences, or from `variance_beside_seeds`."""
+    """Return mean(a - b) over common seeds; its error comes from these differences, or from `residual_variance`."""
     differences = [a[seed] - b[seed] for seed in a if seed in b]
     n = len(differences)
     if n == 0:

@@ -1,5 +1,4 @@
-"""Which results belong to which data: by the content that a key knows, never by the name of a folder. Needs no torch
-unless images of one's own are opened."""
+"""Match results to data by content, never by the name of a folder. Needs no torch unless a user's images are opened."""
 
 import os
 import re
@@ -11,17 +10,17 @@ from dualtemp.data.sources.cache import cached_set
 from dualtemp.data.sources.catalogue import CATALOGUE, named_set
 from dualtemp.errors import UserError
 from dualtemp.paper.plan import Plan
-from dualtemp.paper.results import ITSELF, DataFacts, KnownData, Results, data_name, opened_facts
+from dualtemp.paper.results import ITSELF, DataFacts, KnownData, Results, data_name, read_data_facts
 
-SHORT = 8  # digits of a fingerprint that are enough to name data in a results folder
-EMBEDDED = "digits"  # opened at no cost, and the one set that facts do not name
+SHORT = 8  # leading digits of a fingerprint that identify data in a results folder
+EMBEDDED = "digits"  # costs nothing to open, and the only set whose facts do not name it
 
 
 def known_facts(plan: Plan, results: Results, opened: Mapping[str, DataFacts] | None = None) -> dict[str, DataFacts]:
-    """Facts of the plan's sets: of named ones as far as earlier results tell them, of one's own images by opening them.
+    """Return facts of the plan's data: of named sets from earlier results, of a user's own images by opening them.
 
-    A word of --data may also be the fingerprint, or its first digits, of data that results here are of. opened: facts
-    of what has been opened already; what else cannot be told is then left out, and raises UserError otherwise.
+    --data may also give the fingerprint, or its first digits, of data that has results here. opened: facts of data that
+    is open already; data that cannot be identified is then left out, and otherwise raises UserError.
     """
     found: dict[str, DataFacts] = dict(opened or {})
     for word in dict.fromkeys(run.settings["data"] for run in plan.runs.values()):
@@ -34,14 +33,14 @@ def known_facts(plan: Plan, results: Results, opened: Mapping[str, DataFacts] | 
     return found
 
 
-def is_here(word: str) -> bool:
-    """Whether data can be opened without fetching it."""
+def is_local(word: str) -> bool:
+    """Whether data can be opened without downloading it."""
     name = set_name(word)
     return name is None or CATALOGUE[name].download == 0 or cached_set(name) is not None
 
 
-def other_data(results: Results, facts: Mapping[str, DataFacts]) -> str:
-    """The data of the results here, in words, if none of them is of these; "" if some are, or there are no results."""
+def describe_other_data(results: Results, facts: Mapping[str, DataFacts]) -> str:
+    """Describe the data of the results here if none of it matches `facts`; "" if some does, or there are no results."""
     if any(known.facts in facts.values() for known in results.known_data):
         return ""
     return ", ".join(
@@ -50,7 +49,7 @@ def other_data(results: Results, facts: Mapping[str, DataFacts]) -> str:
 
 
 def set_name(word: str) -> str | None:
-    """The set that a word names; None if it is a path or a fingerprint."""
+    """Return the set that `word` names; None if it is a path or a fingerprint."""
     if word in CATALOGUE:
         return word
     entry = named_set(word)
@@ -60,12 +59,12 @@ def set_name(word: str) -> str | None:
 
 
 def is_fingerprint(word: str) -> bool:
-    """Whether a word stands for data by its content."""
+    """Whether `word` is a fingerprint, or its first digits."""
     return re.fullmatch(rf"[0-9a-f]{{{SHORT},32}}", word) is not None and not Path(word).exists()
 
 
-def shown_data(word: str, facts: DataFacts | None, results: Results) -> str:
-    """What pages call data: a set by its name, anything else with the first digits of its fingerprint."""
+def display_name(word: str, facts: DataFacts | None, results: Results) -> str:
+    """Name data on pages: a set by its name, anything else with the first digits of its fingerprint."""
     name = set_name(word)
     if name is not None or facts is None:
         return name or data_name(word)
@@ -81,25 +80,27 @@ def _facts(word: str, known: Sequence[KnownData]) -> DataFacts | None:
     if name is None:
         if not os.path.exists(os.path.expanduser(word)):
             raise UserError(
-                f"--data {word}: no set, folder or file is called so, and no data of results has this fingerprint"
+                f"--data {word}: no set, folder or file has this name, and no results have this fingerprint"
             )
-        return opened_facts(word) if known else None
+        return read_data_facts(word) if known else None
     found = {one.facts: one.runs for one in known if one.name == name and one.facts.normalised_as == name}
     if name == EMBEDDED and any(one.name == name for one in known):
-        return opened_facts(name)
+        return read_data_facts(name)
     if len(found) > 1:
         runs = ", ".join(f"{facts.fingerprint[:SHORT]} ({count} runs)" for facts, count in found.items())
-        raise UserError(f"results of several sets called {name} are here: {runs}; say which: --data {name}=FINGERPRINT")
+        raise UserError(
+            f"there are results of several sets called {name}: {runs}; choose with --data {name}=FINGERPRINT"
+        )
     return next(iter(found), None)
 
 
 def _of_fingerprint(word: str, known: Sequence[KnownData]) -> DataFacts:
     found = {one.facts for one in known if one.facts.fingerprint.startswith(word)}
-    # A named set can be had by its name; of one's own images come first those that were normalised as they are now.
+    # A named set can be given by its name. Among a user's own images, those normalized as they are now come first.
     kinds = ({facts for facts in found if facts.normalised_as == kind} for kind in (ITSELF, ""))
     own = next((facts for facts in kinds if facts), found)
     if len(own) != 1:
         there = ", ".join(sorted({f"{one.facts.fingerprint[:SHORT]} {one.name}" for one in known})) or "none"
         few = "no data" if not own else "more than one set"
-        raise UserError(f"--data {word}: {few} of the results here has this fingerprint; there are: {there}")
+        raise UserError(f"--data {word}: {few} among the results here has this fingerprint; available: {there}")
     return next(iter(own))

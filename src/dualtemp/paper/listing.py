@@ -1,4 +1,4 @@
-"""The list of tables and figures: what there is, what is done, and how long the rest would take."""
+"""The list of tables and figures: runs, how many are done, and how long the rest would take."""
 
 from rich.console import Console
 from rich.markup import escape
@@ -10,23 +10,23 @@ from dualtemp.paper.known_data import known_facts
 from dualtemp.paper.plan import Plan
 from dualtemp.paper.reproduce import Request
 from dualtemp.paper.results import Results
-from dualtemp.paper.tables import jobs_of
+from dualtemp.paper.tables import make_jobs
 from dualtemp.quantities import duration
 
 TWO_DAYS = 2 * 86400
 
 
 def print_listing(request: Request, times: bool = True) -> None:
-    """Print id, title, runs, how many are done, and the expected time of the missing ones on this machine."""
-    found = request.planned()
+    """Print id, title, claims, runs, how many are done, and the expected time of the missing ones on this machine."""
+    found = request.make_plan()
     done = done_runs(request, found)
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in ("id", "title", "claims", "runs", "done", *(["time left"] if times else [])):
         table.add_column(name, justify="right" if name in ("runs", "done", "time left") else "left")
-    for artefact in found.artefacts:
-        runs = {cell.run for cell in found.cells[artefact.id].values() if cell.run is not None}
+    for artifact in found.artifacts:
+        runs = {cell.run for cell in found.cells[artifact.id].values() if cell.run is not None}
         wanted = {(run, seed) for run in runs for seed in request.seeds}
-        row = [artefact.id, artefact.title, " ".join(artefact.claims), str(len(wanted)), str(len(wanted & done))]
+        row = [artifact.id, artifact.title, " ".join(artifact.claims), str(len(wanted)), str(len(wanted & done))]
         if times:
             row.append(_time(found, wanted - done))
         table.add_row(*map(escape, row))
@@ -37,17 +37,17 @@ def print_listing(request: Request, times: bool = True) -> None:
     time = f", about {_time(found, everything - done)} left" if times and everything - done else ""
     total = f"{len(everything)} runs, of which {len(everything & done)} are done{time}"
     console.print(
-        f"\nScale {found.scale.name}: {found.scale.about}. Seeds {seeds}. Equal runs of several tables are made once: "
-        f"{total}. Times are for the {cores()} CPU cores here.\n"
+        f"\nScale {found.scale.name}: {found.scale.about}. Seeds {seeds}. Runs shared by several tables are made once: "
+        f"{total}. Times are for the {cores()} CPU cores of this machine.\n"
         f"`dualtemp reproduce ID --scale {found.scale.name}` runs what is missing.",
         soft_wrap=True,
     )
 
 
 def done_runs(request: Request, found: Plan) -> set[tuple[str, int]]:
-    """The runs, with their seeds, that have a result."""
+    """Return the (run, seed) pairs that have a result."""
     results = Results(request.results)
-    jobs = jobs_of(found, request.seeds, known_facts(found, results))
+    jobs = make_jobs(found, request.seeds, known_facts(found, results))
     return {place for place, job in jobs.items() if results.read(job) is not None}
 
 

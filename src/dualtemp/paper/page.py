@@ -1,4 +1,4 @@
-"""The page of the paper: every table beside its measured twin, every figure, and a verdict on every claim."""
+"""The page of the paper: every table with measured beside published values, every figure, a verdict on every claim."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,8 +8,8 @@ from typing import Any
 
 from dualtemp.atomic_write import write_output
 from dualtemp.config import MEASURED_ON
-from dualtemp.paper.artefact import Artefact, artefacts
-from dualtemp.paper.claims import judged, looks_at, percent, unseen_cells
+from dualtemp.paper.artifact import Artifact, artifacts
+from dualtemp.paper.claims import describe_uncompared_cells, judge_claims, percent, planned_looks
 from dualtemp.paper.comparisons import MeasuredCell
 from dualtemp.paper.frameworks_diagram import frameworks_diagram
 from dualtemp.paper.known_data import known_facts, set_name
@@ -17,49 +17,49 @@ from dualtemp.paper.plan import Plan, PlannedCell
 from dualtemp.paper.reproduce import Request
 from dualtemp.paper.results import DataFacts, Results
 from dualtemp.paper.scale import DataChoice
-from dualtemp.paper.tables import Collected, collected
+from dualtemp.paper.tables import Collected, collect_results
 from dualtemp.report.line_chart import Point, line_chart
-from dualtemp.report.page import rendered
+from dualtemp.report.page import render
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 
 
 def write_paper_page(request: Request, path: Path, facts: Mapping[str, DataFacts] | None = None) -> None:
-    """Write the page of what is in the results folder; facts of the data, if it has been opened already."""
-    found, results = request.planned(), Results(request.results)
-    everything = replace(request, ids=["all"]).planned()  # a claim may rest on tables that are not shown
-    there = collected(everything, request.seeds, known_facts(everything, results, facts), results)
+    """Write the page of what is in the results folder; facts: of data that is open already."""
+    found, results = request.make_plan(), Results(request.results)
+    everything = replace(request, ids=["all"]).make_plan()  # a claim may rest on tables that are not shown
+    there = collect_results(everything, request.seeds, known_facts(everything, results, facts), results)
     write_output(path, paper_page(found, request.seeds, there), "--report")
 
 
 def paper_page(found: Plan, seeds: tuple[int, ...], there: Collected) -> str:
-    """The page of a plan as HTML: one file, no network; `there` may hold more tables, on which claims rest too."""
-    wanted = {claim for artefact in found.artefacts for claim in artefact.claims}
+    """Render a plan's page as HTML: one file, no network. `there` may hold further tables that claims rest on."""
+    wanted = {claim for artifact in found.artifacts for claim in artifact.claims}
     runs = [result for word in found.runs for result in there.results.get(word, {}).values()]
     context = {
         "scale": found.scale,
         "seeds": ", ".join(map(str, seeds)),
         "measured_on": MEASURED_ON[found.scale.set.get("validate", "test")],
         "data": _data(found, there),
-        "without_paper": [a.id for a in found.artefacts if not of_the_papers_data(a, found.data)],
+        "without_paper": [a.id for a in found.artifacts if not of_the_papers_data(a, found.data)],
         "changes": _changes(found),
         "runs": len(runs),
         "wanted": len(found.runs) * len(seeds),
         "hours": sum(result.get("seconds", 0) for result in runs) / 3600,
-        "level": looks_at(found.scale.name).level,
+        "level": planned_looks(found.scale.name).level,
         "percent": percent,
-        "looks": looks_at(found.scale.name).seeds,
-        "verdicts": [verdict for verdict in judged(there.tables, found.scale.name) if verdict.claim in wanted],
-        "digits": {id: artefact.digits for id, artefact in artefacts().items()},
-        "sections": [_section(artefact, found, there) for artefact in found.artefacts],
+        "looks": planned_looks(found.scale.name).seeds,
+        "verdicts": [verdict for verdict in judge_claims(there.tables, found.scale.name) if verdict.claim in wanted],
+        "digits": {id: artifact.digits for id, artifact in artifacts().items()},
+        "sections": [_section(artifact, found, there) for artifact in found.artifacts],
     }
-    return rendered("paper.html.j2", context)
+    return render("paper.html.j2", context)
 
 
-def of_the_papers_data(artefact: Artefact, data: DataChoice) -> bool:
-    """Whether the paper's values belong beside what is measured: not where --data puts other images in their place."""
-    varied = any("data" in settings for settings in artefact.columns.values())
-    return data.all is None or varied or set_name(data.all) == artefact.data
+def of_the_papers_data(artifact: Artifact, data: DataChoice) -> bool:
+    """Whether to show the paper's values beside the measured ones: not if --data replaces the paper's images."""
+    varied = any("data" in settings for settings in artifact.columns.values())
+    return data.all is None or varied or set_name(data.all) == artifact.data
 
 
 def _data(found: Plan, there: Collected) -> str:
@@ -70,7 +70,7 @@ def _data(found: Plan, there: Collected) -> str:
 
 
 def _changes(found: Plan) -> str:
-    """What the scale changes in the published settings, in words."""
+    """Describe what the scale changes in the published settings."""
     scale = found.scale
     stand_ins = [
         f"{there} for {name} {published}"
@@ -96,27 +96,27 @@ def _factors(times: Mapping[str, str], fixed: Mapping[str, Any]) -> list[str]:
     return [f"{name} {TIMES} {by}" for name, by in times.items()] + [f"{name} {value}" for name, value in fixed.items()]
 
 
-def _section(artefact: Artefact, found: Plan, there: Collected) -> dict[str, Any]:
-    planned, measured = found.cells[artefact.id], there.tables[artefact.id]
-    section: dict[str, Any] = {"artefact": artefact, "figure": "", "anchors": None, "rows": [], "columns": []}
-    section["unseen"] = unseen_cells(artefact.id)
-    if artefact.drawn == "frameworks":
+def _section(artifact: Artifact, found: Plan, there: Collected) -> dict[str, Any]:
+    planned, measured = found.cells[artifact.id], there.tables[artifact.id]
+    section: dict[str, Any] = {"artifact": artifact, "figure": "", "anchors": None, "rows": [], "columns": []}
+    section["uncompared"] = describe_uncompared_cells(artifact.id)
+    if artifact.drawn == "frameworks":
         return section | {"figure": frameworks_diagram()}
-    if artefact.drawn == "teaser":
+    if artifact.drawn == "teaser":
         return section | {"anchors": _anchors(next(iter(planned.values())), there)}
-    if artefact.drawn == "lines":
-        section["figure"] = _figure(artefact, planned, measured)
-    beside = of_the_papers_data(artefact, found.data)
-    section["columns"] = [(column, _here(artefact, planned, column, there)) for column in artefact.columns]
+    if artifact.drawn == "lines":
+        section["figure"] = _figure(artifact, planned, measured)
+    beside = of_the_papers_data(artifact, found.data)
+    section["columns"] = [(column, _here(artifact, planned, column, there)) for column in artifact.columns]
     section["rows"] = [
-        (row, [_shown(planned[row, column], measured[row, column], beside) for column in artefact.columns])
-        for row in artefact.rows
+        (row, [_shown(planned[row, column], measured[row, column], beside) for column in artifact.columns])
+        for row in artifact.rows
     ]
     return section
 
 
 def _shown(planned: PlannedCell, measured: MeasuredCell, beside_paper: bool = False) -> dict[str, Any]:
-    """What the table says of a cell."""
+    """Return what the table shows of a cell."""
     values, paper = list(measured.values.values()), planned.cell.paper if beside_paper else None
     mean = fmean(values) if values else None
     return {
@@ -136,26 +136,28 @@ def _collapsed(measured: MeasuredCell) -> str:
     return "" if not collapsed else "collapsed" if collapsed == runs else f"{collapsed} of {runs} collapsed"
 
 
-def _here(artefact: Artefact, planned: Mapping[tuple[str, str], PlannedCell], column: str, there: Collected) -> str:
-    """What a column's heading means at this scale, where that differs from the paper."""
-    for row, settings in artefact.rows.items():
+def _here(artifact: Artifact, planned: Mapping[tuple[str, str], PlannedCell], column: str, there: Collected) -> str:
+    """Return what a column's heading means at this scale, if that differs from the paper."""
+    for row, settings in artifact.rows.items():
         cell = planned[row, column]
         if cell.run is None:
             continue
-        varied = {name for name in artefact.columns[column] if not name.startswith("$")}
+        varied = {name for name in artifact.columns[column] if not name.startswith("$")}
         varied |= {name for name, value in settings.items() if str(value).startswith("$")}
         for name in varied & set(cell.cell.settings):
-            here = cell.settings[name if name in cell.settings else "dictionary_size"]  # a part that is the whole
+            here = cell.settings[
+                name if name in cell.settings else "dictionary_size"
+            ]  # a part equal to the whole is dropped
             if here != cell.cell.settings[name]:
                 return f"here {there.data[here] if name == 'data' else here}"
-        if "size" in cell.asked and cell.asked["size"] != cell.cell.asked["size"]:
-            return f"here {cell.asked['size']}"
+        if "size" in cell.arguments and cell.arguments["size"] != cell.cell.arguments["size"]:
+            return f"here {cell.arguments['size']}"
         return ""
     return ""
 
 
 def _figure(
-    artefact: Artefact,
+    artifact: Artifact,
     planned: Mapping[tuple[str, str], PlannedCell],
     measured: Mapping[tuple[str, str], MeasuredCell],
 ) -> str:
@@ -164,27 +166,27 @@ def _figure(
         line = series.setdefault(row, [])
         if cell.values:
             shown = _shown(planned[row, column], cell)
-            told = f"{row}, {column}: {shown['mean']:.4g} ({shown['seeds']})"
-            line.append(Point(_size(planned[row, column]), shown["mean"], shown["sd"], told))
+            tooltip = f"{row}, {column}: {shown['mean']:.4g} ({shown['seeds']})"
+            line.append(Point(_size(planned[row, column]), shown["mean"], shown["sd"], tooltip))
     unit = (
         "probe top-1, %"
-        if artefact.measure is None
-        else f"{artefact.measure['name']} of r_+, {artefact.measure['unit']}"
+        if artifact.measure is None
+        else f"{artifact.measure['name']} of r_+, {artifact.measure['unit']}"
     )
     numbers = all(row.replace(".", "").isdigit() for row in series)
-    named = {f"{artefact.row_title} {row}" if numbers else row: line for row, line in series.items()}
-    return line_chart(named, artefact.column_title, unit, ordered=numbers and len(series) > 1)
+    named = {f"{artifact.row_title} {row}" if numbers else row: line for row, line in series.items()}
+    return line_chart(named, artifact.column_title, unit, ordered=numbers and len(series) > 1)
 
 
 def _size(cell: PlannedCell) -> float:
-    if "size" in cell.asked:
-        return cell.asked["size"]
+    if "size" in cell.arguments:
+        return cell.arguments["size"]
     sizes = [cell.settings.get(name) for name in ("scalar_size", "vector_size", "dictionary_size")]
     return next(size for size in sizes if size is not None)
 
 
 def _anchors(cell: PlannedCell, there: Collected) -> list[dict[str, Any]] | None:
-    """The three anchors of the first seed that has them."""
+    """Return the three anchors of the first seed that has them."""
     for result in there.results.get(cell.run or "", {}).values():
         if "measured" in result:
             return result["measured"]["teaser"]["values"]

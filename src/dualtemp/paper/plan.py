@@ -1,54 +1,54 @@
-"""What is to be run: cells of the chosen artefacts, and the runs behind them, each once. Needs no torch."""
+"""What to run: the cells of the selected artifacts, and the runs behind them, each once. Needs no torch."""
 
 import json
 from dataclasses import dataclass, field
 from typing import Any
 
 from dualtemp.config import Settings, settings
-from dualtemp.paper.artefact import Artefact, Cell, artefacts
-from dualtemp.paper.scale import DataChoice, NotAtThisScale, Scale, asked_at, scaled
+from dualtemp.paper.artifact import Artifact, Cell, artifacts
+from dualtemp.paper.scale import DataChoice, NotAtThisScale, Scale, scale_arguments, scale_settings
 
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """A cell at a scale: the word that stands for its run, or why it is not there."""
+    """A cell at a scale: the id of its run, or why it is not at this scale."""
 
     cell: Cell
     run: str | None
-    asked: dict[str, Any]
+    arguments: dict[str, Any]
     settings: dict[str, Any] = field(default_factory=dict)
     absent: str = ""
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """Settings without the seed; `measured` are the measurements that any artefact of the paper wants of this run."""
+    """A run without its seed; measured: all measurements that any artifact of the paper needs of it."""
 
-    word: str
+    id: str
     settings: dict[str, Any]
     measured: tuple[tuple[str, str], ...]  # name of a measurement, its arguments as JSON
 
     def with_seed(self, seed: int) -> Settings:
-        """The complete settings of one run."""
+        """Return the settings of the run with this seed."""
         return settings({**self.settings, "seed": seed})
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Cells of the chosen artefacts, and the runs that they need."""
+    """Cells of the selected artifacts, and the runs that they need."""
 
     scale: Scale
-    artefacts: tuple[Artefact, ...]
+    artifacts: tuple[Artifact, ...]
     cells: dict[str, dict[tuple[str, str], PlannedCell]]
     runs: dict[str, PlannedRun]
     data: DataChoice = field(default_factory=DataChoice)
 
 
-def plan(chosen: list[Artefact], scale: Scale, data: DataChoice = DataChoice()) -> Plan:  # noqa: B008  frozen
-    """The cells of artefacts at a scale. Equal cells, of whatever table, are one run."""
+def plan(chosen: list[Artifact], scale: Scale, data: DataChoice = DataChoice()) -> Plan:  # noqa: B008  frozen
+    """Plan the cells of artifacts at a scale. Equal cells, whatever their tables, share one run."""
     cells = {
-        artefact.id: {(cell.row, cell.column): _planned(artefact, cell, scale, data) for cell in artefact.cells}
-        for artefact in chosen
+        artifact.id: {(cell.row, cell.column): _planned(artifact, cell, scale, data) for cell in artifact.cells}
+        for artifact in chosen
     }
     measured = _measured(scale, data)
     runs: dict[str, PlannedRun] = {}
@@ -58,12 +58,12 @@ def plan(chosen: list[Artefact], scale: Scale, data: DataChoice = DataChoice()) 
     return Plan(scale, tuple(chosen), cells, runs, data)
 
 
-def run_word(values: dict[str, Any]) -> str:
-    """Settings as one canonical word: equal for settings that compute the same, whatever was left to defaults."""
+def run_id(values: dict[str, Any]) -> str:
+    """Return an id that is equal for settings that compute the same, whether given or left to defaults."""
     return json.dumps(canonical(settings(values), exclude={"seed"}), sort_keys=True)
 
 
-# Settings of frameworks that every key has held from the beginning, None where they do not apply. Never add to them.
+# Framework settings that every key contains, None where they do not apply. Never add to this list.
 FIRST_OPTIONS = [
     "tau_alpha",
     "tau_beta",
@@ -84,9 +84,9 @@ FIRST_OPTIONS = [
 
 
 def canonical(chosen: Settings, exclude: set[str] = frozenset()) -> dict[str, Any]:  # pyright: ignore
-    """Settings with the framework's defaults filled in and "tied" as a number: equal for runs that compute the same.
+    """Fill in the framework's defaults and replace "tied" by its number: equal for runs that compute the same.
 
-    Options that came later stand in it only where they differ from their default, so that older keys stay.
+    Options that were added later are included only if they differ from their default, so that older keys stay valid.
     """
     options, fields = chosen.options, chosen.framework.Settings.model_fields
     own = {name: fields[name].default if name in options.without_effect() else v for name, v in options}
@@ -98,28 +98,28 @@ def canonical(chosen: Settings, exclude: set[str] = frozenset()) -> dict[str, An
     return {name: float(value) if name.startswith("tau") and value else value for name, value in values.items()}
 
 
-def _planned(artefact: Artefact, cell: Cell, scale: Scale, data: DataChoice) -> PlannedCell:
-    values = scaled(artefact, cell, scale, data)
+def _planned(artifact: Artifact, cell: Cell, scale: Scale, data: DataChoice) -> PlannedCell:
+    values = scale_settings(artifact, cell, scale, data)
     if isinstance(values, NotAtThisScale):
         return PlannedCell(cell, None, {}, absent=values.reason)
-    return PlannedCell(cell, run_word(values), asked_at(cell, scale), values)
+    return PlannedCell(cell, run_id(values), scale_arguments(cell, scale), values)
 
 
 def _measured(scale: Scale, data: DataChoice) -> dict[str, tuple[tuple[str, str], ...]]:
-    """All measurements by the run that they are made on: a run is measured when it ends, for whichever figure."""
+    """Collect all measurements by run id: a run is measured once, when it ends, for all figures."""
     found: dict[str, dict[str, dict[str, set[Any]]]] = {}
-    for artefact in artefacts().values():
-        if artefact.measure is None:
+    for artifact in artifacts().values():
+        if artifact.measure is None:
             continue
-        for cell in artefact.cells:
-            planned = _planned(artefact, cell, scale, data)
+        for cell in artifact.cells:
+            planned = _planned(artifact, cell, scale, data)
             if planned.run is None:
                 continue
-            arguments = found.setdefault(planned.run, {}).setdefault(artefact.measure["name"], {})
-            for name, value in planned.asked.items():
+            arguments = found.setdefault(planned.run, {}).setdefault(artifact.measure["name"], {})
+            for name, value in planned.arguments.items():
                 arguments.setdefault(f"{name}s", set()).add(value)
-            if "taus" in artefact.measure:
-                arguments.setdefault("taus", set()).update(artefact.measure["taus"])
+            if "taus" in artifact.measure:
+                arguments.setdefault("taus", set()).update(artifact.measure["taus"])
     return {
         run: tuple(
             (name, json.dumps({key: sorted(values) for key, values in sorted(arguments.items())}))

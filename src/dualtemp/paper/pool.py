@@ -1,4 +1,4 @@
-"""Runs in parallel on this machine: processes that load torch once and make run after run. Needs no torch itself."""
+"""Runs in parallel on this machine, in processes that load torch once and execute run after run. Needs no torch."""
 
 import multiprocessing
 import time
@@ -14,13 +14,13 @@ from dualtemp.paper.engine import Progress
 from dualtemp.paper.results import Job, Results
 from dualtemp.paper.worker import BUSY, work
 
-PATIENCE = 60.0  # seconds that a process gets to save its run when all is stopped
-ATTEMPTS = 2  # at a run whose process was killed
+PATIENCE = 60.0  # seconds that a process gets to save its run when everything is stopped
+ATTEMPTS = 2  # at a run whose process is killed
 
 
 @dataclass
 class Worker:
-    """A process, the way to it, and what it is doing."""
+    """A process, the connection to it, and its current job."""
 
     process: Any
     connection: Connection
@@ -30,9 +30,9 @@ class Worker:
 
 @dataclass(frozen=True)
 class ProcessPool:
-    """An Engine of processes on this machine: one for each entry of `devices`.
+    """An Engine of processes on this machine, one for each entry of `devices`.
 
-    threads: of the CPU, for a process; keep: leave run folders in RESULTS/runs.
+    threads: CPU threads of each process; keep: leave run folders in RESULTS/runs.
     """
 
     devices: Sequence[str]
@@ -40,7 +40,7 @@ class ProcessPool:
     keep: bool = False
 
     def run(self, jobs: Sequence[Job], results: Path, progress: Progress) -> Counter[str]:
-        """Make all runs (see `Engine.run`). Those that another process is making are waited for."""
+        """Execute all runs (see `Engine.run`), and wait for those that another command is executing."""
         waiting, busy_until = deque(jobs), dict.fromkeys((job.name for job in jobs), 0.0)
         attempts: Counter[str] = Counter()
         outcome: Counter[str] = Counter()
@@ -59,7 +59,7 @@ class ProcessPool:
                         if attempts[job.name] < ATTEMPTS:
                             waiting.append(job)
                             continue
-                        reason = f"its process was ended twice, last with code {code}"
+                        reason = f"its process was killed twice, last with code {code}"
                         Results(results).write(job, {"status": "failed", "reason": reason})
                         outcome["failed"] += 1
                         progress.ended(job, "failed", reason)
@@ -90,7 +90,7 @@ def _start_worker(device: str, results: Path, pool: ProcessPool) -> Worker:
     here, there = context.Pipe()
     process = context.Process(target=work, args=(there, results, device, pool.threads, pool.keep), daemon=True)
     process.start()
-    there.close()  # or its end would not be noticed
+    there.close()  # otherwise the end of the process would not be noticed
     return Worker(process, here, device)
 
 
@@ -102,12 +102,12 @@ def _hand_out(workers: list[Worker], waiting: deque[Job], busy_until: dict[str, 
             worker.job = ready
             try:
                 worker.connection.send(ready)
-            except OSError:  # its process has been ended; noticed in the next round
+            except OSError:  # its process was killed; noticed in the next round
                 continue
 
 
 def _receive(worker: Worker) -> Any:
-    """The next message of a worker, None if there is none, "dead" if its process has ended."""
+    """Return the next message of a worker, None if there is none, or "dead" if its process has ended."""
     try:
         if worker.connection.poll():
             return worker.connection.recv()
@@ -118,7 +118,7 @@ def _receive(worker: Worker) -> Any:
 
 
 def _stop(workers: list[Worker]) -> None:
-    """End all processes; one that is within a run saves it first."""
+    """Stop all processes; one that is executing a run saves it first."""
     for worker in workers:
         worker.connection.close()
         if worker.job is not None:

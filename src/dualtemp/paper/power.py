@@ -1,7 +1,7 @@
-"""How likely a difference of so many points would show, by simulation from measured variances. Needs no torch.
+"""Statistical power: how likely a difference would be shown, simulated from measured variances. Needs no torch.
 
-Runs are drawn as cell + seed + rest, all normal: what runs of one seed share (images, initial weights, order), and what
-they do not. On machines of different kinds nothing is shared, since rounding alone moves a run as far as a seed does.
+A run is drawn as cell + seed + rest, all normal: the seed's part is what runs of one seed share (images, initial
+weights, order). On different kinds of machines nothing is shared: rounding alone moves a run as far as a seed does.
 """
 
 import math
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualtemp.paper.intervals import Looks, pooled_variance, variance_beside_seeds
+from dualtemp.paper.intervals import Looks, pooled_variance, residual_variance
 from dualtemp.paper.t_distribution import t_quantile
 
 DRAWS, SEED = 20_000, 0
@@ -19,7 +19,7 @@ FIXED, TWO_LOOKS = (3, 5, 10), Looks(0.9706, (5, 10))
 
 @dataclass(frozen=True)
 class Spread:
-    """Standard deviations of runs: of what a seed shares, and of the rest; cells: how many share a variance."""
+    """Standard deviations of runs: of the part that a seed shares and of the rest; cells: how many share them."""
 
     of_seeds: float
     of_rest: float
@@ -28,10 +28,10 @@ class Spread:
 
 @dataclass(frozen=True)
 class Power:
-    """What an interval can do.
+    """The power of an interval.
 
-    shows: the chance that it shows the effect; falsely: that it shows one, on that side, where there is none;
-    margin: within which it shows two equal cells to be equal, with a chance of four in five.
+    shows: the chance that it shows the effect; falsely: the chance that it shows one, on that side, when there is none;
+    margin: within which it shows equal cells to be equal in four of five cases.
     """
 
     shows: float
@@ -39,25 +39,26 @@ class Power:
     margin: float
 
 
-def measured_spread(cells: Sequence[dict[int, float]]) -> Spread | None:
-    """What results tell of the spread: within cells, of which what is left beside seeds is the rest."""
+def estimate_spread(cells: Sequence[dict[int, float]]) -> Spread | None:
+    """Estimate the spread from results: the variance within cells, split into the seeds' part and the rest."""
     many = [values for values in cells if len(values) > 1]
-    whole, rest = pooled_variance(list(values.values()) for values in many), variance_beside_seeds(many)
+    whole, rest = pooled_variance(list(values.values()) for values in many), residual_variance(many)
     if not whole.df or not rest.df:
         return None
     return Spread(math.sqrt(max(0.0, whole.variance - rest.variance)), math.sqrt(rest.variance), len(many))
 
 
 def power(effect: float, spread: Spread, looks: Looks, draws: int = DRAWS) -> tuple[Power, Power]:
-    """The power of the two intervals of a claim, pooled and seed by seed, to show that one cell is above another.
+    """Simulate the power of a claim's two intervals, pooled and seed by seed, to show that one cell is above another.
 
-    Pooled: from the variance within cells, which counts the seeds' share as noise. Seed by seed: from what is left
-    beside cells and seeds. What one look shows stays shown.
+    Pooled: from the variance within cells, which counts the seeds' part as noise. Seed by seed: from the residual
+    variance. What one look shows stays shown.
     """
     rng = np.random.default_rng(SEED)
     values = spread.of_rest * rng.standard_normal((draws, spread.cells, max(looks.seeds)))
     values += spread.of_seeds * rng.standard_normal((draws, 1, max(looks.seeds)))
-    reach = np.full((2, 3, draws), np.inf)  # of each interval: to zero with and without the effect, and to its far end
+    # For each interval: distance to zero with the effect and without it, and to the interval's far end.
+    reach = np.full((2, 3, draws), np.inf)
     for seeds in looks.seeds:
         part = values[:, :, :seeds]
         difference = (part[:, 0] - part[:, 1]).mean(1)
@@ -75,11 +76,11 @@ def power(effect: float, spread: Spread, looks: Looks, draws: int = DRAWS) -> tu
     return pooled, by_seed
 
 
-def power_lines(cells: Sequence[dict[int, float]], effect: float, looks: Looks = TWO_LOOKS) -> list[str]:
-    """Lines that tell the spread of these cells, and what 3, 5, 10 seeds and several looks could show with it."""
-    spread = measured_spread(cells)
+def describe_power(cells: Sequence[dict[int, float]], effect: float, looks: Looks = TWO_LOOKS) -> list[str]:
+    """Describe, line by line, the spread of these cells and what 3, 5, 10 seeds and several looks could show."""
+    spread = estimate_spread(cells)
     if spread is None:
-        return ["  fewer than two cells with two seeds in common: no spread to tell from"]
+        return ["  fewer than two cells with two seeds in common: the spread cannot be estimated"]
     lines = [
         f"  spread of runs {math.hypot(spread.of_seeds, spread.of_rest):.2f}: seeds {spread.of_seeds:.2f}, "
         f"the rest {spread.of_rest:.2f} ({spread.cells} cells)",

@@ -1,26 +1,26 @@
-"""One display of many runs: a live bar with the time left where there is a terminal, a line per run elsewhere."""
+"""Progress of many runs: a live bar with the time left on a terminal, a line per run elsewhere."""
 
 import sys
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from dualtemp.paper.cost import passes
+from dualtemp.paper.cost import count_passes
 from dualtemp.paper.results import Job, data_name
 from dualtemp.quantities import duration
 
 
 class RunsDisplay:
-    """Tells how runs go.
+    """Shows the progress of runs.
 
     Args:
-        jobs: all of them.
-        live: redraw one line; default: if standard output is a terminal.
+        jobs: all runs.
+        live: redraw one line; default: only if standard output is a terminal.
     """
 
     def __init__(self, jobs: Sequence[Job], live: bool | None = None) -> None:
         self.live = sys.stdout.isatty() if live is None else live
-        self.costs = {job.name: passes(job.settings, job.facts.images) for job in jobs}
+        self.costs = {job.name: count_passes(job.settings, job.facts.images) for job in jobs}
         self.made = dict.fromkeys(self.costs, 0.0)
         self.over, self.began = 0, time.monotonic()
         self.bar: Any = None
@@ -45,17 +45,17 @@ class RunsDisplay:
             self.bar.stop()
 
     def moved(self, job: Job, fraction: float) -> None:
-        """So much of a run is made."""
+        """Update how far a run is, from 0 to 1."""
         self.made[job.name] = fraction
         if self.bar is not None:
             runs = f"{self.over}/{len(self.costs)}"
             self.bar.update(self.task, completed=self.fraction, runs=runs, left=self.left)
 
     def ended(self, job: Job, status: str, reason: str) -> None:
-        """Print a line on a run that is over."""
+        """Print a line about a run that is over."""
         self.over += 1
         self.moved(job, 1.0)
-        line = f"{self.over}/{len(self.costs)}  {job.name}  {status}  {described(job)}"
+        line = f"{self.over}/{len(self.costs)}  {job.name}  {status}  {describe_job(job)}"
         line += f"  ({reason})" if reason else ""
         if self.bar is not None:
             self.bar.console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -64,7 +64,7 @@ class RunsDisplay:
 
     @property
     def fraction(self) -> float:
-        """How much of all the work is made, 0 to 1, by passes through encoders."""
+        """Share of all the work that is done, from 0 to 1, counted in encoder passes."""
         whole = sum(self.costs.values()) or 1.0
         return sum(cost * self.made[name] for name, cost in self.costs.items()) / whole
 
@@ -75,8 +75,8 @@ class RunsDisplay:
         return f"{duration(elapsed * (1 - fraction) / fraction)} left" if 0 < fraction < 1 else ""
 
 
-def described(job: Job) -> str:
-    """A run in a few words: framework, temperatures and whatever else makes it different."""
+def describe_job(job: Job) -> str:
+    """Describe a run in a few words: framework, temperatures and whatever else sets it apart."""
     chosen = job.settings
     words = [chosen.method, data_name(chosen.data)]
     for name in ("tau_alpha", "tau_beta", "keys", "vector_size", "vector_sampling", "scalar_size", "scalar_sampling"):

@@ -1,4 +1,4 @@
-"""Run what is missing of the chosen tables and figures."""
+"""Execute the runs that the selected tables and figures still lack."""
 
 import re
 import shlex
@@ -11,22 +11,22 @@ from typing import Any
 
 from dualtemp.errors import UserError
 from dualtemp.machine import cores
-from dualtemp.paper.artefact import chosen_artefacts
+from dualtemp.paper.artifact import select_artifacts
 from dualtemp.paper.engine import Engine
-from dualtemp.paper.known_data import is_here
+from dualtemp.paper.known_data import is_local
 from dualtemp.paper.plan import Plan, plan
 from dualtemp.paper.pool import ProcessPool
 from dualtemp.paper.progress import RunsDisplay
-from dualtemp.paper.results import DataFacts, Job, Results, opened_facts
-from dualtemp.paper.scale import DataChoice, scale_named
-from dualtemp.paper.tables import jobs_of
+from dualtemp.paper.results import DataFacts, Job, Results, read_data_facts
+from dualtemp.paper.scale import DataChoice, load_scale
+from dualtemp.paper.tables import make_jobs
 
-PILOT = 0  # the seed with which settings are chosen; it decides nothing
+PILOT = 0  # the seed for choosing settings; claims do not use it
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a user asks for, in the words of the command line."""
+    """A user's request, in the words of the command line."""
 
     ids: Sequence[str]
     scale: str = "mini"
@@ -35,35 +35,37 @@ class Request:
     results: Path = Path("results")
     validate: str = "test"
 
-    def planned(self) -> Plan:
-        """The cells and runs that are asked for."""
-        scale = scale_named(self.scale)
+    def make_plan(self) -> Plan:
+        """Plan the requested cells and runs."""
+        scale = load_scale(self.scale)
         if self.validate != "test":
             scale = scale.with_settings({"validate": self.validate})
-        return plan(chosen_artefacts(self.ids), scale, DataChoice.parsed(list(self.data)))
+        return plan(select_artifacts(self.ids), scale, DataChoice.parse(list(self.data)))
 
     def command(self, job: Job) -> str:
-        """The command that makes one run alone."""
+        """Return the command that executes this run alone."""
         words = ["dualtemp", "reproduce", *self.ids, "--scale", self.scale, "--seeds", f"{job.settings.seed},"]
         words += [word for data in self.data for word in ("--data", data)]
-        return shlex.join([*words, *self.measured(), "--results", str(self.results), "--jobs", "1", "--cell", job.name])
+        return shlex.join(
+            [*words, *self.validate_flags(), "--results", str(self.results), "--jobs", "1", "--cell", job.name]
+        )
 
-    def measured(self) -> list[str]:
-        """The words of the command line that say what is measured on."""
+    def validate_flags(self) -> list[str]:
+        """Return the flags that choose the images to measure on."""
         return [] if self.validate == "test" else ["--validate", self.validate]
 
 
 @dataclass(frozen=True)
 class Missing:
-    """What is still to be run, and the sets that it needs: facts of those that are here, and why others are not."""
+    """Runs still to be executed; facts of the data that is here, and why other data is not."""
 
     jobs: list[Job]
     facts: dict[str, DataFacts]
     unavailable: dict[str, str] = field(default_factory=dict)
 
 
-def parsed_seeds(text: str) -> tuple[int, ...]:
-    """Seeds from a word: "3" is three of them, 1 2 3; "4,7" are these; seed 0 is the pilot's."""
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Parse seeds: "3" means 1, 2, 3; "4,7" means these two. Seed 0 is the pilot's."""
     try:
         seeds = tuple(int(part) for part in text.split(",") if part.strip())
     except ValueError:
@@ -73,10 +75,12 @@ def parsed_seeds(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(seeds)) if "," in text else tuple(range(PILOT + 1, PILOT + 1 + seeds[0]))
 
 
-def missing(request: Request, found: Plan, cell: str | None = None, retry: bool = False, fetch: bool = True) -> Missing:
-    """Open the data and see what is not in the results folder yet; `cell` is the name of the only run wanted.
+def find_missing(
+    request: Request, found: Plan, cell: str | None = None, retry: bool = False, fetch: bool = True
+) -> Missing:
+    """Open the data and find the runs that have no result yet.
 
-    fetch: whether sets that are not here may be fetched to find that cell.
+    cell: look for this run only; retry: include failed runs; fetch: whether sets may be downloaded to find the cell.
     """
     words = list(dict.fromkeys(run.settings["data"] for run in found.runs.values()))
     if cell is not None:
@@ -86,17 +90,17 @@ def missing(request: Request, found: Plan, cell: str | None = None, retry: bool 
     jobs: list[Job] = []
     for word in words:
         try:
-            facts[word] = opened_facts(word)
+            facts[word] = read_data_facts(word)
         except UserError as error:
             unavailable[word] = str(error)
         if cell is not None:
-            jobs = [job for job in jobs_of(found, request.seeds, facts).values() if job.name == cell]
+            jobs = [job for job in make_jobs(found, request.seeds, facts).values() if job.name == cell]
             if jobs:
                 break
     if words and not facts:
         raise UserError(next(iter(unavailable.values())))
     if cell is None:
-        jobs = list(jobs_of(found, request.seeds, facts).values())
+        jobs = list(make_jobs(found, request.seeds, facts).values())
     elif not jobs:
         raise _no_such_cell(cell, [run.settings["data"] for run in found.runs.values()], words)
     results = Results(request.results)
@@ -111,18 +115,20 @@ def missing(request: Request, found: Plan, cell: str | None = None, retry: bool 
 
 
 def _where_a_cell_can_be(cell: str, request: Request, words: list[str], fetch: bool) -> list[str]:
-    """The sets to look for a cell in: those that are here before those that would have to be fetched."""
+    """Return the sets in which to look for a cell: local ones before those that must be downloaded."""
     name = re.fullmatch(r"[0-9a-f]{16}-s(\d+)", cell)
     if name is None or int(name[1]) not in request.seeds:
         raise _no_such_cell(cell)
-    here = [word for word in words if is_here(word)]
+    here = [word for word in words if is_local(word)]
     return here + [word for word in words if fetch and word not in here]
 
 
 def _no_such_cell(cell: str, words: Sequence[str] = (), looked_in: Sequence[str] = ()) -> UserError:
     left = [word for word in dict.fromkeys(words) if word not in looked_in]
-    beside = f"; not looked for in {', '.join(left)}, which would have to be fetched" if left else ""
-    return UserError(f"no cell is called {cell!r} here: give the data, scale, seeds and ids that --list gave{beside}")
+    beside = f"; {', '.join(left)} was not searched, since it would have to be downloaded" if left else ""
+    return UserError(
+        f"there is no cell {cell!r} here: use the data, scale, seeds and ids of the --list command{beside}"
+    )
 
 
 def run_missing(
@@ -133,17 +139,17 @@ def run_missing(
     keep: bool = False,
     threads: int | None = None,
 ) -> int:
-    """Make the runs; returns how many failed. Interrupted, the same command goes on."""
+    """Execute the runs and return how many failed. If interrupted, the same command continues."""
     results = Results(request.results)
     results.make_folders()
-    for job in left.jobs:  # only failed ones that are to be tried again have a result
+    for job in left.jobs:  # only failed runs that are to be retried have a result
         (results.path / f"{job.name}.json").unlink(missing_ok=True)
     engine = _local_engine(jobs, device, keep, threads)
     with _terminable(), RunsDisplay(left.jobs) as display:
         try:
             outcome = engine.run(left.jobs, request.results, display)
         except KeyboardInterrupt:
-            raise KeyboardInterrupt("stopped; the same command goes on") from None
+            raise KeyboardInterrupt("stopped; the same command continues") from None
     return outcome["failed"]
 
 
@@ -160,7 +166,7 @@ def _local_engine(jobs: int | None, device: str, keep: bool, threads: int | None
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Let a polite kill stop the runs as Ctrl-C does."""
+    """Let SIGTERM stop the runs as Ctrl-C does."""
 
     def stop(*_: Any) -> None:
         raise KeyboardInterrupt

@@ -1,6 +1,6 @@
 """One results folder, one JSON file per cell and seed, keyed by settings and by the data's content. Needs no torch.
 
-`results/KEY-sSEED.json`; while a cell is being run its run folder lies in `results/runs/`.
+`results/KEY-sSEED.json`; while a cell is being run, its run folder is in `results/runs/`.
 """
 
 import contextlib
@@ -21,18 +21,18 @@ from dualtemp.data.sources.catalogue import named_set
 from dualtemp.errors import UserError, writing
 from dualtemp.paper.plan import PlannedRun, canonical
 
-ITSELF = "itself"  # what somebody's own images in colour are normalised as
-NOT_IN_KEY = {"data", "seed", "init"}  # data: its content stands for it; the seed has a place of its own
-_COUNTS = object()  # equal to no value of a setting
+ITSELF = "itself"  # normalized by their own mean and deviation: a user's own color images
+NOT_IN_KEY = {"data", "seed", "init"}  # the fingerprint stands for the data; the seed is in the file name
+_COUNTS = object()  # unequal to every value of a setting
 
 
 @dataclass(frozen=True)
 class DataFacts:
-    """What a key needs to know of a set.
+    """What a key needs to know about data.
 
-    fingerprint: of the content of all parts; image_size: side of a view by default; images: to train on;
-    normalised_as: the set whose mean and deviation are used, "itself" for somebody's own images in colour, "" for what
-    all others use.
+    fingerprint: of the content of all parts; image_size: default side of a view; images: number of training images;
+    normalised_as: the set whose mean and deviation are used, "itself" for a user's own color images, "" for the
+    constants that all others use. (The name is a key in result files.)
     """
 
     fingerprint: str
@@ -43,7 +43,7 @@ class DataFacts:
 
 @dataclass(frozen=True)
 class KnownData:
-    """Data that results are of, and what those call it: a set's name, or that of a folder, which means nothing."""
+    """Data of existing results, under the name in those results: a set's, or a folder's (which identifies nothing)."""
 
     name: str
     facts: DataFacts
@@ -52,7 +52,7 @@ class KnownData:
 
 @dataclass(frozen=True)
 class Job:
-    """One run to make: its complete settings, its name in the results folder, and what to measure when it ends."""
+    """One run to execute: its name in the results folder, its complete settings, and what to measure when it ends."""
 
     name: str
     settings: Settings
@@ -60,8 +60,8 @@ class Job:
     measured: tuple[tuple[str, str], ...]
 
 
-def job(run: PlannedRun, seed: int, facts: DataFacts) -> Job:
-    """The job of a planned run on data that is known."""
+def make_job(run: PlannedRun, seed: int, facts: DataFacts) -> Job:
+    """Make the job of a planned run with this seed on this data."""
     chosen = complete(run.with_seed(seed), facts.image_size)
     if isinstance(chosen.subset, int) and chosen.subset >= facts.images:
         chosen = chosen.model_copy(update={"subset": None})  # the set is smaller than the scale asks for
@@ -69,13 +69,15 @@ def job(run: PlannedRun, seed: int, facts: DataFacts) -> Job:
 
 
 def key(chosen: Settings, facts: DataFacts) -> str:
-    """16 hexadecimal digits of complete settings and the data's content: no path, output, device or seed.
+    """Hash complete settings and the data's content to 16 hexadecimal digits: no path, output, device or seed.
 
-    What was added later counts only where it changes a run, so that keys from before stand.
+    Settings that were added later count only if they change a run, so that older keys stay valid.
     """
     values = canonical(chosen, exclude=NOT_IN_KEY)
     values = {name: value for name, value in values.items() if value != ADDED_LATER.get(name, _COUNTS)}
-    text = json.dumps(["dualtemp cell 1", plain(values), facts.fingerprint, facts.normalised_as], sort_keys=True)
+    text = json.dumps(
+        ["dualtemp cell 1", to_plain_json(values), facts.fingerprint, facts.normalised_as], sort_keys=True
+    )
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
@@ -83,48 +85,48 @@ class Results:
     """A results folder.
 
     Args:
-        path: the folder; made when the first result is written.
+        path: the folder; created when the first result is written.
     """
 
     def __init__(self, path: Path) -> None:
         self.path, self.runs = path, path / "runs"
 
     def read(self, job: Job) -> dict[str, Any] | None:
-        """The result of a job; None if there is none yet, or if it lacks a measurement that is now wanted."""
+        """Read the result of a job; None if there is none yet, or if it lacks a measurement that is now needed."""
         found = self._read(self.path / f"{job.name}.json")
         if found is None or found["status"] == "failed":
             return found
         return found if all(_has(found, name, asked) for name, asked in job.measured) else None
 
     def write(self, job: Job, result: dict[str, Any]) -> None:
-        """Write a result, whole."""
+        """Write a result atomically."""
         self.make_folders()
         values = {name: value for name, value in job.settings.model_dump().items() if value is not None}
         values["data"] = data_name(job.settings.data)
         whole = {"settings": values, "data": job.facts.__dict__, **result}
-        text = json.dumps(plain(whole), indent=1, allow_nan=False) + "\n"
+        text = json.dumps(to_plain_json(whole), indent=1, allow_nan=False) + "\n"
         with self._writing(), whole_file(self.path / f"{job.name}.json") as file:
             file.write(text.encode())
 
     def make_folders(self) -> None:
-        """Make the folder, and see that it can be written."""
+        """Create the folder, and check that it is writable."""
         with self._writing():
             self.runs.mkdir(parents=True, exist_ok=True)
             if not os.access(self.runs, os.W_OK):
                 raise PermissionError(0, "no permission")
 
     def refuse_impossible(self) -> None:
-        """Refuse a path that can be no folder, such as a name over the limit or one below a file; makes nothing."""
+        """Refuse a path that cannot be a folder, such as one that is too long or below a file; creates nothing."""
         with self._writing(), contextlib.suppress(FileNotFoundError):
             os.stat(self.runs)
 
     def run_folder(self, job: Job) -> Path:
-        """Where the run of a job lies while it is being made."""
+        """Return the run folder of a job while it is being executed."""
         return self.runs / job.name
 
     @cached_property
     def known_data(self) -> list[KnownData]:
-        """The data of the results that are here: nothing has to be opened."""
+        """Data of the results in this folder; no images are opened."""
         results = filter(None, map(self._read, sorted(self.path.glob("*-s*.json"))))
         counts = Counter((result["settings"]["data"], DataFacts(**result["data"])) for result in results)
         return [KnownData(name, facts, runs) for (name, facts), runs in counts.items()]
@@ -140,12 +142,12 @@ class Results:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, AssertionError, TypeError):
-            raise UserError(f"{path} is not a result: take it away, and it is made anew") from None
+            raise UserError(f"{path} is not a valid result: remove it, and it will be computed again") from None
         return found
 
 
-def opened_facts(word: str) -> DataFacts:
-    """Open a set and tell what a key needs; downloads it if it has to."""
+def read_data_facts(word: str) -> DataFacts:
+    """Open data and return what a key needs to know about it; downloads it if necessary."""
     from dualtemp.data import open_source
     from dualtemp.data.normalization import OF_SETS
     from dualtemp.data.sources.opening import named_path
@@ -161,17 +163,17 @@ def opened_facts(word: str) -> DataFacts:
 
 
 def data_name(word: str) -> str:
-    """What a result calls its data: the set's name, or the last part of a path, which means nothing elsewhere."""
+    """Return the name of data in a result: the set's name, or the last part of a path (which identifies nothing)."""
     entry = named_set(word)
     return Path(word).name if entry is None else entry.name
 
 
-def plain(value: Any) -> Any:
-    """What strict JSON can hold: infinities and nan as words."""
+def to_plain_json(value: Any) -> Any:
+    """Convert to what strict JSON can hold: infinities and nan become strings."""
     if isinstance(value, dict):
-        return {str(name): plain(part) for name, part in value.items()}
+        return {str(name): to_plain_json(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
+        return [to_plain_json(part) for part in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value

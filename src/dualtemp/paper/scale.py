@@ -1,4 +1,4 @@
-"""From the published settings to those of a scale, as declared in scales.yaml. Needs no torch."""
+"""Turn published settings into those of a scale, as declared in scales.yaml. Needs no torch."""
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -7,10 +7,10 @@ from typing import Any
 from dualtemp.config import Settings, settings
 from dualtemp.data.sources.catalogue import resolved_name
 from dualtemp.errors import UserError
-from dualtemp.paper.artefact import Artefact, Cell, read_yaml
+from dualtemp.paper.artifact import Artifact, Cell, read_yaml
 
 PARTS = ("vector_size", "scalar_size")  # of the dictionary
-SIZES = ("dictionary_size",)  # of frameworks, which a scale may change
+SIZES = ("dictionary_size",)  # framework settings that a scale may change
 
 
 @dataclass(frozen=True)
@@ -26,59 +26,59 @@ class Scale:
     methods: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def of_method(self, method: str) -> tuple[dict[str, str], dict[str, Any]]:
-        """`times` and `set` for a framework."""
+        """Return `times` and `set` of a framework."""
         own = self.methods.get(method)
         return (self.times, self.set) if own is None else (own.get("times", {}), own.get("set", {}))
 
     def with_settings(self, given: dict[str, Any]) -> "Scale":
-        """The scale with settings that hold for every framework."""
+        """Return the scale with these settings for every framework."""
         methods = {name: {**own, "set": {**own.get("set", {}), **given}} for name, own in self.methods.items()}
         return replace(self, set={**self.set, **given}, methods=methods)
 
 
 @dataclass(frozen=True)
 class NotAtThisScale:
-    """Why a cell is not there."""
+    """Why a cell does not exist at a scale."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class DataChoice:
-    """What --data says: another set for all, and others for sets by name (`--data cifar100=FOLDER`)."""
+    """The choice made by --data: one set for all, and replacements for named sets (`--data cifar100=FOLDER`)."""
 
     all: str | None = None
     named: dict[str, str] = field(default_factory=dict)
 
     @staticmethod
-    def parsed(words: list[str]) -> "DataChoice":
-        """From the words of the command line."""
+    def parse(words: list[str]) -> "DataChoice":
+        """Parse the values of --data."""
         pairs = (word.split("=", 1) for word in words if "=" in word)
         named = {resolved_name(name): resolved_name(there) for name, there in pairs}
         others = [resolved_name(word) for word in words if "=" not in word]
         if len(others) > 1:
-            raise UserError(f"--data {' '.join(others)}: one set for all is expected; give others as NAME=SET")
+            raise UserError(f"--data {' '.join(others)}: give one set for all; to replace a single set, use NAME=SET")
         return DataChoice(others[0] if others else None, named)
 
 
-def scale_named(name: str) -> Scale:
-    """A scale by its name."""
+def load_scale(name: str) -> Scale:
+    """Load a scale by name."""
     known = read_yaml("scales.yaml")
     if name not in known:
-        raise UserError(f"no scale is called {name!r}: choose {', '.join(known)}")
+        raise UserError(f"there is no scale {name!r}: choose among {', '.join(known)}")
     return Scale(name, **known[name])
 
 
-def scaled(
-    artefact: Artefact,
+def scale_settings(
+    artifact: Artifact,
     cell: Cell,
     scale: Scale,
     data: DataChoice = DataChoice(),  # noqa: B008  frozen
 ) -> dict[str, Any] | NotAtThisScale:
-    """The settings that a cell's run gets at a scale, without the seed; or why there is no such run."""
+    """Return the settings of a cell's run at a scale, without the seed; or why there is no such run."""
     values = {**_published(cell.settings), **cell.settings}
     varied = "data" in cell.settings
-    values.setdefault("data", artefact.data if scale.data is None else scale.data)
+    values.setdefault("data", artifact.data if scale.data is None else scale.data)
     if data.all is not None and not varied:
         values["data"] = data.all
     for name, stand_ins in scale.stand_ins.items():
@@ -92,27 +92,27 @@ def scaled(
     times, fixed = scale.of_method(values["method"])
     for name, factor in times.items():
         if values.get(name) is not None:
-            values[name] = scaled_size(values[name], factor)
+            values[name] = scale_size(values[name], factor)
     values.update(fixed)
-    for name in PARTS:  # a part that is the whole is no part
+    for name in PARTS:  # a part as large as the whole is the default
         if values.get(name) is not None and values[name] == values.get("dictionary_size"):
             del values[name]
     return {name: value for name, value in values.items() if value is not None}
 
 
-def scaled_size(value: int, factor: str) -> int:
-    """A whole number times a fraction such as "1/4"; at least 1."""
+def scale_size(value: int, factor: str) -> int:
+    """Multiply a whole number by a fraction such as "1/4" and round; at least 1."""
     return max(1, round(value * Fraction(factor)))
 
 
-def asked_at(cell: Cell, scale: Scale) -> dict[str, Any]:
-    """The arguments of a cell's measurement at a scale: sizes go with the dictionary's."""
+def scale_arguments(cell: Cell, scale: Scale) -> dict[str, Any]:
+    """Return the arguments of a cell's measurement at a scale: sizes scale with the dictionary."""
     factor = scale.of_method(cell.settings.get("method", ""))[0].get("dictionary_size", "1")
-    return {name: scaled_size(value, str(factor)) if name == "size" else value for name, value in cell.asked.items()}
+    return {name: scale_size(value, str(factor)) if name == "size" else value for name, value in cell.arguments.items()}
 
 
 def _published(given: dict[str, Any]) -> dict[str, Any]:
-    """The defaults that a scale may change: those of the class and those of the framework that apply."""
+    """Return the defaults that a scale may change: general ones and those of the framework that apply."""
     general = {name: Settings.model_fields[name].default for name in ("epochs", "batch", "backbone")}
     options = settings({"data": "", **given}).options
     idle = options.without_effect()

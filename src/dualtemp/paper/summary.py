@@ -1,4 +1,4 @@
-"""The claims in a page of Markdown: verdict, effects with intervals, cells, command and time."""
+"""Summary of the claims as Markdown: verdicts, effects with intervals, cells, commands and times."""
 
 import shlex
 from collections.abc import Mapping
@@ -10,49 +10,51 @@ from typing import Any
 
 from dualtemp.atomic_write import write_output
 from dualtemp.config import MEASURED_ON
-from dualtemp.paper.artefact import Artefact, artefacts
-from dualtemp.paper.claims import Verdict, judged, looks_at, percent, unseen_cells
+from dualtemp.paper.artifact import Artifact, artifacts
+from dualtemp.paper.claims import Verdict, describe_uncompared_cells, judge_claims, percent, planned_looks
 from dualtemp.paper.comparisons import ABSENT, HOLDS, Finding, MeasuredCell, Table
 from dualtemp.paper.intervals import Interval
 from dualtemp.paper.known_data import known_facts, set_name
 from dualtemp.paper.plan import PlannedCell
 from dualtemp.paper.reproduce import Request
 from dualtemp.paper.results import DataFacts, Results
-from dualtemp.paper.tables import Collected, collected
+from dualtemp.paper.tables import Collected, collect_results
 from dualtemp.report.page import MINUS
 
 NONE = "\N{EN DASH}"
 
 
 def write_paper_summary(request: Request, path: Path, facts: Mapping[str, DataFacts] | None = None) -> None:
-    """Write what the results folder says of the claims of the chosen tables; facts of data that has been opened."""
-    everything, results = replace(request, ids=["all"]).planned(), Results(request.results)
-    there = collected(everything, request.seeds, known_facts(everything, results, facts), results)
+    """Write a summary of the claims of the selected tables; facts: of data that is open already."""
+    everything, results = replace(request, ids=["all"]).make_plan(), Results(request.results)
+    there = collect_results(everything, request.seeds, known_facts(everything, results, facts), results)
     write_output(path, paper_summary(request, there), "--summary")
 
 
 def paper_summary(request: Request, there: Collected) -> str:
-    """The summary as Markdown; claims of which nothing can be compared, and tables without a run, are left out."""
-    found = request.planned()
-    wanted = {claim for artefact in found.artefacts for claim in artefact.claims}
+    """Build the summary as Markdown; claims with nothing to compare, and tables without a run, are left out."""
+    found = request.make_plan()
+    wanted = {claim for artifact in found.artifacts for claim in artifact.claims}
     verdicts = [
-        v for v in judged(there.tables, request.scale) if v.claim in wanted and any(f.interval for f in v.findings)
+        v
+        for v in judge_claims(there.tables, request.scale)
+        if v.claim in wanted and any(f.interval for f in v.findings)
     ]
-    shown = [a for a in found.artefacts if any(cell.values for cell in there.tables[a.id].values())]
+    shown = [a for a in found.artifacts if any(cell.values for cell in there.tables[a.id].values())]
     runs = {a.id: _runs(found.cells[a.id], there) for a in shown}
-    level = looks_at(request.scale).level
+    level = planned_looks(request.scale).level
     lines = [
         f"{_cost({word: run for of_table in runs.values() for word, run in of_table.items()})} at scale "
         f"`{request.scale}`. Effects are first minus",
         "second, in points of top-1 accuracy of the online probe unless a figure measures something else, with "
         f"{percent(level)}",
-        "intervals (Student's t), by which a comparison holds. At once: the interval at which all comparisons of",
-        "the claim are covered together (Bonferroni); it takes this one to refute a claim, or to pick one comparison",
-        'out of many. What holds by the other alone holds "singly". Seed by seed: the same within seeds, which share',
-        "images and initial weights; decides nothing. In brackets: seeds.",
+        "intervals (Student's t), which decide whether a comparison holds. At once: the interval that covers all",
+        "comparisons of the claim together (Bonferroni); read this one to refute a claim, or to pick one comparison",
+        'out of many. What holds only by the first holds "singly". Seed by seed: the same difference within seeds,',
+        "which share images and initial weights; it decides nothing. In brackets: the number of seeds.",
         *_looks(request.scale),
         "",
-        "| claim | | verdict | comparisons that hold | of these at once |",
+        "| claim | | verdict | comparisons that hold | of these, at once |",
         "|---|---|---|---|---|",
         *(f"| {v.claim} | {v.says} | **{v.verdict}** | {_that_hold(v)} | {_at_once(v)} |" for v in verdicts),
     ]
@@ -66,7 +68,7 @@ def paper_summary(request: Request, there: Collected) -> str:
         lines += ["", f"### {a.id}: {a.title}", "", f"    {_command(request, a, runs[a.id])}", ""]
         data = dict.fromkeys(there.data[found.runs[word].settings["data"]] for word in runs[a.id])
         lines += [f"{_cost(runs[a.id])}, on {', '.join(data)}.", "", *_cells(a, there.tables[a.id])]
-        lines += ["", unseen_cells(a.id)] if unseen_cells(a.id) else []
+        lines += ["", describe_uncompared_cells(a.id)] if describe_uncompared_cells(a.id) else []
     return "\n".join(lines) + "\n"
 
 
@@ -80,18 +82,18 @@ def _cost(runs: Mapping[str, Mapping[int, dict[str, Any]]]) -> str:
     return f"{len(results)} runs, {sum(result.get('seconds', 0) for result in results) / 3600:.1f} hours of computing"
 
 
-def _command(request: Request, artefact: Artefact, runs: Mapping[str, Mapping[int, Any]]) -> str:
-    """What makes the runs of a table, with the seeds that all its cells have; if there is none, with all."""
+def _command(request: Request, artifact: Artifact, runs: Mapping[str, Mapping[int, Any]]) -> str:
+    """Return the command for a table's runs, with the seeds that all its cells share, else all seeds."""
     of_cells = [set(by_seed) for by_seed in runs.values()]
     numbers = sorted(set[int].intersection(*of_cells) or set[int].union(*of_cells))
     seeds = str(len(numbers)) if numbers == list(range(1, len(numbers) + 1)) else ",".join(map(str, numbers)) + ","
     data = [part for word in request.data for part in ("--data", _without_place(word))]
-    words = ["dualtemp", "reproduce", artefact.id, "--scale", request.scale, "--seeds", seeds, *data]
-    return shlex.join([*words, *request.measured()])
+    words = ["dualtemp", "reproduce", artifact.id, "--scale", request.scale, "--seeds", seeds, *data]
+    return shlex.join([*words, *request.validate_flags()])
 
 
 def _without_place(word: str) -> str:
-    """A word of --data with FOLDER for a path, which means nothing elsewhere, or for the fingerprint of its content."""
+    """Replace a path or fingerprint in a value of --data by FOLDER, since neither means anything elsewhere."""
     stands_for, equals, data = word.partition("=") if "=" in word else ("", "", word)
     return f"{stands_for}{equals}{set_name(data) or 'FOLDER'}"
 
@@ -107,8 +109,8 @@ def _at_once(v: Verdict) -> str:
 
 
 def _looks(scale: str) -> list[str]:
-    """When the claims are looked at, if a plan was declared."""
-    seeds = looks_at(scale).seeds
+    """Describe when the claims are looked at, if that was declared."""
+    seeds = planned_looks(scale).seeds
     return (
         [f"Looked at after {' and '.join(map(str, seeds))} seeds; what one look decides stays decided."]
         if seeds
@@ -119,7 +121,7 @@ def _looks(scale: str) -> list[str]:
 def _findings(v: Verdict, level: str) -> list[str]:
     left_out = sum(f.verdict == ABSENT for f in v.findings)
     rows = [
-        f"| {f.artefact} | {f.where} | {f.says} | {_effect(f)} | {_bounds(f, f.at_once)} | {_interval(f, f.by_seed)} "
+        f"| {f.artifact} | {f.where} | {f.says} | {_effect(f)} | {_bounds(f, f.at_once)} | {_interval(f, f.by_seed)} "
         f"| {f.runs} | {f.word} |"
         for f in v.findings
         if f.verdict != ABSENT
@@ -142,23 +144,23 @@ def _effect(f: Finding) -> str:
 def _interval(f: Finding, interval: Interval | None) -> str:
     if interval is None or isnan(interval.effect):
         return NONE
-    effect = f"{interval.effect:+.{artefacts()[f.artefact].digits}f}".replace("-", MINUS)
+    effect = f"{interval.effect:+.{artifacts()[f.artifact].digits}f}".replace("-", MINUS)
     return effect if interval.low is None else f"{effect} ({_bounds(f, interval)})"
 
 
 def _bounds(f: Finding, interval: Interval | None) -> str:
     if interval is None or interval.low is None:
         return NONE
-    digits = artefacts()[f.artefact].digits
+    digits = artifacts()[f.artifact].digits
     return " … ".join(f"{bound:+.{digits}f}" for bound in interval.bounds).replace("-", MINUS)
 
 
-def _cells(artefact: Artefact, table: Table) -> list[str]:
-    columns, digits = list(artefact.columns), artefact.digits
-    head = f"| {artefact.row_title} \\ {artefact.column_title} | " + " | ".join(columns) + " |"
+def _cells(artifact: Artifact, table: Table) -> list[str]:
+    columns, digits = list(artifact.columns), artifact.digits
+    head = f"| {artifact.row_title} \\ {artifact.column_title} | " + " | ".join(columns) + " |"
     rows = [
         f"| {row} | " + " | ".join(_cell(table[row, column], digits) for column in columns) + " |"
-        for row in artefact.rows
+        for row in artifact.rows
     ]
     return [head, "|---" * (len(columns) + 1) + "|", *rows]
 

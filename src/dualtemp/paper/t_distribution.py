@@ -6,7 +6,7 @@ from functools import cache
 
 @cache
 def t_quantile(p: float, df: float) -> float:
-    """The t with P(T <= t) = p, for df > 0 degrees of freedom and 0 < p < 1."""
+    """Return t with P(T <= t) = p, for df > 0 degrees of freedom and 0 < p < 1."""
     if p < 0.5:
         return -t_quantile(1 - p, df)
     low, high = 0.0, 1.0
@@ -21,12 +21,12 @@ def t_quantile(p: float, df: float) -> float:
 
 
 def t_probability(t: float, df: float) -> float:
-    """P(T <= t) for t >= 0: 1 - I_x(df/2, 1/2) / 2 at x = df / (df + t^2)."""
+    """Return P(T <= t) for t >= 0: 1 - I_x(df/2, 1/2) / 2 at x = df / (df + t^2)."""
     return 1 - incomplete_beta(df / 2, 0.5, df / (df + t * t)) / 2
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:
-    """The regularised incomplete beta function I_x(a, b)."""
+    """Return the regularized incomplete beta function I_x(a, b)."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
     if x > (a + 1) / (a + b + 2):  # where the fraction below converges slowly
@@ -36,7 +36,7 @@ def incomplete_beta(a: float, b: float, x: float) -> float:
 
 
 def _continued_fraction(a: float, b: float, x: float) -> float:
-    """1 + d1/(1 + d2/(1 + ...)), by Lentz's method."""
+    """Evaluate 1 + d1/(1 + d2/(1 + ...)) by Lentz's method."""
     tiny = 1e-300
     value = c = 1.0
     d = 0.0

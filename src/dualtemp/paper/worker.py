@@ -1,4 +1,4 @@
-"""A process that makes one run after another, and one such run."""
+"""A process that executes one run after another, and a single run."""
 
 import json
 import shutil
@@ -13,63 +13,63 @@ from dualtemp.errors import UserError, writing
 from dualtemp.file_lock import Busy, locked
 from dualtemp.paper.results import Job, Results
 
-BUSY = "busy"  # another process makes this run
+BUSY = "busy"  # another process is executing this run
 VERSIONS = ("dualtemp", "python", "torch", "torchvision", "timm", "device", "threads")
 
 
 def work(connection: Connection, results: Path, device: str, threads: int, keep: bool) -> None:
-    """Make the runs that come through the connection, until it is closed; tell of progress and outcomes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started this process ends it; a run handles it by itself
+    """Execute the runs received through the connection until it is closed; send back progress and outcomes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops this process; a run installs its own handler
     folder = Results(results)
     try:
         while True:
             job = connection.recv()
-            status, reason = perform(job, folder, device, threads, Teller(connection, job.settings.epochs), keep)
+            status, reason = perform(
+                job, folder, device, threads, ProgressSender(connection, job.settings.epochs), keep
+            )
             connection.send(("end", status, reason))
     except UserError as error:
-        with suppress(OSError):  # whoever listens may have stopped already
+        with suppress(OSError):  # the parent may have stopped listening
             connection.send(("trouble", str(error)))
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
         return
 
 
-class Teller:
-    """Tells a run's progress, twice a second at most; if nobody listens any more, the run ends."""
+class ProgressSender:
+    """An observer that sends a run's progress, at most twice a second; if nobody listens any more, the run ends."""
 
     def __init__(self, connection: Connection, epochs: int) -> None:
-        self.connection, self.epochs, self.told = connection, epochs, 0.0
+        self.connection, self.epochs, self.sent_at = connection, epochs, 0.0
 
     def begin(self, path: Path, chosen: Any) -> None:
-        """The beginning is not told."""
+        """Send nothing."""
 
     def step(self, epoch: int, step: int, steps: int, loss: float) -> None:
-        """A step has been made."""
-        if time.monotonic() - self.told > 0.5:
-            self.told = time.monotonic()
+        """Send the progress."""
+        if time.monotonic() - self.sent_at > 0.5:
+            self.sent_at = time.monotonic()
             try:
                 self.connection.send(("step", (epoch + step / steps) / self.epochs))
             except OSError:
                 raise KeyboardInterrupt("nobody waits for this run any more") from None
 
     def epoch(self, metrics: dict[str, Any]) -> None:
-        """Epochs are not told."""
+        """Send nothing; steps have reported the progress."""
 
     def note(self, text: str) -> None:
-        """Notes are not told."""
+        """Drop notes."""
 
     def close(self) -> None:
-        """The end is told by whoever made the run."""
+        """Send nothing; `work` sends the outcome."""
 
 
 def perform(
     job: Job, results: Results, device: str = "auto", threads: int = 1, watch: Any = None, keep: bool = False
 ) -> tuple[str, str]:
-    """Make a run unless it is there or another process makes it; returns its status and, if it failed, why.
+    """Execute a run unless it has a result or another process is executing it; return its status and why it failed.
 
-    A disk that cannot be written is no result of a run: UserError.
-
-    What a killed process left of the run is gone on with. Once the result is written the run's folder is removed,
-    unless `keep`.
+    A run that a killed process left behind is resumed. Once the result is written, the run's folder is removed, unless
+    `keep`. A disk that cannot be written to is not a result of the run: it raises UserError.
     """
     results.make_folders()
     lock = results.runs / f".{job.name}.lock"
@@ -81,15 +81,15 @@ def perform(
             return BUSY, ""
         result = results.read(job)
         if result is None:
-            result = made(job, results.run_folder(job), device, threads, watch)
+            result = make_result(job, results.run_folder(job), device, threads, watch)
             results.write(job, result)
         if not keep:
             shutil.rmtree(results.run_folder(job), ignore_errors=True)
     return result["status"], result.get("reason", "")
 
 
-def made(job: Job, folder: Path, device: str, threads: int, watch: Any) -> dict[str, Any]:
-    """The result of a run; that it failed or collapsed is a result."""
+def make_result(job: Job, folder: Path, device: str, threads: int, watch: Any) -> dict[str, Any]:
+    """Execute or resume a run and return its result; failure and collapse are results too."""
     from dualtemp.runs.folder import RunFolder
     from dualtemp.training.launch import ExecutionOptions
     from dualtemp.training.resume import resume_run
@@ -101,10 +101,10 @@ def made(job: Job, folder: Path, device: str, threads: int, watch: Any) -> dict[
         if (folder / "config.yaml").exists():
             try:
                 metrics = resume_run(folder, None, options, watch)
-            except UserError:  # what is left is of no use
+            except UserError:  # the remains are of no use
                 shutil.rmtree(folder, ignore_errors=True)
         if metrics is None:
-            # Every setting counts as given: none of the paper's is replaced by one that would suit somebody's images.
+            # Mark every setting as given, so that none of the paper's is replaced by one chosen for the images.
             given = job.settings.model_copy(update=job.settings.model_dump())
             metrics = start(given, folder, options, watch)
         wanted = {name: json.loads(asked) for name, asked in job.measured}
@@ -117,7 +117,7 @@ def made(job: Job, folder: Path, device: str, threads: int, watch: Any) -> dict[
         said = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
         trouble = error if isinstance(error, OSError) else error.__context__
         if isinstance(trouble, OSError):
-            said = f"{folder} cannot go on ({trouble.strerror or trouble}): make room, then the same command goes on"
+            said = f"{folder} cannot continue ({trouble.strerror or trouble}): make room, then repeat the same command"
             raise UserError(said) from None
         return {"status": "failed", "reason": " ".join(said.split())}
     run = RunFolder(folder)

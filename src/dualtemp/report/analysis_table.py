@@ -15,18 +15,19 @@ MEASURES = {
     "vector_similarity": "vector: cos",
     "effective_negatives": "eff. negatives",
 }
-TOLD = {
-    "entropy": "Entropy of r_+ in nats; {most:.4f} = log {anchors} where all {anchors} anchors of a batch weigh the "
-    "same. Columns: newest keys.",
-    "similarity": "Cosine similarity of r_+ with r_+ of the same anchors, other positives and other negatives. "
+EXPLANATIONS = {
+    "entropy": "Entropy of r_+ in nats; {most:.4f} = log {anchors} if all {anchors} anchors of a batch have equal "
+    "weight. Columns: number of newest keys.",
+    "similarity": "Cosine similarity of r_+ with r_+ of the same anchors, but other positives and other negatives. "
     "Columns: keys of each draw.",
-    "dictionary": "Newest keys against all {keys:,}: r (Pearson, of log W) and the cosine of r_+ tell what is left of "
-    "the scalar, the cosine of sum_j p^_ij k_j what is left of the vector; eff. negatives: exp of the entropy of p^.",
+    "dictionary": "Newest keys against all {keys:,}: r (Pearson correlation of log W) and the cosine of r_+ show what "
+    "is left of the scalar, the cosine of sum_j p^_ij k_j what is left of the vector; eff. negatives: exp of the "
+    "entropy of p^.",
 }
 
 
 def print_analysis(found: dict[str, Any]) -> None:
-    """Print a title, the table, and one line that says how to read it."""
+    """Print a title, the table, and a line that explains it."""
     console = Console(highlight=False)
     step = f"step {found['step']:,}"
     console.print(
@@ -34,7 +35,7 @@ def print_analysis(found: dict[str, Any]) -> None:
         f"{escape(found['data'])}",
         soft_wrap=True,
     )
-    {"neighbours": _neighbours, "dictionary": _dictionary}.get(found["analysis"], _curves)(found, console)
+    {"neighbours": _neighbors, "dictionary": _dictionary}.get(found["analysis"], _curves)(found, console)
 
 
 def _curves(found: dict[str, Any], console: Console) -> None:
@@ -42,7 +43,7 @@ def _curves(found: dict[str, Any], console: Console) -> None:
     for tau, values in found["values"].items():
         table.add_row(tau, *(_number(values[str(size)], 6) for size in found["sizes"]))
     console.print(table)
-    _tell(found, console)
+    _explain(found, console)
 
 
 def _dictionary(found: dict[str, Any], console: Console) -> None:
@@ -56,12 +57,13 @@ def _dictionary(found: dict[str, Any], console: Console) -> None:
             table.add_row(tau, f"{int(size):,}", *shown)
         table.add_section()
     console.print(table)
-    _tell(found, console)
+    _explain(found, console)
 
 
-def _tell(found: dict[str, Any], console: Console) -> None:
-    told = TOLD[found["analysis"]].format(most=math.log(found["anchors"]), anchors=found["anchors"], keys=found["keys"])
-    console.print(f"{told} Keys: {found['keys_are']}.", soft_wrap=True)
+def _explain(found: dict[str, Any], console: Console) -> None:
+    anchors, keys = found["anchors"], found["keys"]
+    text = EXPLANATIONS[found["analysis"]].format(most=math.log(anchors), anchors=anchors, keys=keys)
+    console.print(f"{text} Keys: {found['keys_are']}.", soft_wrap=True)
     draws = 2 if found["analysis"] == "similarity" else 1
     if lacking := [f"{size:,}" for size in found["sizes"] if draws * size > found["keys"]]:
         why = "; similarity needs two disjoint draws" if draws == 2 else ""
@@ -70,7 +72,7 @@ def _tell(found: dict[str, Any], console: Console) -> None:
         )
 
 
-def _neighbours(found: dict[str, Any], console: Console) -> None:
+def _neighbors(found: dict[str, Any], console: Console) -> None:
     known = {k: share for k, share in found["agreement"].items() if share is not None}
     console.print(f"{found['images']:,} {found['part']} images, each against the others, by cosine of features.")
     if known:
@@ -79,9 +81,9 @@ def _neighbours(found: dict[str, Any], console: Console) -> None:
             table.add_row(k, f"{share:.1%}", "-" if found["chance"] is None else f"{found['chance']:.1%}")
         console.print(table)
     else:
-        console.print("No labels are known.")
+        console.print("There are no labels.")
     if found["confused"]:
-        table = _table("class", "its neighbours are also", "share", left=2)
+        table = _table("class", "its neighbors are also", "share", left=2)
         for pair in found["confused"]:
             table.add_row(escape(pair["class"]), escape(pair["other"]), f"{pair['share']:.1%}")
         console.print(table)
@@ -92,8 +94,8 @@ def _neighbours(found: dict[str, Any], console: Console) -> None:
 
 
 def _called(image: dict[str, Any]) -> str:
-    told = image["label"] is None or image["label"] in image["name"].split("/")  # a class folder names the class
-    return escape(image["name"] if told else f"{image['name']} ({image['label']})")
+    named = image["label"] is None or image["label"] in image["name"].split("/")  # a class folder names the class
+    return escape(image["name"] if named else f"{image['name']} ({image['label']})")
 
 
 def _table(*columns: str, left: int = 1) -> Table:

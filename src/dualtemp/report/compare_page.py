@@ -1,4 +1,4 @@
-"""One page that puts runs side by side: verdicts, final figures, settings that differ, curves on the same axes."""
+"""A page that compares runs: verdicts, final figures, settings that differ, curves on the same axes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,39 +7,39 @@ from typing import Any
 from dualtemp.config import applicable, setting_names
 from dualtemp.errors import UserError
 from dualtemp.report.curves import compared_charts
-from dualtemp.report.epoch_chart import COLOURS, DASHES, colour_class
-from dualtemp.report.page import link_to, rendered, write_page
-from dualtemp.report.run_page import PAGE, shown
-from dualtemp.report.standing import clear_difference
-from dualtemp.report.verdict import told, verdict
+from dualtemp.report.epoch_chart import COLORS, DASHES, line_class
+from dualtemp.report.page import link_to, render, write_page
+from dualtemp.report.run_page import PAGE, format_value
+from dualtemp.report.standing import clear_difference, encoder_title
+from dualtemp.report.verdict import verdict, verdict_context
 from dualtemp.runs.evaluated_measures import BASELINES, FROZEN, MEANINGS, NAMES
-from dualtemp.runs.metrics import PERCENT, measures
+from dualtemp.runs.metrics import PERCENT, accuracies, measures
 from dualtemp.runs.record import RunRecord, beside_trained, evaluated, facts_of, number, part, read_run, rows_of
 
 NONE = "\N{EN DASH}"
-MOST = COLOURS * DASHES
+MOST = COLORS * DASHES
 
 
 def write_compare_page(paths: Sequence[Path], out: Path) -> Path:
-    """Write the page of several runs, in the order in which they are given."""
+    """Write the page that compares these runs, in the given order."""
     if len(paths) > MOST:
         raise UserError(f"{len(paths)} runs are too many for one page: give at most {MOST}")
-    refuse_twice(paths)
+    refuse_duplicates(paths)
     return write_page(out, compare_page([read_run(path) for path in paths], out))
 
 
-def refuse_twice(paths: Sequence[Path]) -> None:
-    """A run that is named twice is a mistake."""
+def refuse_duplicates(paths: Sequence[Path]) -> None:
+    """Raise UserError if a run is given twice."""
     seen: set[Path] = set()
     for path in paths:
         if path.resolve() in seen:
-            raise UserError(f"{path} is named twice: give different runs")
+            raise UserError(f"{path} is given twice: give different runs")
         seen.add(path.resolve())
 
 
 def compare_page(runs: Sequence[RunRecord], out: Path) -> str:
-    """The page of runs as HTML, with links for the place that it is written to."""
-    names = told_apart([run.path for run in runs])
+    """Render the page as HTML, with links relative to `out`."""
+    names = distinct_names([run.path for run in runs])
     named = list(zip(names, runs, strict=True))
     figures, measured, groups = final_figures(runs), evaluated_figures(runs), compared_charts(named)
     parts = (
@@ -48,19 +48,19 @@ def compare_page(runs: Sequence[RunRecord], out: Path) -> str:
         ("settings", "Settings", True),
     )
     contents = [("verdicts", "Verdicts"), *((id, title) for id, title, there in parts if there)]
-    return rendered(
+    return render(
         "compare.html.j2",
         {
             "runs": [
                 {
                     "name": name,
-                    "look": colour_class(number),
+                    "look": line_class(number),
                     "number": number,
                     "method": run.chosen.method,
                     "data": run.data,
                     "status": run.status.word,
                     "epochs": f"{run.epoch} of {run.chosen.epochs}",
-                    "verdict": told(verdict(run.history, facts_of(run), *run.status)),
+                    "verdict": verdict_context(verdict(run.history, facts_of(run), *run.status)),
                     "page": link_to(run.path / PAGE, out) if (run.path / PAGE).is_file() else None,
                 }
                 for number, (name, run) in enumerate(named)
@@ -68,15 +68,15 @@ def compare_page(runs: Sequence[RunRecord], out: Path) -> str:
             "contents": contents + [(group["id"], group["title"].partition(":")[0]) for group in groups],
             "figures": figures,
             "evaluated": measured,
-            "one_set": len({tested_on(run) for run in runs if run.last("knn_top1") is not None}) <= 1,
+            "one_set": len({tested_on(run) for run in runs if _has_accuracy(run)}) <= 1,
             "settings": differing_settings(runs),
             "groups": groups,
         },
     )
 
 
-def told_apart(paths: Sequence[Path]) -> list[str]:
-    """A name for each of different folders: its own, with as many of those above as tell it from the others."""
+def distinct_names(paths: Sequence[Path]) -> list[str]:
+    """Name each folder by the shortest end of its path that differs from all others."""
     parts = [path.resolve().parts for path in paths]
     names = []
     for mine in parts:
@@ -86,16 +86,20 @@ def told_apart(paths: Sequence[Path]) -> list[str]:
     return names
 
 
+def _has_accuracy(run: RunRecord) -> bool:
+    return any(run.last(each.key) is not None for each in accuracies())
+
+
 def tested_on(run: RunRecord) -> str:
-    """What accuracies were read on: the fingerprint of the images or of their names, or where they came from."""
+    """Identify the test images: by their fingerprint, by that of their names, or by where they came from."""
     images = part(run.environment, "test")
     return str(images.get("fingerprint") or images.get("names") or run.chosen.data)
 
 
 def final_figures(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
-    """Newest figures that any run has: key, title, what it says, and for each run its text and whether it is the best.
+    """Return a row per measure that any run has: key, title, explanation, and a cell per run with its newest value.
 
-    The best is the highest of at least two runs that were tested on the same images.
+    A cell is the best if it is the highest of at least two runs that were tested on the same images.
     """
     rows = []
     compared = [each for each in measures().values() if each.compared]
@@ -108,10 +112,10 @@ def final_figures(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
 
 
 def evaluated_figures(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
-    """What `dualtemp evaluate` measured of the runs' last steps, a measure a row, as `final_figures` has them.
+    """Return rows like those of `final_figures` for what `dualtemp evaluate` measured at the runs' last steps.
 
-    Each cell also has the strongest rival (raw pixels, colour histogram, untrained encoder), what is gained over it,
-    and whether that is clear.
+    Each cell also has the strongest baseline (raw pixels, color histogram, untrained encoder), the gain over it, and
+    whether the gain is clear.
     """
     measured = [_last_measured(run) for run in runs]
     rows = []
@@ -141,7 +145,7 @@ def _strongest_rival(rows: Sequence[dict[str, Any]], name: str) -> dict[str, Any
     shared = set(FROZEN) & rows_of(rows, "trained").keys() & rows_of(rows, one.encoder).keys()
     sign = clear_difference(one, max(1, len(shared)))  # as on the run's own page
     return {
-        "encoder": one.encoder,
+        "encoder": encoder_title(one.encoder),
         "top1": one.other,
         "gain": one.trained - one.other,
         "mark": {1: "✓", -1: "✗", 0: "≈"}[sign],
@@ -159,11 +163,13 @@ def _cells(runs: Sequence[RunRecord], values: Sequence[float | None], form: str,
 
 
 def differing_settings(runs: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
-    """Settings whose values are not the same for all runs; – where a framework has no such setting."""
+    """Return the settings whose values differ between runs, with – where a framework has no such setting."""
     having = [applicable(run.chosen.method) for run in runs]
     rows = []
     for name in setting_names():
-        values = [shown(run.chosen.get(name)) if name in its else NONE for run, its in zip(runs, having, strict=True)]
+        values = [
+            format_value(run.chosen.get(name)) if name in its else NONE for run, its in zip(runs, having, strict=True)
+        ]
         if len(set(values)) > 1:
             rows.append((name, values))
     return rows

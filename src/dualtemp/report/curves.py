@@ -1,18 +1,19 @@
-"""Charts of a run's measures over its epochs, alone or beside other runs, as the table of measures describes them."""
+"""Charts of measures over epochs, of one run or several, as declared in the table of measures."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dualtemp.report.epoch_chart import Line, epoch_chart, moves
+from dualtemp.report.epoch_chart import Line, epoch_chart, varies
 from dualtemp.runs.measure import GROUPS, Measure
 from dualtemp.runs.metrics import SHARED_CHARTS, described
 from dualtemp.runs.record import RunRecord, points
 
 
 def run_charts(run: RunRecord) -> list[dict[str, Any]]:
-    """Charts of one run, in groups that have any: id, title, charts of id, title, says, svg, legend and now.
+    """Draw the charts of one run. Returns the groups that are not empty, each with id, title, charts and still.
 
-    Where nothing moves there is no chart; the group's `still` has titles and values.
+    A chart has id, title, says, svg, legend and now. Measures that never vary get no chart: `still` lists their titles
+    and values.
     """
     return _grouped(
         {group: [_of_one_run(run, shared) for shared in charts] for group, charts in _charts([run]).items()}
@@ -20,7 +21,7 @@ def run_charts(run: RunRecord) -> list[dict[str, Any]]:
 
 
 def compared_charts(runs: Sequence[tuple[str, RunRecord]]) -> list[dict[str, Any]]:
-    """Charts of several runs by name, a line a run, in the same groups."""
+    """Draw the charts of several named runs in the same groups, with a line per run."""
     groups = _charts([run for _, run in runs])
     return _grouped(
         {group: [_of_many_runs(runs, each) for shared in charts for each in shared] for group, charts in groups.items()}
@@ -28,7 +29,7 @@ def compared_charts(runs: Sequence[tuple[str, RunRecord]]) -> list[dict[str, Any
 
 
 def _charts(runs: Sequence[RunRecord]) -> dict[str, list[list[Measure]]]:
-    """The charts of each group, in the table's order; measures that share axes stand together."""
+    """Return the measures of each chart by group, in the table's order; measures that share axes form one chart."""
     keys = (key for run in runs for line in run.history for key in line)
     groups: dict[str, dict[str, list[Measure]]] = {group: {} for group in GROUPS}
     for each in described(keys).values():
@@ -63,7 +64,7 @@ def _of_one_run(run: RunRecord, shared: Sequence[Measure]) -> dict[str, Any] | N
         "title": title,
         "says": " ".join(filter(None, (words for each in shared for words in (each.says, each.remark(run))))),
         "svg": epoch_chart(title, lines, [reference] if reference else [])
-        if any(moves([line]) for line in lines)
+        if any(varies([line]) for line in lines)
         else "",
         "legend": [(line.name, line.number) for line in lines] if len(shared) > 1 else [],
         "now": ", ".join(line.form.format(line.points[-1][1]) for line in lines),
@@ -75,10 +76,10 @@ def _of_many_runs(runs: Sequence[tuple[str, RunRecord]], measure: Measure) -> di
     lines = [Line(name, points(run.history, key), number, measure.form) for number, (name, run) in enumerate(runs)]
     if not any(line.points for line in lines):
         return None
-    # A level is drawn where all runs that are drawn share it: chance of one set, log N of one batch.
+    # A level is drawn only if all runs on the chart share it: chance of one set, log N of one batch size.
     levels = {measure.reference(run) for (_, run), line in zip(runs, lines, strict=True) if line.points}
     references = [level for level in levels if level is not None] if len(levels) == 1 else []
-    svg = epoch_chart(measure.title, lines, references) if moves(lines) else ""
+    svg = epoch_chart(measure.title, lines, references) if varies(lines) else ""
     remarks = {measure.remark(run) for (_, run), line in zip(runs, lines, strict=True) if line.points}
     says = " ".join(filter(None, (measure.says, *(remarks if len(remarks) == 1 else ()))))
     now = "" if svg else measure.form.format(next(line.points[-1][1] for line in lines if line.points))

@@ -1,4 +1,4 @@
-"""A small chart over epochs as SVG: one line a measure or a run, reference lines, values under the pointer."""
+"""A small chart over epochs as SVG: one line per measure or run, reference lines, values under the pointer."""
 
 import json
 import math
@@ -11,17 +11,17 @@ from dualtemp.report.line_chart import tick_labels, y_ticks
 from dualtemp.runs.measure import Reference
 
 WIDTH, HEIGHT = 360, 220
-LEFT, RIGHT, TOP, BOTTOM = 58, 12, 20, 36  # above: room for the name of a level at the top
-LETTER = 6.0  # width of one of a level's name
-COLOURS, DASHES = 8, 3  # of lines: told apart by colour first, then by dashes
-MANY = 300  # points of a line before it is thinned: about one a pixel
-DOTS = 40  # points up to which each is marked
-FLAT = 1e-3  # a range below this share of the values is drawn as flat: no mountains of rounding noise
+LEFT, RIGHT, TOP, BOTTOM = 58, 12, 20, 36  # the top margin fits the name of a level at the top
+LETTER = 6.0  # width of a letter in a level's name
+COLORS, DASHES = 8, 3  # lines differ by color first, then by dashes
+MANY = 300  # lines with more points are thinned: about one point per pixel
+DOTS = 40  # lines with at most so many points mark each of them
+FLAT = 1e-3  # a range below this share of the values is drawn as flat, so that rounding noise is not magnified
 
 
 @dataclass(frozen=True)
 class Line:
-    """(epoch, value) in the order of epochs; number decides colour and dashes; form: how a value is written."""
+    """A line. points: (epoch, value), sorted by epoch; number: decides color and dashes; form: format of a value."""
 
     name: str
     points: Sequence[tuple[int, float]]
@@ -30,7 +30,7 @@ class Line:
 
 
 def epoch_chart(title: str, lines: Sequence[Line], references: Sequence[Reference] = ()) -> str:
-    """Draw lines over epochs from the first to the last, all on the same axes; "" if there is nothing to draw."""
+    """Draw lines over epochs on the same axes; return "" if there is nothing to draw."""
     lines = [line for line in lines if line.points]
     if not lines:
         return ""
@@ -60,19 +60,19 @@ def epoch_chart(title: str, lines: Sequence[Line], references: Sequence[Referenc
     ]
     middle = (LEFT + WIDTH - RIGHT) / 2
     columns.append(f'<text class="axis" x="{middle}" y="{HEIGHT - 4}" text-anchor="middle">epoch</text>')
-    seen = [_along([(across(epoch), down(value)) for epoch, value in thinned(line.points)]) for line in lines]
+    seen = [_along([(across(epoch), down(value)) for epoch, value in thin(line.points)]) for line in lines]
     levels = [
         _level(reference, down(reference.value), [at for line in seen for at in line]) for reference in references
     ]
-    drawn, told = [], []
+    drawn, readouts = [], []
     for line in lines:
-        kept = thinned(line.points)
+        kept = thin(line.points)
         places = [(across(epoch), down(value)) for epoch, value in kept]
         drawn.append(_drawn(line, kept, places))
-        told.append(
+        readouts.append(
             {
                 "name": line.name,
-                "number": line.number % COLOURS,
+                "number": line.number % COLORS,
                 "line": line.number,
                 "points": [
                     [x, y, epoch, line.form.format(value)] for (epoch, value), (x, y) in zip(kept, places, strict=True)
@@ -81,28 +81,28 @@ def epoch_chart(title: str, lines: Sequence[Line], references: Sequence[Referenc
         )
     return (
         f'<svg class="epochs" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" tabindex="0" '
-        f'aria-label="{escape(_spoken(title, lines))}" data-lines="{escape(json.dumps(told), quote=True)}">'
+        f'aria-label="{escape(_spoken(title, lines))}" data-lines="{escape(json.dumps(readouts), quote=True)}">'
         f"{''.join([*rows, *columns, *levels, *drawn])}"
         f'<g class="cross" visibility="hidden"><line y1="{TOP}" y2="{HEIGHT - BOTTOM}"/></g></svg>'
     )
 
 
-def moves(lines: Sequence[Line]) -> bool:
-    """Whether there is anything to see on a chart of these lines: values that differ by more than rounding noise."""
+def varies(lines: Sequence[Line]) -> bool:
+    """Whether the values of these lines differ by more than rounding noise, so that a chart shows something."""
     values = [value for line in lines for _, value in line.points]
     return bool(values) and max(values) - min(values) > FLAT * max(map(abs, values))
 
 
 def epoch_ticks(first: int, last: int, count: int = 5) -> list[int]:
-    """Whole epochs to write under the axis: round ones in even steps, two at least."""
+    """Choose at least two round epochs in even steps to label the axis with."""
     if last == first:
         return [first]
     step = max(1, round(y_ticks(0, last - first, count)[1]))
     return list(range(-(-first // step) * step, last + 1, step))
 
 
-def thinned(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
-    """A line of about MANY points: of every stretch its lowest and highest, so that spikes stay; and the ends."""
+def thin(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+    """Reduce a line to about MANY points: its ends, and the lowest and highest of every stretch, to keep spikes."""
     if len(points) <= MANY:
         return list(points)
     stretch = math.ceil(2 * len(points) / MANY)
@@ -113,9 +113,9 @@ def thinned(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
     return sorted(kept)
 
 
-def colour_class(number: int) -> str:
-    """CSS class of a line: colour, and dashes from the ninth on."""
-    return f"run{number % COLOURS} dash{number // COLOURS % DASHES}"
+def line_class(number: int) -> str:
+    """Return the CSS classes of a line: color, and dashes from the ninth line on."""
+    return f"run{number % COLORS} dash{number // COLORS % DASHES}"
 
 
 def _widened(low: float, high: float) -> tuple[float, float]:
@@ -127,7 +127,7 @@ def _widened(low: float, high: float) -> tuple[float, float]:
 
 
 def _along(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Points every few pixels along a line."""
+    """Return points every few pixels along a line."""
     found = list(places[:1])
     for (x, y), (to_x, to_y) in pairwise(places):
         count = math.ceil(max(abs(to_x - x), abs(to_y - y)) / 3) or 1
@@ -136,7 +136,7 @@ def _along(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def _level(reference: Reference, y: float, seen: Sequence[tuple[float, float]]) -> str:
-    """A dashed line, and its name above or below it, at the right or the left: where the fewest points are seen."""
+    """Draw a dashed line with its name above or below it, right or left: where it covers the fewest points."""
     width = LETTER * len(reference.name)
 
     def in_the_way(place: tuple[float, float]) -> int:
@@ -162,7 +162,7 @@ def _drawn(line: Line, kept: Sequence[tuple[int, float]], places: Sequence[tuple
         for (epoch, value), (x, y) in zip(kept, places, strict=True)
     ]
     shown = "".join(dots if len(dots) <= DOTS else [])
-    return f'<g class="{colour_class(line.number)}" data-run="{line.number}"><polyline points="{path}"/>{shown}</g>'
+    return f'<g class="{line_class(line.number)}" data-run="{line.number}"><polyline points="{path}"/>{shown}</g>'
 
 
 def _spoken(title: str, lines: Sequence[Line]) -> str:

@@ -1,19 +1,18 @@
-"""What `dualtemp evaluate` measured, for pages: encoders side by side, and the trained one class by class."""
+"""The part of a page with `dualtemp evaluate` results: encoders side by side, and the trained one class by class."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from dualtemp.report.standing import clear_difference, gain_bounds
+from dualtemp.report.standing import clear_difference, encoder_title, gain_bounds
 from dualtemp.runs.evaluated_measures import ENCODERS, FROZEN, MEANINGS, NAMES
 from dualtemp.runs.record import RunRecord, beside_trained, evaluated, number, rows_of
 
-TITLES = {"online": "while training"}
-MOST_SHOWN = 20  # classes: of a whole matrix, and of the hardest otherwise
-BY_CLASS = ("linear probe", "kNN", "fine-tuning")  # whose answers are shown class by class: the first that is there
+MOST_SHOWN = 20  # classes: with more, the hardest ones are listed instead of the whole matrix
+BY_CLASS = ("linear probe", "kNN", "fine-tuning")  # the first one available is shown class by class
 
 
 def evaluated_part(run: RunRecord) -> dict[str, Any] | None:
-    """evaluation.json, as far as it is what is expected there: tables by data, and answers class by class."""
+    """Return what the page shows of evaluation.json: a table per data set, and accuracies class by class."""
     found, rows, old = evaluated(run)
     sets = sorted(dict.fromkeys(str(row.get("data")) for row in rows), key=lambda data: data != "validation")
     tables = [table for data in sets if (table := _table(rows, data)) is not None]
@@ -29,14 +28,14 @@ def evaluated_part(run: RunRecord) -> dict[str, Any] | None:
 
 
 def _table(rows: Sequence[dict[str, Any]], data: str) -> dict[str, Any] | None:
-    """Encoders as columns, the trained one first; measures as rows."""
+    """Build a table with encoders as columns, the trained one first, and measures as rows."""
     there = dict.fromkeys(str(row.get("encoder")) for row in rows if row.get("data") == data)
     order = ["trained", *(name for name in ENCODERS if name != "trained"), *there]
     by_encoder = {name: rows_of(rows, name, data) for name in dict.fromkeys(order) if name in there}
     by_encoder = {name: found for name, found in by_encoder.items() if found}
     measures = dict.fromkeys((*NAMES, *(name for found in by_encoder.values() for name in found)))
     trained = by_encoder.get("trained", {})
-    # As the verdict counts them: the measures by which a rival is compared.
+    # The measures by which a baseline is compared, counted as in the verdict.
     shared = {name: sum(key in trained and key in FROZEN for key in found) for name, found in by_encoder.items()}
     lines = []
     for name in measures:
@@ -59,7 +58,7 @@ def _table(rows: Sequence[dict[str, Any]], data: str) -> dict[str, Any] | None:
     images = sorted({int(line["images"]) for line in lines if line["images"]})
     return {
         "data": data,
-        "encoders": [TITLES.get(encoder, encoder) for encoder in by_encoder],
+        "encoders": [encoder_title(encoder) for encoder in by_encoder],
         "images": images,
         "rows": lines,
         "compared": any(cell and cell["mark"] for line in lines for cell in line["cells"]),
@@ -67,7 +66,7 @@ def _table(rows: Sequence[dict[str, Any]], data: str) -> dict[str, Any] | None:
 
 
 def _cell(row: dict[str, Any] | None, trained: dict[str, Any] | None, measures: int) -> dict[str, Any] | None:
-    """An accuracy, and what the trained encoder gains over it; what was measured while training is no rival."""
+    """Return an accuracy and the trained encoder's gain over it; values measured while training are not compared."""
     if row is None:
         return None
     top5, deviation = number(row.get("top5")), number(row.get("deviation"))
@@ -87,14 +86,14 @@ def _cell(row: dict[str, Any] | None, trained: dict[str, Any] | None, measures: 
         **cell,
         "mark": {1: "✓", -1: "✗", 0: "≈"}[sign],
         "tone": {1: "good", -1: "bad", 0: "open"}[sign],
-        "says": {1: "trained is clearly better", -1: "trained is clearly worse", 0: "cannot be told apart"}[sign],
+        "says": {1: "trained is clearly better", -1: "trained is clearly worse", 0: "no clear difference"}[sign],
         "gain": one.trained - one.other,
         "interval": f"95 % interval {low:+.1f} to {high:+.1f} points",
     }
 
 
 def _class_by_class(rows: Sequence[dict[str, Any]], data: str) -> dict[str, Any] | None:
-    """Accuracy of each class, the hardest first, and what is taken for what: a matrix of few classes, else a list."""
+    """Return the accuracy of each class, hardest first, and the confusions: a matrix for few classes, else a list."""
     trained = rows_of(rows, "trained", data)
     name = next((name for name in BY_CLASS if isinstance(trained.get(name, {}).get("by_class"), list)), None)
     if name is None:
@@ -124,7 +123,7 @@ def _class_by_class(rows: Sequence[dict[str, Any]], data: str) -> dict[str, Any]
 
 
 def _matrix(shares: Sequence[dict[str, Any]], confused: Sequence[tuple[str, str, int]]) -> dict[str, Any]:
-    """Rows of (class, cells of (images, share of the class)); columns: all classes that were asked about or named."""
+    """Build the confusion matrix: rows of (class, cells); columns are all classes that occur as label or answer."""
     names = list(dict.fromkeys((*(one["name"] for one in shares), *(named for _, named, _ in confused))))
     counts = {(label, named): images for label, named, images in confused}
     counts |= {(one["name"], one["name"]): one["right"] for one in shares}

@@ -14,22 +14,22 @@ from dualtemp.analysis.trained_run import TrainedRun
 from dualtemp.data.images import ImageSet
 from dualtemp.errors import UserError
 from dualtemp.losses.hardness import Similarities, similarities
-from dualtemp.report.page import rendered, write_page
+from dualtemp.report.page import render, write_page
 from dualtemp.temperatures import TAU_ALPHA, TAU_BETA
 
-ANCHORS, KEYS = 64, 2048  # at most
+ANCHORS, KEYS = 64, 2048  # maximum numbers
 SMALL = 16  # keys of a small dictionary
 COLUMNS, SHEET_BYTES = 48, 1_800_000  # of the sheet of thumbnails
 LOWEST, HIGHEST = 0.02, 5.0
 MANTISSAS = (1, 1.1, 1.2, 1.3, 1.4, 1.6, 1.8, 2, 2.2, 2.5, 2.8, 3, 3.5, 4, 4.5, 5, 5.5, 6, 7, 8, 9)  # about even in log
 
 
-class Explored(NamedTuple):
-    """Anchors, keys of other images, and how alike they are.
+class ExplorerData(NamedTuple):
+    """Anchors, keys of other images, and their similarities.
 
     s: similarities (N,) and (N, K), float32 on the CPU, newest key first: a dictionary of size k is the first k;
-    anchors (N,) and keys (K,): which images of `images`; pictures: uint8 tiles (2 N + K, C, T, T), of anchors' views,
-    of positives', of keys'.
+    anchors (N,) and keys (K,): positions in `images`; pictures: uint8 tiles (2 N + K, C, T, T) of the anchors, their
+    positives and the keys.
     """
 
     s: Similarities
@@ -40,7 +40,7 @@ class Explored(NamedTuple):
 
 
 class Preset(NamedTuple):
-    """What a button chooses: temperatures (tau_beta as JavaScript reads it), size of the dictionary, whether tied."""
+    """The choice behind a button: temperatures (tau_beta as JavaScript reads it), dictionary size, whether tied."""
 
     name: str
     about: str
@@ -50,11 +50,11 @@ class Preset(NamedTuple):
     tied: bool
 
 
-def explored(run: TrainedRun, anchors: int = ANCHORS, keys: int = KEYS) -> Explored:
+def collect_explorer_data(run: TrainedRun, anchors: int = ANCHORS, keys: int = KEYS) -> ExplorerData:
     """Take anchors in views that the run has not seen, and fresh keys of other training images.
 
-    anchors, keys: how many, at most. Of few images half are anchors. MoCo's own dictionary is not taken: nobody knows
-    any more which images its keys were.
+    anchors, keys: maximum numbers. If there are few images, half of them are anchors. MoCo's own dictionary is not
+    used, because it does not record which images its keys came from.
     """
     images = run.data.images
     anchors = max(1, min(anchors, len(images) // 2))
@@ -64,25 +64,25 @@ def explored(run: TrainedRun, anchors: int = ANCHORS, keys: int = KEYS) -> Explo
         views = [_tiles(run, view[:left]) for view in batch.views]
         parts.append((batch.q[:left], batch.k_pos[:left], batch.index[:left], *views))
     if not parts:
-        raise UserError(f"{images.name}: too few of its images can be read for anchors; see `dualtemp data` on it")
+        raise UserError(f"{images.name}: too few images can be read to choose anchors; check it with `dualtemp data`")
     q, k_pos, index, first, second = (torch.cat(column) for column in zip(*parts, strict=True))
     k, of_keys, third = _other_keys(run, index, keys)
     s = similarities(q, k_pos, k)
     s = Similarities(s.positive.float().cpu(), s.negatives.float().cpu())
     if not all(part.isfinite().all() for part in s):
-        raise UserError(f"{run.path}: its encoder gives numbers that are not finite; take another run")
-    return Explored(s, index, of_keys, torch.cat([first, second, third]), images)
+        raise UserError(f"{run.path}: its encoder returns values that are not finite; use another run")
+    return ExplorerData(s, index, of_keys, torch.cat([first, second, third]), images)
 
 
 def _other_keys(run: TrainedRun, anchors: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Keys (K, D), their images (K,) and pictures, newest first, none of an anchor's image."""
+    """Return keys (K, D), their positions (K,) and tiles, newest first; none is of an anchor's image."""
     made: list[tuple[Tensor, Tensor, Tensor]] = []
     for batch in run.key_batches(most + len(anchors)):
         others = ~torch.isin(batch.index, anchors)
         there = others.to(batch.k.device)
         made.append((batch.k[there], batch.index[others], _tiles(run, batch.view[there])))
     if not sum(len(index) for _, index, _ in made):
-        raise UserError(f"{run.data.images.name}: no images are left for keys beside the anchors; give more images")
+        raise UserError(f"{run.data.images.name}: the anchors leave no images for keys; give more images")
     k, index, pictures = (torch.cat(column) for column in zip(*made, strict=True))
     newest = torch.arange(len(k) - 1, max(-1, len(k) - 1 - most), -1)
     return k[newest.to(k.device)], index[newest], pictures[newest]
@@ -94,11 +94,11 @@ def _tiles(run: TrainedRun, views: Tensor) -> Tensor:
 
 def write_explorer(run: TrainedRun, path: Path) -> Path:
     """Write the page."""
-    return write_page(path, explorer_page(run, explored(run)))
+    return write_page(path, explorer_page(run, collect_explorer_data(run)))
 
 
-def explorer_page(run: TrainedRun, found: Explored) -> str:
-    """The page as HTML: one file, no network."""
+def explorer_page(run: TrainedRun, found: ExplorerData) -> str:
+    """Render the page as HTML: one file, no network."""
     count, sizes = len(found.anchors), dictionary_sizes(len(found.keys))
     numbers = list(range(len(found.pictures)))
     alpha, beta = run.temperatures
@@ -128,22 +128,22 @@ def explorer_page(run: TrainedRun, found: Explored) -> str:
         },
         "data": data,
     }
-    return rendered("explorer.html.j2", context)
+    return render("explorer.html.j2", context)
 
 
 def slider_taus(*own: float) -> list[float]:
-    """Temperatures of a slider, ascending, about even on a logarithmic scale; `own` are among them, if finite."""
+    """Return a slider's temperatures, ascending and about even on a logarithmic scale, including finite `own` ones."""
     regular = {round(mantissa * 10.0**power, 4) for power in (-2, -1, 0) for mantissa in MANTISSAS}
     return sorted({tau for tau in regular if LOWEST <= tau <= HIGHEST} | {tau for tau in own if math.isfinite(tau)})
 
 
 def dictionary_sizes(keys: int) -> list[int]:
-    """Powers of two from 2 on, and all there are."""
+    """Return the slider's dictionary sizes: powers of two from 2, and the number of keys."""
     return sorted({size for power in range(1, 12) if (size := 2**power) <= keys} | {keys})
 
 
 def presets(run: TrainedRun, sizes: list[int]) -> list[Preset]:
-    """InfoNCE with many and with few keys, two temperatures with few, and what the run itself has."""
+    """Return presets: InfoNCE with many and with few keys, two temperatures with few, and the run's settings."""
     small, large = max([size for size in sizes if size <= SMALL], default=sizes[0]), sizes[-1]
     alpha, beta = run.temperatures
     held = run.chosen.get("dictionary_size") or run.chosen.batch - 1
@@ -171,16 +171,16 @@ def _described(images: ImageSet, index: Tensor) -> dict[str, Any]:
     }
 
 
-def _facts(run: TrainedRun, found: Explored) -> dict[str, str]:
+def _facts(run: TrainedRun, found: ExplorerData) -> dict[str, str]:
     count = len(found.anchors)
     return {
         "Run": f"{run.path.resolve().name}: {run.chosen.method}, {run.chosen.backbone}, step {run.step:,}",
         "Data": found.images.name,
         "Anchors": f"{count:,}, in views that the run was not trained on",
-        "Keys": f"{len(found.keys):,} of other training images, made anew by the run's encoder of keys",
+        "Keys": f"{len(found.keys):,} of other training images, computed afresh by the run's key encoder",
     }
 
 
 def _words(values: Tensor) -> str:
-    """Little-endian float32 in base64, row by row."""
+    """Encode as little-endian float32 in base64, row by row."""
     return base64.b64encode(values.contiguous().numpy().astype("<f4").tobytes()).decode()

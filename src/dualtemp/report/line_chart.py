@@ -1,4 +1,4 @@
-"""A line chart as SVG: sizes on a logarithmic axis, a line per series, standard deviations as bars."""
+"""A line chart as SVG: a logarithmic x axis, a line per series, error bars of one standard deviation."""
 
 import math
 from collections.abc import Callable
@@ -8,21 +8,21 @@ from html import escape
 WIDTH, HEIGHT = 640, 320
 LEFT, RIGHT, TOP, BOTTOM = 56, 100, 14, 44
 LINE = 14  # height of a line of text
-At = Callable[[float, float], tuple[float, float]]  # from a point of the plot to one of the picture
+At = Callable[[float, float], tuple[float, float]]  # from plot coordinates to picture coordinates
 
 
 @dataclass(frozen=True)
 class Point:
-    """x > 0, y, the standard deviation of y if there is one, and what a pointer over it tells."""
+    """A point: x > 0, y, the standard deviation of y if there is one, and a tooltip."""
 
     x: float
     y: float
     sd: float | None = None
-    told: str = ""
+    tooltip: str = ""
 
 
 def line_chart(series: dict[str, list[Point]], x_title: str, y_title: str, ordered: bool = False) -> str:
-    """Draw series by name; `ordered` names (temperatures) get shades of one colour instead of different ones."""
+    """Draw series by name; `ordered` series (such as temperatures) get shades of one color instead of many colors."""
     points = [point for line in series.values() for point in line]
     if not points:
         return ""
@@ -43,14 +43,14 @@ def line_chart(series: dict[str, list[Point]], x_title: str, y_title: str, order
     labels = _apart({name: at(lines[name][-1].x, lines[name][-1].y)[1] + 4 for name in highest_first})
     for number, name in enumerate(series):
         if name in lines:
-            colour = f"ramp{number * 4 // max(1, len(series) - 1)}" if ordered else f"series{number % 5}"
-            parts.append(_line(name, lines[name], at, colour, labels[name]))
+            color = f"ramp{number * 4 // max(1, len(series) - 1)}" if ordered else f"series{number % 5}"
+            parts.append(_line(name, lines[name], at, color, labels[name]))
     title = escape(f"{y_title} against {x_title}")
     return f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}">{"".join(parts)}</svg>'
 
 
 def y_ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """Round numbers from below `low` to above `high`, about `count` of them."""
+    """Return about `count` round numbers from at most `low` to at least `high`."""
     if high <= low:
         low, high = low - abs(low) * 0.05 - 1e-9, high + abs(high) * 0.05 + 1e-9
     rough = (high - low) / count
@@ -61,7 +61,7 @@ def y_ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 
 def tick_labels(ticks: list[float]) -> list[str]:
-    """Ticks as text: as many decimals as tell them apart, powers of ten where these would be long."""
+    """Format ticks with as many decimals as they need to differ, in scientific notation if that would be long."""
     step = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
     if abs(step / 10.0**-digits - round(step / 10.0**-digits)) > 1e-6:  # 2.5, 0.25
@@ -84,16 +84,16 @@ def _axes(xs: list[float], ticks: list[float], at: At, x_title: str, y_title: st
     columns = [
         f'<text class="tick" x="{at(x, ticks[0])[0]}" y="{bottom + 18}" text-anchor="middle">{x:g}</text>' for x in xs
     ]
-    middle, centre = (LEFT + WIDTH - RIGHT) / 2, (TOP + bottom) / 2
+    middle, center = (LEFT + WIDTH - RIGHT) / 2, (TOP + bottom) / 2
     titles = (
         f'<text class="axis" x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_title)}</text>'
-        f'<text class="axis" transform="translate(13 {centre}) rotate(-90)" text-anchor="middle">'
+        f'<text class="axis" transform="translate(13 {center}) rotate(-90)" text-anchor="middle">'
         f"{escape(y_title)}</text>"
     )
     return "".join([*rows, *columns, titles])
 
 
-def _line(name: str, line: list[Point], at: At, colour: str, label: float) -> str:
+def _line(name: str, line: list[Point], at: At, color: str, label: float) -> str:
     places = [at(p.x, p.y) for p in line]
     path = " ".join(f"{x},{y}" for x, y in places)
     bars = [
@@ -102,7 +102,7 @@ def _line(name: str, line: list[Point], at: At, colour: str, label: float) -> st
         if p.sd
     ]
     dots = [
-        f'<circle cx="{x}" cy="{y}" r="4"><title>{escape(p.told)}</title></circle>'
+        f'<circle cx="{x}" cy="{y}" r="4"><title>{escape(p.tooltip)}</title></circle>'
         for p, (x, y) in zip(line, places, strict=True)
     ]
     right = places[-1][0] + 10
@@ -110,11 +110,11 @@ def _line(name: str, line: list[Point], at: At, colour: str, label: float) -> st
         f'<rect class="key" x="{right}" y="{round(label - 9, 1)}" width="9" height="9" rx="2"/>'
         f'<text class="name" x="{right + 14}" y="{label}">{escape(name)}</text>'
     )
-    return f'<g class="{colour}"><polyline points="{path}"/>{"".join(bars)}{"".join(dots)}{end}</g>'
+    return f'<g class="{color}"><polyline points="{path}"/>{"".join(bars)}{"".join(dots)}{end}</g>'
 
 
 def _apart(heights: dict[str, float]) -> dict[str, float]:
-    """Heights of labels in the same order, at least a line of text apart; those in the way move down, or all up."""
+    """Spread label heights at least a line of text apart, in the same order: downward, or all up at the bottom."""
     placed: dict[str, float] = {}
     for name, y in heights.items():
         placed[name] = max([y, *(other + LINE for other in placed.values())])

@@ -1,4 +1,4 @@
-"""What all pages share: templates, colours, and that a page is written whole."""
+"""What all pages share: templates, colors and writing files."""
 
 import os
 from collections.abc import Mapping
@@ -17,27 +17,27 @@ from dualtemp.atomic_write import write_output
 MINUS = "\N{MINUS SIGN}"
 
 
-def rendered(template: str, context: Mapping[str, Any]) -> str:
-    """A page as HTML: one file, no network. Templates find `css` (the shared colours) and `version` too."""
+def render(template: str, context: Mapping[str, Any]) -> str:
+    """Render a template as HTML: one file, no network. Templates also get `css` (the shared colors) and `version`."""
     environment = _environment()
     css = environment.get_template("paper.css").render()
     return environment.get_template(template).render(css=css, version=__version__, **context)
 
 
 def write_page(path: Path, page: str) -> Path:
-    """Write a page whole; names of files on it need not be valid text."""
+    """Write a page atomically; file names on it need not be valid text."""
     write_output(path, page.encode(errors="backslashreplace"))
     return path
 
 
 def link_to(path: Path, page: Path) -> str:
-    """The address of a file for a page that is written to `page`: relative, so that a folder can be moved whole."""
+    """Return the relative address of a file for a page written to `page`, so that a folder can be moved as a whole."""
     return quote(os.path.relpath(path.resolve(), page.resolve().parent).replace(os.sep, "/"))
 
 
 @cache
 def _environment() -> Environment:
-    """Kept: a run writes its page every epoch, and reading the templates takes most of the time."""
+    """Build the environment once: a run writes its page every epoch, and reading templates takes most of that time."""
     environment = Environment(loader=FunctionLoader(_template), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["signed"] = lambda value, places=2: f"{value:+.{places}f}".replace("-", MINUS)
     environment.filters["code"] = _with_code
@@ -45,7 +45,7 @@ def _environment() -> Environment:
 
 
 def _with_code(text: str) -> Markup:
-    """Text whose `commands` are set as code."""
+    """Set text between backticks as code."""
     pieces = [str(escape(piece)) for piece in text.split("`")]
     return Markup("".join(f"<code>{piece}</code>" if number % 2 else piece for number, piece in enumerate(pieces)))
 

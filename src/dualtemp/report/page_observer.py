@@ -1,4 +1,4 @@
-"""The run page as an observer: written at the start, after every epoch and at the end, with pictures now and then."""
+"""An observer that writes the run page at the start, after every epoch and at the end, with pictures now and then."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,10 +14,10 @@ from dualtemp.training.observers.observer import Snapshot, attempt
 class RunPage:
     """Keeps report.html of a run up to date.
 
-    path: the run's folder; None until the run has begun, and so on every rank but 0.
+    path: the run's folder; None until the run has begun, and always None on ranks other than 0.
 
     Args:
-        note: is told why there are no pictures.
+        note: called with the reason if pictures fail.
     """
 
     def __init__(self, note: Callable[[str], None] = lambda text: None) -> None:
@@ -26,7 +26,7 @@ class RunPage:
         self._pictures: LivePictures | None = None  # None once they have failed
 
     def __str__(self) -> str:
-        """Name it in a note."""
+        """Return the name used in notes."""
         return "the run's page"
 
     def begin(self, path: Path, settings: Settings) -> None:
@@ -35,7 +35,7 @@ class RunPage:
         self.write()
 
     def step(self, epoch: int, step: int, steps: int, loss: float) -> None:
-        """Steps are not on the page."""
+        """Do nothing: the page does not show steps."""
 
     def epoch(self, metrics: dict[str, Any]) -> None:
         """Write the page again."""
@@ -53,13 +53,13 @@ class RunPage:
             self.write()
 
     def note(self, text: str) -> None:
-        """Notes are not on the page."""
+        """Do nothing: the page does not show notes."""
 
     def close(self) -> None:
-        """Wait: the page says "running" as long as the run's folder is locked."""
+        """Do nothing: the page would say "running" as long as the run's folder is locked."""
 
     def write(self) -> None:
-        """Write the page from what is in the folder."""
+        """Write the page from the files in the folder."""
         assert self.path is not None
         write_run_page(self.path)
 

@@ -1,14 +1,14 @@
-"""Pages of pictures that belong together: what was found near a photograph, or groups of near-duplicates."""
+"""Pages with groups of pictures: search results of a photograph, or groups of near-duplicates."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from dualtemp.report.page import rendered, write_page
+from dualtemp.report.page import render, write_page
 
 
 class Card(NamedTuple):
-    """A picture (data URL; None: it cannot be shown) with what is said below it. s: a cosine; first: stands out."""
+    """A picture with its caption. picture: data URL, None if it cannot be shown; s: a cosine; first: highlighted."""
 
     picture: str | None
     name: str
@@ -19,7 +19,7 @@ class Card(NamedTuple):
 
 
 class Section(NamedTuple):
-    """Pictures that belong together."""
+    """A titled group of pictures."""
 
     title: str
     cards: Sequence[Card]
@@ -28,6 +28,6 @@ class Section(NamedTuple):
 def write_search_page(
     path: Path, title: str, about: str, facts: Sequence[tuple[str, str]], sections: Sequence[Section]
 ) -> Path:
-    """Write the page: a title, a sentence, facts as (what, value), and sections of pictures; one file, no network."""
+    """Write a page with a title, a sentence, facts as (name, value) and sections of pictures; one file, no network."""
     context = {"title": title, "about": about, "facts": facts, "sections": sections}
-    return write_page(path, rendered("search.html.j2", context))
+    return write_page(path, render("search.html.j2", context))

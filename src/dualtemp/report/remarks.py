@@ -1,7 +1,8 @@
-"""What is worth knowing of a run beside the verdict: what its anchors weigh, where the probe is."""
+"""Remarks beside a run's verdict: how its anchors are weighted, how the probe compares with kNN."""
 
 import math
 
+from dualtemp.runs.metrics import accuracies
 from dualtemp.runs.record import Facts, History, points
 
 ONE_ANCHOR = 1 / 6  # of log N, the highest entropy: two of 64 anchors
@@ -11,18 +12,18 @@ BEHIND = 5.0  # points of accuracy between kNN and probe
 
 
 def remarks(history: History, facts: Facts) -> list[str]:
-    """What is worth knowing beside the verdict, a sentence or two each."""
-    found = (_who_weighs(history, facts), _easy(history, facts), _probe_behind(history, facts), _rank(history))
+    """Return the remarks that apply, a sentence or two each."""
+    found = (_weights(history, facts), _easy(history, facts), _probe_behind(history, facts), _rank(history))
     return [remark for remark in found if remark is not None]
 
 
-def _who_weighs(history: History, facts: Facts) -> str | None:
+def _weights(history: History, facts: Facts) -> str | None:
     entropy = points(history, "entropy")
     if not entropy or facts.anchors < 2:
         return None
     N = facts.anchors
     count = math.exp(min(max(entropy[-1][1], 0.0), math.log(N)))
-    used = "" if facts.weighted else " W is only measured here; it does not enter this loss."
+    used = "" if facts.weighted else " W is only measured; it does not enter this loss."
     if count < 2 and math.log(count) < ONE_ANCHOR * math.log(N):
         return (
             f"The entropy of r_+ is {entropy[-1][1]:.2f}, near 0 (at most log {N} = {math.log(N):.2f}): one of {N} "
@@ -30,12 +31,12 @@ def _who_weighs(history: History, facts: Facts) -> str | None:
         )
     if count < FEW_ANCHORS * N:
         return (
-            f"The entropy of r_+ is {entropy[-1][1]:.2f} of log {N} = {math.log(N):.2f}: the weight is as if "
-            f"{count:.{1 if count < 3 else 0}f} of {N} anchors shared it. A larger tau_beta spreads it.{used}"
+            f"The entropy of r_+ is {entropy[-1][1]:.2f} of log {N} = {math.log(N):.2f}, as if "
+            f"{count:.{1 if count < 3 else 0}f} of {N} anchors shared the weight. A larger tau_beta spreads it.{used}"
         )
     return (
         f"The entropy of r_+ is {entropy[-1][1]:.4f} of at most log {N} = {math.log(N):.4f}: "
-        f"{'nearly all' if count > 0.99 * N else 'most'} anchors count alike.{used}"
+        f"{'nearly all' if count > 0.99 * N else 'most'} anchors count equally.{used}"
     )
 
 
@@ -44,19 +45,19 @@ def _easy(history: History, facts: Facts) -> str | None:
     if not W or W[-1][1] > TOO_EASY or not facts.weighted:
         return None
     return (
-        f"The mean weight W is {W[-1][1]:.2g}: the positives are found so easily that little is left to learn. "
-        "Stronger views (--recipe) or more negatives make it harder."
+        f"The mean weight W is {W[-1][1]:.2g}: positives are so easy to find that little is left to learn. "
+        "Stronger views (--recipe) or more negatives make the task harder."
     )
 
 
 def _probe_behind(history: History, facts: Facts) -> str | None:
     """The probe learns while the encoder trains, with a learning rate of its own: it can lag far behind kNN."""
-    probe, knn = points(history, "probe_top1"), points(history, "knn_top1")
+    probe, knn = (points(history, each.key) for each in accuracies())
     if not probe or not knn or knn[-1][1] - probe[-1][1] < BEHIND or facts.learns_from_labels:
         return None
     return (
-        f"kNN ({knn[-1][1]:.1f} %) is ahead of the probe ({probe[-1][1]:.1f} %), which learns along the way and has "
-        "not caught up; `dualtemp evaluate` fits one on the finished features."
+        f"kNN ({knn[-1][1]:.1f} %) is ahead of the probe ({probe[-1][1]:.1f} %), which learns during training and has "
+        "not caught up; `dualtemp evaluate` fits one on the final features."
     )
 
 

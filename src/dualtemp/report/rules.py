@@ -1,6 +1,6 @@
-"""The rules of the verdict, read from top to bottom: the first that fits gives the headline.
+"""The rules of the verdict, in the order of RULES: the first that applies gives the headline.
 
-docs/pages.md tells why each threshold is what it is.
+docs/pages.md gives the reason for each threshold.
 """
 
 import math
@@ -8,21 +8,30 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from dualtemp.report.accuracies import ACCURACIES, POINT, accuracy_of, fifths, guessed, seen, too_few
-from dualtemp.report.standing import Standing, Word, standings
+from dualtemp.report.accuracies import (
+    POINT,
+    accuracy_name,
+    accuracy_of,
+    detectable_difference,
+    fifths,
+    guessing_limit,
+    has_too_few_images,
+)
+from dualtemp.report.standing import Standing, Word, encoder_title, standings
 from dualtemp.runs.evaluated_measures import BASELINES
+from dualtemp.runs.metrics import accuracies
 from dualtemp.runs.record import Facts, History, points
 from dualtemp.runs.thresholds import COLLAPSED
 
-LOSS_STILL = 1e-3  # of the loss: a run whose loss never leaves this band learns nothing
+LOSS_STILL = 1e-3  # share of the loss: a run whose loss never leaves this band learns nothing
 RISES = 3  # in a row: by chance four values come in this order once in 24 times
-LOSS_FALLS = 0.05  # of the whole fall, in the last fifth of the epochs: it has not levelled out
-RECOVERED = 1.2  # times the lowest spread: it rises again
-NEEDED = BASELINES[:2]  # raw pixels and a colour histogram: a healthy encoder has been seen to beat them
+LOSS_FALLS = 0.05  # share of the whole fall: a larger fall in the last fifth means that the loss has not leveled out
+RECOVERED = 1.2  # times the lowest spread: above this it is rising again
+NEEDED = BASELINES[:2]  # raw pixels and color histogram: a healthy encoder must beat them
 
 
 class Verdict(NamedTuple):
-    """headline: a few words; tone: how to colour them; reason: a sentence with figures; remarks: more sentences."""
+    """headline: a few words; tone: their color; reason: a sentence with figures; remarks: further sentences."""
 
     headline: str
     tone: Literal["good", "bad", "open"]
@@ -38,14 +47,14 @@ def _collapsed(history: History, facts: Facts) -> Verdict | None:
         (e for (e, _), (_, before) in zip(spread[:0:-1], spread[-2::-1], strict=True) if before >= COLLAPSED), None
     )
     reason = (
-        f"The feature spread is {spread[-1][1]:.3g}, below {COLLAPSED}: all images have nearly the same features, and "
-        f"nothing can be told from them. {_against_collapse(facts)}"
+        f"The feature spread is {spread[-1][1]:.3g}, below {COLLAPSED}: all images have nearly the same features. "
+        f"{_against_collapse(facts)}"
     )
     return Verdict("collapsed" if since is None else f"collapsed since epoch {since}", "bad", reason)
 
 
 def _collapsing(history: History, facts: Facts) -> Verdict | None:
-    """More than half of the way, in powers of ten, from the highest spread down to collapse, and not coming back."""
+    """More than half way, in powers of ten, from the highest spread down to collapse, and not recovering."""
     spread = points(history, "spread")
     if len(spread) < 2:
         return None
@@ -54,22 +63,22 @@ def _collapsing(history: History, facts: Facts) -> Verdict | None:
     if len(since) < 2 or last >= math.sqrt(since[0][1] * COLLAPSED) or last > RECOVERED * min(v for _, v in since):
         return None
     reason = (
-        f"The feature spread has fallen from {since[0][1]:.3g} (epoch {since[0][0]}) to {last:.3g}, and {COLLAPSED} is "
-        f"collapse: images look more and more the same. {_against_collapse(facts)}"
+        f"The feature spread has fallen from {since[0][1]:.3g} (epoch {since[0][0]}) to {last:.3g}; {COLLAPSED} means "
+        f"collapse. Images look more and more the same. {_against_collapse(facts)}"
     )
     return Verdict(f"collapsing since epoch {since[1][0]}", "bad", reason)
 
 
 def _at_chance(history: History, facts: Facts) -> Verdict | None:
-    """Both accuracies of the last evaluation could be had by guessing; an untrained encoder does better."""
-    last = [found[-1][1] for key in ("probe_top1", "knn_top1") if (found := points(history, key))]
-    limit = guessed(facts)
+    """Guessing could reach both accuracies of the last evaluation; an untrained encoder does better."""
+    last = [found[-1][1] for each in accuracies() if (found := points(history, each.key))]
+    limit = guessing_limit(facts)
     if limit is None or not last or max(last) > limit:
         return None
     reason = (
-        f"Probe and kNN are at {' and '.join(f'{value:.1f} %' for value in last)}, no better than naming "
-        f"the commonest of {facts.classes} classes always ({100 * (facts.chance or 0):.3g} %); even an untrained "
-        f"encoder does better. Look at the labels and at the views (`dualtemp data {facts.data} --show`), and try a "
+        f"Probe and kNN are at {' and '.join(f'{value:.1f} %' for value in last)}, no better than always naming "
+        f"the most common of {facts.classes} classes ({100 * (facts.chance or 0):.3g} %); even an untrained "
+        f"encoder does better. Check the labels and the views (`dualtemp data {facts.data} --show`), and try a "
         "lower --lr."
     )
     return Verdict("not learning: at chance", "bad", reason)
@@ -93,13 +102,13 @@ def _worse(history: History, facts: Facts) -> Verdict | None:
         return None
     best_epoch, best = max(accuracy, key=lambda point: point[1])
     last = accuracy[-1][1]
-    if max(value for _, value in accuracy[-2:]) > best - seen(facts, best):
+    if max(value for _, value in accuracy[-2:]) > best - detectable_difference(facts, best):
         return None
     loss = points(history, "loss")
     falls = bool(loss) and loss[-1][1] < dict(loss).get(best_epoch, -math.inf)
     reason = (
         f"The {key} was {best:.1f} % after epoch {best_epoch}, and is {last:.1f} % now"
-        f"{', though the loss still falls: what it rewards no longer helps to tell classes apart' if falls else ''}. "
+        f"{', although the loss still falls: what it rewards no longer helps to separate classes' if falls else ''}. "
         "Try a lower --lr or stronger views (--recipe); the checkpoints of the best epoch are gone."
     )
     return Verdict(f"getting worse since epoch {best_epoch}", "bad", reason)
@@ -108,20 +117,20 @@ def _worse(history: History, facts: Facts) -> Verdict | None:
 def _too_early(history: History, facts: Facts) -> Verdict | None:
     if len(history) > 1:
         return None
-    return Verdict("too early to tell", "open", "One epoch is over; a direction takes two.")
+    return Verdict("too early to tell", "open", "Only one epoch is done; a trend takes two.")
 
 
 def _improving(history: History, facts: Facts) -> Verdict | None:
-    """The mean of the last fifth of the evaluated epochs is clearly better than that of the fifth before."""
+    """The mean of the last fifth of the evaluations is clearly better than that of the fifth before."""
     key, accuracy = accuracy_of(history)
     more = _more_epochs(history, facts)
     if len(accuracy) > 1:
         before, after, when = fifths(accuracy)
         rises = len(accuracy) > RISES and all(a < b for (_, a), (_, b) in pairwise(accuracy[-RISES - 1 :]))
-        if after - before > seen(facts, after):
+        if after - before > detectable_difference(facts, after):
             return Verdict("still improving", "good", f"The {key} has gained {after - before:.1f} points {when}.{more}")
         gained = accuracy[-1][1] - accuracy[-RISES - 1][1] if rises else 0.0
-        if accuracy[-1][1] - before > POINT and gained > seen(facts, after):
+        if accuracy[-1][1] - before > POINT and gained > detectable_difference(facts, after):
             reason = f"The {key} has risen three times in a row, by {gained:.1f} points in all.{more}"
             return Verdict("still improving", "good", reason)
         return None
@@ -130,41 +139,40 @@ def _improving(history: History, facts: Facts) -> Verdict | None:
     if len(loss) > 1:
         before, after, when = fifths(loss)
         if before - after > LOSS_FALLS * (max(values) - min(values)) and before - after > LOSS_STILL * abs(before):
-            reason = (
-                f"There are no labels to measure with, and the loss still falls: {before:.4g} to {after:.4g} {when}."
-            )
+            reason = f"There are no labels to measure with; the loss still falls: {before:.4g} to {after:.4g} {when}."
             return Verdict("still improving", "good", reason + more)
     return None
 
 
 def _not_better(history: History, facts: Facts) -> Verdict | None:
-    """`dualtemp evaluate` has measured what the encoder has to beat, and it does not clearly beat all of that."""
+    """`dualtemp evaluate` measured baselines, and the encoder does not clearly beat all of them."""
     found = standings(facts.beside)
-    more = " Try more images, more epochs or another --lr." + _more_epochs(history, facts, "To go on")
+    more = " Try more images, more epochs or another --lr." + _more_epochs(history, facts, "To continue")
     rules: tuple[tuple[set[Word], str, Literal["bad", "open"], str], ...] = (
         ({"better", "level"}, "has learned little: no better than {}", "bad", f"show no gain.{more}"),
         ({"mixed"}, "better than {} by one measure, worse by another", "open", f"show a gain and a loss.{more}"),
-        ({"open"}, "too few images to tell", "open", "do not show whether it is better than {}: more would."),
+        ({"open"}, "too few images to tell", "open", "are too few to show whether it is better than {}."),
     )
     for words, headline, tone, said in rules:
         these = [one for one in found if one.word in words]
         if these:
-            names = " or ".join(one.encoder for one in these)
+            names = " or ".join(encoder_title(one.encoder) for one in these)
             reason = f"`dualtemp evaluate` found: {_rivals(these)}. {_test_images(these)} {said.format(names)}"
             return Verdict(headline.format(names), tone, reason)
     return None
 
 
 def _rivals(these: Sequence[Standing]) -> str:
-    """One measure of each, and by how many it is ahead; the page's table has them all."""
-    told = []
+    """Name one measure of each baseline, and by how many measures it is ahead; the page's table has all of them."""
+    texts: list[str] = []
     for each in these:
         one = next((one for one in each.measures if one.name == "linear probe"), each.measures[0])
         ahead, count = sum(one.other > one.trained for one in each.measures), len(each.measures)
         counted = f" (ahead by {ahead} of {count} measures)" if count > 1 else ""
         own = f"{one.name} {one.trained:.1f} %, "
-        told.append(f"{'' if told and told[0].startswith(own) else own}{one.encoder} {one.other:.1f} %{counted}")
-    return ", ".join(told)
+        said = "" if texts and texts[0].startswith(own) else own
+        texts.append(f"{said}{encoder_title(one.encoder)} {one.other:.1f} %{counted}")
+    return ", ".join(texts)
 
 
 def _test_images(these: Sequence[Standing]) -> str:
@@ -176,24 +184,24 @@ def _test_images(these: Sequence[Standing]) -> str:
 
 def _fallen(history: History, facts: Facts) -> Verdict | None:
     """Probe or kNN is clearly below its first value."""
-    for key, name in ACCURACIES.items():
-        found = points(history, key)
-        if len(found) > 1 and found[0][1] - found[-1][1] > seen(facts, found[0][1]):
-            (epoch, first), (_, last) = found[0], found[-1]
+    for each in accuracies():
+        found = points(history, each.key)
+        if len(found) > 1 and found[0][1] - found[-1][1] > detectable_difference(facts, found[0][1]):
+            (epoch, first), (_, last), name = found[0], found[-1], accuracy_name(each)
             reason = f"The {name} was {first:.1f} % after epoch {epoch}, and is {last:.1f} % now. Try a lower --lr."
             return Verdict(f"worse than after epoch {epoch}", "bad", reason)
     return None
 
 
 def _too_few_images(history: History, facts: Facts) -> Verdict | None:
-    """Nothing is certain about the last accuracy, and nothing but a large change could be on so few test images."""
+    """So few test images that only a large change could be detected."""
     key, accuracy = accuracy_of(history)
-    if not accuracy or not too_few(facts, accuracy[-1][1]) or _beats_all(facts):
+    if not accuracy or not has_too_few_images(facts, accuracy[-1][1]) or _beats_all(facts):
         return None
     reason = (
-        f"The {key} is {accuracy[-1][1]:.1f} %, on {facts.test_images:,} test images: two accuracies there must differ "
-        f"by {seen(facts, accuracy[-1][1]):.1f} points to be told apart, and less than that has happened. "
-        f"`dualtemp evaluate {facts.path}` compares image by image, which tells more; so do more test images."
+        f"The {key} is {accuracy[-1][1]:.1f} % on {facts.test_images:,} test images. So few images only show changes "
+        f"of at least {detectable_difference(facts, accuracy[-1][1]):.1f} points, and none was that large. `dualtemp "
+        f"evaluate {facts.path}` compares image by image, which shows more; so would more test images."
     )
     return Verdict("too few images to tell", "open", reason)
 
@@ -204,7 +212,7 @@ def _beats_all(facts: Facts) -> bool:
 
 
 def _no_gain(history: History, facts: Facts) -> Verdict | None:
-    """The accuracy ends below its first value, or clearly below the evaluations before."""
+    """The accuracy ends below its first value, or clearly below the preceding evaluations."""
     key, accuracy = accuracy_of(history)
     if len(accuracy) < 2:
         return None
@@ -213,21 +221,21 @@ def _no_gain(history: History, facts: Facts) -> Verdict | None:
         reason = f"The {key} was {first:.1f} % after epoch {epoch}, and is {last:.1f} % now."
         return Verdict(f"has learned little: no better than after epoch {epoch}", "open", reason)
     before, after, when = fifths(accuracy)
-    if before - after > seen(facts, before):
-        reason = f"The {key} has lost {before - after:.1f} points {when}; whether that lasts, the next would tell."
-        return Verdict("lower at the end than before", "open", reason + _more_epochs(history, facts, "To go on"))
+    if before - after > detectable_difference(facts, before):
+        reason = f"The {key} has lost {before - after:.1f} points {when}; the next one would show whether that lasts."
+        return Verdict("lower at the end than before", "open", reason + _more_epochs(history, facts, "To continue"))
     return None
 
 
 def _more_epochs(history: History, facts: Facts, why: str = "More epochs would probably help") -> str:
-    """The command that goes on with a run that is through."""
-    through = len(history) >= facts.epochs
-    return f" {why}: `dualtemp resume {facts.path} --epochs {2 * facts.epochs}`." if through else ""
+    """Return the command that extends a finished run; "" if it has not finished."""
+    finished = len(history) >= facts.epochs
+    return f" {why}: `dualtemp resume {facts.path} --epochs {2 * facts.epochs}`." if finished else ""
 
 
 def _against_collapse(facts: Facts) -> str:
     return facts.advice_on_collapse or (
-        "Try a lower --lr, more --warmup-epochs or --clip-gradient 1, and look at the views "
+        "Try a lower --lr, more --warmup-epochs or --clip-gradient 1, and check the views "
         f"(`dualtemp data {facts.data} --show`)."
     )
 

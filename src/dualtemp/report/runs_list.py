@@ -1,4 +1,4 @@
-"""The list of runs below some folders: one line each, damaged ones too. Needs no torch."""
+"""The list of runs below folders: one line each, including damaged ones. Needs no torch."""
 
 import json
 import math
@@ -13,11 +13,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from dualtemp.errors import UserError
-from dualtemp.runs.metrics import measures
+from dualtemp.runs.metrics import accuracies
 from dualtemp.runs.record import read_run
 
-# Accuracies by the name that JSON and `--sort` give them.
-ACCURACIES = {each.column.lower(): each for each in measures().values() if each.column}
+# Accuracies by their name in JSON and `--sort`.
+ACCURACIES = {each.column.lower(): each for each in accuracies()}
 # What to sort by, and whether the largest comes first.
 ORDERS = {
     "name": False,
@@ -30,14 +30,14 @@ ORDERS = {
     **dict.fromkeys(ACCURACIES, True),
     "date": True,
 }
-COLOURS = {"running": "cyan", "done": "green", "interrupted": "yellow", "failed": "red", "unreadable": "red"}
-SIGNS = {"metrics.jsonl", "environment.json", "checkpoints"}  # beside config.yaml: it is a run's
+COLORS = {"running": "cyan", "done": "green", "interrupted": "yellow", "failed": "red", "unreadable": "red"}
+SIGNS = {"metrics.jsonl", "environment.json", "checkpoints"}  # with config.yaml, any of these marks a run folder
 
 
 def find_runs(folder: Path) -> Iterator[Path]:
-    """Run folders at or below a folder, in the order of names; nothing inside a run, and each folder once.
+    """Yield run folders at or below a folder, sorted by name, each once; runs are not searched for further runs.
 
-    Links are followed; a folder that cannot be read is said on standard error and left out.
+    Links are followed. A folder that cannot be read is reported on standard error and left out.
     """
     seen: set[tuple[int, int]] = set()
     waiting = [folder]
@@ -52,7 +52,7 @@ def find_runs(folder: Path) -> Iterator[Path]:
         if (about.st_dev, about.st_ino) in seen:
             continue
         seen.add((about.st_dev, about.st_ino))
-        # A run whose config is gone has metrics; what a kill leaves of a run that never began has not.
+        # A run whose config is gone still has metrics; what a kill leaves of a run that never started has none.
         if SIGNS & inside.keys() if "config.yaml" in inside else {"metrics.jsonl", "checkpoints"} <= inside.keys():
             yield here
             continue
@@ -60,8 +60,8 @@ def find_runs(folder: Path) -> Iterator[Path]:
         waiting += [here / name for name in reversed(below)]
 
 
-def described(path: Path, name: str) -> dict[str, Any]:
-    """A run as the list has it; one that cannot be read has the status "unreadable" and the reason."""
+def describe_run(path: Path, name: str) -> dict[str, Any]:
+    """Describe a run for the list; one that cannot be read has the status "unreadable" and the reason."""
     row: dict[str, Any] = {"name": name, "path": str(path)}
     try:
         run = read_run(path)
@@ -83,21 +83,23 @@ def described(path: Path, name: str) -> dict[str, Any]:
 
 
 def runs_below(folders: Sequence[Path]) -> list[dict[str, Any]]:
-    """All runs at or below these folders, each once; a folder that is not there is a UserError."""
+    """Describe all runs at or below these folders, each once; a missing folder is a UserError."""
     rows: dict[Path, dict[str, Any]] = {}
     for folder in folders:
         if not folder.is_dir():
-            raise UserError(f"{folder} is no folder: give one that holds runs, such as `dualtemp runs results/runs`")
+            raise UserError(
+                f"{folder} is not a folder: give one that contains runs, such as `dualtemp runs results/runs`"
+            )
         for path in find_runs(folder):
-            # Named as one would type it; below the default folder its own name does.
+            # Named as one would type it; below a single folder its relative path is enough.
             inside = path.relative_to(folder)
             name = str(inside) if len(folders) == 1 and inside.parts else str(path)
-            rows.setdefault(path.resolve(), described(path, name))
+            rows.setdefault(path.resolve(), describe_run(path, name))
     return list(rows.values())
 
 
-def ordered(rows: Sequence[dict[str, Any]], by: str, backwards: bool = False) -> list[dict[str, Any]]:
-    """Rows by one of ORDERS: accuracies, epochs and dates from the highest down; what has no value comes last."""
+def sort_runs(rows: Sequence[dict[str, Any]], by: str, backwards: bool = False) -> list[dict[str, Any]]:
+    """Sort rows by one of ORDERS: accuracies, epochs and dates in descending order; rows without a value come last."""
     there = [row for row in rows if row.get(by) is not None]
     kind = {True: 1, False: 0}
     there.sort(key=lambda row: (kind[isinstance(row[by], str)], row[by]), reverse=ORDERS[by] != backwards)
@@ -105,7 +107,7 @@ def ordered(rows: Sequence[dict[str, Any]], by: str, backwards: bool = False) ->
 
 
 def print_runs(rows: Sequence[dict[str, Any]], as_json: bool = False) -> None:
-    """Print a table, and below it why runs failed or cannot be read; or JSON."""
+    """Print a table followed by the reasons why runs failed or cannot be read; or JSON."""
     if as_json:
         print(json.dumps([_plain(row) for row in rows], indent=2))
         return
@@ -124,7 +126,7 @@ def print_runs(rows: Sequence[dict[str, Any]], as_json: bool = False) -> None:
             escape(row.get("data", "")),
             _number(row.get("tau_alpha"), "{:g}"),
             _number(row.get("tau_beta"), "{:g}"),
-            f"[{COLOURS[status]}]{status}[/]",
+            f"[{COLORS[status]}]{status}[/]",
             f"{row['epoch']}/{row['epochs']}" if "epoch" in row else "",
             *(_number(row.get(name), "{:.2f}") for name in ACCURACIES),
             row.get("date", "")[:16].replace("T", " "),
@@ -148,7 +150,7 @@ def _number(value: Any, form: str) -> str:
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """JSON knows no infinity: tau_beta inf is written as a word."""
+    """Write infinity, which JSON does not have, as a string."""
     return {
         name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in row.items()

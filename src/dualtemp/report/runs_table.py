@@ -1,4 +1,4 @@
-"""Figures of runs as a table for other programs: CSV, a run a line; LaTeX, a run a column. Needs no torch."""
+"""Figures of runs as a table for other programs: CSV with a line per run, LaTeX with a column. Needs no torch."""
 
 import csv
 import io
@@ -10,14 +10,14 @@ from dualtemp.atomic_write import write_output
 from dualtemp.report.compare_page import (
     NONE,
     differing_settings,
+    distinct_names,
     evaluated_figures,
     final_figures,
-    refuse_twice,
-    told_apart,
+    refuse_duplicates,
 )
 from dualtemp.runs.record import RunRecord, read_run
 
-ABOUT = ("method", "data", "epochs")  # of each run, whether they differ or not
+ABOUT = ("method", "data", "epochs")  # always included, whether they differ or not
 SPECIAL = {character: f"\\{character}" for character in "&%$#_{}"} | {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -26,28 +26,28 @@ SPECIAL = {character: f"\\{character}" for character in "&%$#_{}"} | {
 
 
 def write_runs_table(paths: Sequence[Path], out: Path) -> Path:
-    """Write what the page of these runs says in figures, as the name's ending wants it: .csv or .tex."""
-    refuse_twice(paths)
+    """Write the figures of the compare page as .csv or .tex, by the file's ending."""
+    refuse_duplicates(paths)
     runs = [read_run(path) for path in paths]
     write_output(out, (csv_table if out.suffix.lower() == ".csv" else latex_table)(runs))
     return out
 
 
 def csv_table(runs: Sequence[RunRecord]) -> str:
-    """A line a run: name, settings that differ, last figures as metrics.jsonl has them, evaluated top-1 in %."""
+    """Return CSV with a line per run: name, differing settings, last values of metrics.jsonl, evaluated top-1 in %."""
     file = io.StringIO()
     rows = _rows(runs)
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["run", *(key for key, _, _ in rows)])
-    for number, name in enumerate(told_apart([run.path for run in runs])):
+    for number, name in enumerate(distinct_names([run.path for run in runs])):
         values = [cells[number] for _, _, cells in rows]
         writer.writerow([name, *("" if cell["value"] is None else cell["value"] for cell in values)])
     return file.getvalue()
 
 
 def latex_table(runs: Sequence[RunRecord]) -> str:
-    """A run a column, in plain LaTeX; the best accuracy among runs with the same test images in bold."""
-    names = told_apart([run.path for run in runs])
+    """Return plain LaTeX with a column per run; the best accuracy among runs with the same test images is bold."""
+    names = distinct_names([run.path for run in runs])
     lines = [" & ".join(("", *map(_escaped, names))) + r" \\", r"\hline"]
     for _, title, cells in _rows(runs):
         words = [rf"\textbf{{{_escaped(cell['text'])}}}" if cell["best"] else _escaped(cell["text"]) for cell in cells]
@@ -57,7 +57,7 @@ def latex_table(runs: Sequence[RunRecord]) -> str:
 
 
 def _rows(runs: Sequence[RunRecord]) -> list[tuple[str, str, list[dict[str, Any]]]]:
-    """(key, title, a cell a run)."""
+    """Return (key, title, cells), with a cell per run."""
     about = {
         "method": [run.chosen.method for run in runs],
         "data": [run.data for run in runs],

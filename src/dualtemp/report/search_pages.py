@@ -1,4 +1,4 @@
-"""What search and near-duplicates found, as pages with thumbnails and as a table of pairs."""
+"""Results of search and near-duplicates: pages with thumbnails, and a table of pairs."""
 
 import csv
 import io
@@ -15,42 +15,44 @@ from dualtemp.report.picture_groups import Card, Section, write_search_page
 
 
 def write_found_page(out: Path, run: Path, found: Found) -> None:
-    """Write a page of photographs and what was found near them."""
-    facts = [("Run", str(run)), ("Looked among", f"{found.among:,} images of {_source(found.pictures)}")]
+    """Write a page with each photograph and its nearest images."""
+    facts = [("Run", str(run)), ("Searched", f"{found.among:,} images of {_source(found.pictures)}")]
     sections = []
     for photo, nearest in zip(found.photos, found.near, strict=True):
         asked = Card(thumbnail_of_file(photo), photo.name, note="this photograph", first=True)
         shown = [Card(found.pictures.thumbnail(near.name), near.name, near.label, near.s) for near in nearest]
         sections.append(Section(f"Nearest to {photo.name}", [asked, *shown]))
-    about = "The images whose features have the largest cosine with the photograph's, as the run's encoder sees them."
-    write_search_page(out, "What looks alike", about, facts, sections)
+    about = (
+        "The images whose features, as computed by the run's encoder, have the largest cosine with the photograph's."
+    )
+    write_search_page(out, "Similar images", about, facts, sections)
 
 
 def write_duplicates_page(out: Path, run: Path, found: NearDuplicates, threshold: float, most: int) -> None:
-    """Write a page of groups of near-duplicates, the first `most` of them."""
+    """Write a page with the first `most` groups of near-duplicates."""
     count = (
         f"{counted(len(found.pairs), 'pair')} in {counted(len(found.groups), 'group')}, cosine at least {threshold:g}"
     )
     facts = [
         ("Run", str(run)),
-        ("Looked among", f"{len(found.names):,} images of {_source(found.pictures)}"),
+        ("Searched", f"{len(found.names):,} images of {_source(found.pictures)}"),
         ("Found", count + (f"; the first {most} groups are shown" if len(found.groups) > most else "")),
     ]
     if found.cut:
-        facts.append(("Left out", "less similar pairs: there are too many, give a higher --threshold"))
+        facts.append(("Left out", "less similar pairs, because there are too many: give a higher --threshold"))
     pairs = {pair[:2]: pair for pair in found.pairs}
     in_groups = Counter(i for group in found.groups for i in group)
     sections = []
     for number, group in enumerate(found.groups[:most], 1):
         inside = [pairs[pair] for pair in combinations(group, 2)]
         cards = [_card(found, i, [pair for pair in inside if i in pair[:2]], in_groups[i] > 1) for i in group]
-        told = dict.fromkeys(word for pair in inside for word in found.remarks(pair) if word != "same content")
+        remarks = dict.fromkeys(word for pair in inside for word in found.remarks(pair) if word != "same content")
         least = min(pair.s for pair in inside)
-        title = f"Group {number}: {len(group)} images, every two at least {least:.4f}"
-        sections.append(Section("; ".join((title, *told)), cards))
+        title = f"Group {number}: {len(group)} images, any two at least {least:.4f}"
+        sections.append(Section("; ".join((title, *remarks)), cards))
     about = (
-        "Groups of images of which every two are almost equal. Below an image stands the cosine with the one of its "
-        "group that it is most similar to."
+        "Groups of images in which any two are almost identical. Below each image is its cosine with the most similar "
+        "image of its group."
     )
     write_search_page(out, "Near-duplicates", about, facts, sections)
 
@@ -64,7 +66,7 @@ def _card(found: NearDuplicates, i: int, pairs: list[Pair], elsewhere: bool) -> 
 
 
 def write_pairs(out: Path, found: NearDuplicates) -> None:
-    """Write all pairs as CSV, with the number of a group that both are in; empty where there is none."""
+    """Write all pairs as CSV, with the number of a group that contains both, or empty if none does."""
     groups_of: dict[int, set[int]] = {}
     for number, group in enumerate(found.groups, 1):
         for i in group:

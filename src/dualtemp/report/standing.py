@@ -1,27 +1,31 @@
-"""Whether a trained encoder beats what it was compared with, beyond what so many test images can show by chance.
+"""Whether a trained encoder beats the encoders it was compared with, beyond chance.
 
-Both answered the same images, so what counts are the images that one alone got right (McNemar's test): encoders that
-are mostly right on the same images differ clearly by a few, which errors of two independent accuracies would hide.
+Both answered the same images, so the test counts the images that only one of them got right (McNemar). If encoders are
+mostly right on the same images, a few such images make a clear difference, which the errors of two independent
+accuracies would hide.
 """
 
 import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from dualtemp.report.accuracies import POINT, error_of
+from dualtemp.report.accuracies import POINT, standard_error
 from dualtemp.runs.record import Beside
 
-LEVEL = 0.05  # chance of a false difference, shared by the measures of one comparison (Bonferroni)
+LEVEL = 0.05  # chance of a false difference, divided among the measures of a comparison (Bonferroni)
 WIDTH = 1.96  # standard errors on either side: a 95 % interval
+
+# How pages name encoders of evaluation.json whose names there do not read well; the names in the file never change.
+TITLES = {"online": "while training", "colour histogram": "color histogram"}
 
 Word = Literal["beaten", "better", "mixed", "level", "open"]
 
 
 class Standing(NamedTuple):
-    """How the trained encoder stands beside another one.
+    """How the trained encoder compares with another one.
 
-    word: "beaten" (clearly above by a measure, clearly below by none), "better" (the other is, likewise), "mixed" (each
-    by some measure), "level" (whatever is gained is less than a point), "open" (too few images to tell).
+    word: "beaten" (the trained one is clearly above by some measure and clearly below by none), "better" (the other one
+    is), "mixed" (each is by some measure), "level" (any gain is below a point), "open" (too few images to tell).
     """
 
     encoder: str
@@ -29,25 +33,30 @@ class Standing(NamedTuple):
     measures: tuple[Beside, ...]
 
 
+def encoder_title(name: str) -> str:
+    """Return what pages call an encoder of evaluation.json."""
+    return TITLES.get(name, name)
+
+
 def standings(beside: Sequence[Beside]) -> list[Standing]:
-    """One for each encoder that the trained one was compared with, in their order."""
+    """Return one standing per encoder that the trained one was compared with, in order."""
     encoders = dict.fromkeys(one.encoder for one in beside)
     return [_standing(name, tuple(one for one in beside if one.encoder == name)) for name in encoders]
 
 
 def clear_difference(one: Beside, measures: int = 1) -> int:
-    """1 if the trained encoder is clearly above the other, -1 if it is clearly below, 0 if that cannot be told.
+    """Return 1 if the trained encoder is clearly above the other, -1 if it is clearly below, else 0.
 
-    measures: by so many the two are compared, and the chance of a false difference is that of all of them together.
+    measures: by how many measures the two are compared; the chance of a false difference covers all of them together.
     """
-    if chance_of(one) >= LEVEL / measures:
+    if p_value(one) >= LEVEL / measures:
         return 0
     return 1 if one.trained > one.other else -1
 
 
-def chance_of(one: Beside) -> float:
-    """How often chance alone makes a difference as large, either way, if both encoders are equally good."""
-    if not one.images:  # unknown: figures as they stand
+def p_value(one: Beside) -> float:
+    """Return how often chance alone makes a difference this large, either way, if both encoders are equally good."""
+    if not one.images:  # unknown: take the figures at face value
         return 0.0 if one.trained != one.other else 1.0
     if len(one.pairs) == 1:
         return mcnemar(*one.pairs[0])
@@ -58,9 +67,9 @@ def chance_of(one: Beside) -> float:
 
 
 def mcnemar(ahead: int, behind: int) -> float:
-    """Exact two-sided p-value of so many images that one alone got right, and so many that the other alone did.
+    """Return the exact two-sided p-value of `ahead` images that only one got right, `behind` that only the other did.
 
-    Under equality each of them falls either way like a coin.
+    If both are equally good, each of these images falls either way like a coin.
     """
     total, fewer = ahead + behind, min(ahead, behind)
     log_all = math.lgamma(total + 1) - total * math.log(2)
@@ -69,7 +78,7 @@ def mcnemar(ahead: int, behind: int) -> float:
 
 
 def gain_bounds(one: Beside) -> tuple[float, float]:
-    """A 95 % interval of what the trained encoder gains, in points."""
+    """Return the 95 % interval of the trained encoder's gain, in points."""
     gain, error = one.trained - one.other, _error(one)
     return gain - WIDTH * error, gain + WIDTH * error
 
@@ -88,11 +97,11 @@ def _standing(encoder: str, measures: tuple[Beside, ...]) -> Standing:
 
 
 def _error(one: Beside) -> float:
-    """Standard error of the gain, in points: of the images and, where labels were drawn, of the draws."""
-    if not one.pairs:  # of an older file: as if the encoders had been asked about different images, which is never less
-        return error_of(one.images, (one.trained + one.other) / 2)
+    """Return the standard error of the gain in points, from the images and, if labels were drawn, from the draws."""
+    if not one.pairs:  # older files: as if the encoders had seen different images, which is never less
+        return standard_error(one.images, (one.trained + one.other) / 2)
     N = one.images
-    # The images' part is that of one draw: the mean of several is no less sure.
+    # The images' part is that of one draw; the mean of several draws is no less certain.
     variance = sum((b + c - (b - c) ** 2 / N) / N**2 for b, c in one.pairs) / len(one.pairs)
     if len(one.pairs) > 1:
         gains = [(b - c) / N for b, c in one.pairs]

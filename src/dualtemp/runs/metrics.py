@@ -27,6 +27,11 @@ def measures() -> dict[str, Measure]:
     return _table
 
 
+def accuracies() -> list[Measure]:
+    """The accuracies that runs are judged by: the probe's, which is a run's result, then kNN's."""
+    return [each for each in _ENTRIES if each.column]
+
+
 def described(keys: Iterable[str]) -> dict[str, Measure]:
     """The table with an entry for each of these keys: one that nobody declared gets a chart under its own name."""
     unknown = [key for key in dict.fromkeys(keys) if key not in _table]

@@ -1,5 +1,5 @@
-// The values under the pointer, on every chart: a cross at the nearest epoch, and its figures in words above the chart.
-// Arrow keys move it too. Lines of runs that the legend has switched off are left out.
+// Values under the pointer, on every chart: a cross at the nearest epoch, and its values as text above the chart.
+// Arrow keys move it too. Runs that are switched off in the legend are left out.
 for (const chart of document.querySelectorAll("svg.epochs")) {
   const lines = JSON.parse(chart.dataset.lines), cross = chart.querySelector(".cross");
   const readout = chart.parentElement.querySelector(".readout"), usual = readout.textContent;

@@ -47,13 +47,13 @@ const ALIKE = .97, FEW = .8, PICKED = .3, MORE = .75;  // effective anchors and 
 function sentence(now) {
   const anchors = Math.exp(now.H) / N, keys = now.mean / now.keys;
   const vector = `tau_alpha ${tauText(now.tau_alpha)} lets ${amount(now.mean)} of ${now.keys.toLocaleString("en")} negatives of an anchor count: ` +
-    (keys < PICKED ? "the hard ones stand out" : keys < MORE ? "the hard ones count more" : "hard and easy ones count nearly alike");
+    (keys < PICKED ? "the hard ones stand out" : keys < MORE ? "the hard ones count more" : "hard and easy ones count nearly equally");
   const scalar = `tau_beta ${tauText(now.tau_beta)} lets ${amount(N * anchors)} of ${N} anchors count: ` +
-    (anchors < FEW ? "easy anchors hardly learn" : anchors < ALIKE ? "hard anchors learn more than easy ones" : "all anchors learn nearly alike");
+    (anchors < FEW ? "easy anchors hardly learn" : anchors < ALIKE ? "hard anchors learn more than easy ones" : "all anchors learn nearly equally");
   const picks = keys < MORE, even = anchors >= ALIKE;
-  const end = !state.tied ? (picks && even ? "Hard negatives are told from easy ones, and yet all anchors learn: each temperature does one job." : "")
+  const end = !state.tied ? (picks && even ? "Hard negatives stand out from easy ones, and yet all anchors learn: each temperature does one job." : "")
     : picks && even ? "Here one temperature does both jobs: the negatives of every anchor together outweigh its positive (W is near 1). With fewer keys, or after more training, they no longer do."
-    : picks ? "One temperature cannot do both jobs here: raise it, and the anchors even out, but hard negatives are no longer told from easy ones. Untie them, or take more keys."
+    : picks ? "One temperature cannot do both jobs here: raise it, and the anchors even out, but hard negatives no longer stand out from easy ones. Untie them, or use more keys."
     : even ? "One temperature cannot do both jobs here: lower it, and hard negatives stand out, but the weight falls on fewer anchors."
     : "One temperature, and here it does neither job.";
   return `${state.tied ? "One temperature" : "Two temperatures"}: ${vector}; ${scalar}. ${end}`;

@@ -2,15 +2,15 @@
 const root = document.querySelector("#pictures .map"), svg = root.querySelector("svg"), tip = root.querySelector(".tip");
 const WIDTH = 640, HEIGHT = 480, EDGE = 18, NEAR = 40, SVG = "http://www.w3.org/2000/svg";
 const SHAPES = ["M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0", "M-3.6-3.6h7.2v7.2h-7.2z", "M0-4.8 4.6 3.6h-9.2z", "M0-5 5 0 0 5-5 0z"];
-const COLOURS = 10, FIFTHS = 5;
+const COLORS = 10, FIFTHS = 5;
 
 const chosen = name => (root.querySelector(`input[name=pictures-${name}]:checked`) || {}).value;
 const layout = () => chosen("layout") || "pca";
-const colouring = () => chosen("colour") || (map.labels.some(label => label >= 0) ? "class" : map.W ? "weight" : "none");
+const coloring = () => chosen("color") || (map.labels.some(label => label >= 0) ? "class" : map.W ? "weight" : "none");
 const className = label => label < 0 ? "no label" : map.classes[label] || `class ${label}`;
-// Colour and shape tell classes apart; together they repeat after 40.
+// Color and shape tell classes apart; together they repeat after 40.
 const ofClass = label => label < 0 ? [SHAPES[0], "var(--muted)"]
-  : [SHAPES[(label + Math.floor(label / 20)) % SHAPES.length], `var(--class${label % COLOURS})`];
+  : [SHAPES[(label + Math.floor(label / 20)) % SHAPES.length], `var(--class${label % COLORS})`];
 
 const limits = (() => {  // upper limits of W of the fifths of the images
   if (!map.W) return [];
@@ -36,17 +36,17 @@ function place() {
   const shares = (map.explained || []).map(share => `${(100 * share).toFixed(1)} %`);
   root.querySelector(".axes").textContent = layout() === "pca"
     ? `The two directions in which the features differ most; they carry ${shares.join(" and ")} of the variance.`
-    : "Neighbours stay neighbours; distances between groups mean little.";
+    : "Neighbors stay neighbors; distances between groups mean little.";
   look(-1);
 }
 
 function paint() {
-  const by = colouring();
+  const by = coloring();
   marks.forEach((mark, i) => {
-    const [shape, colour] = by === "class" ? ofClass(map.labels[i])
+    const [shape, color] = by === "class" ? ofClass(map.labels[i])
       : by === "weight" ? [SHAPES[0], `var(--ramp${fifth(map.W[i])})`] : [SHAPES[0], "var(--series0)"];
     mark.setAttribute("d", shape);
-    mark.style.fill = colour;
+    mark.style.fill = color;
   });
   legend(by);
   fade();
@@ -58,14 +58,14 @@ function legend(by) {
       const low = i ? limits[i - 1] : Math.min(...map.W.filter(Number.isFinite));
       return [`W ${low.toFixed(4)} – ${limit.toFixed(4)}${i === 0 ? ", easy" : i === FIFTHS - 1 ? ", hard" : ""}`, i, SHAPES[0], `var(--ramp${i})`];
     }) : [];
-  root.querySelector(".legend").replaceChildren(...groups.map(([text, value, shape, colour]) => {
+  root.querySelector(".legend").replaceChildren(...groups.map(([text, value, shape, color]) => {
     const button = document.createElement("button"), mark = document.createElementNS(SVG, "svg"), path = document.createElementNS(SVG, "path");
     button.type = "button";
     button.dataset.value = value;
     button.setAttribute("aria-pressed", "false");
     mark.setAttribute("viewBox", "-6 -6 12 12");
     path.setAttribute("d", shape);
-    path.style.fill = colour;
+    path.style.fill = color;
     mark.append(path);
     button.append(mark, text);
     button.addEventListener("click", () => {
@@ -79,7 +79,7 @@ function legend(by) {
 function fade() {  // what is pressed in the legend stays, the rest fades
   const values = new Set([...root.querySelectorAll(".legend [aria-pressed=true]")].map(button => Number(button.dataset.value)));
   svg.classList.toggle("faded", values.size > 0);
-  marks.forEach((mark, i) => mark.classList.toggle("chosen", values.has(colouring() === "class" ? map.labels[i] : map.W ? fifth(map.W[i]) : -1)));
+  marks.forEach((mark, i) => mark.classList.toggle("chosen", values.has(coloring() === "class" ? map.labels[i] : map.W ? fifth(map.W[i]) : -1)));
 }
 
 function look(i) {
@@ -130,7 +130,7 @@ svg.addEventListener("keydown", event => {
   look(next(STEPS[event.key]));
 });
 root.querySelectorAll("[name=pictures-layout]").forEach(input => input.addEventListener("change", place));
-root.querySelectorAll("[name=pictures-colour]").forEach(input => input.addEventListener("change", paint));
+root.querySelectorAll("[name=pictures-color]").forEach(input => input.addEventListener("change", paint));
 addEventListener("resize", place);
 place();
 paint();

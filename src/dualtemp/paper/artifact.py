@@ -1,4 +1,4 @@
-"""The tables and figures, as declared in artefacts/*.yaml. Needs no torch."""
+"""The paper's tables and figures, as declared in artifacts/*.yaml. Needs no torch."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -11,56 +11,38 @@ import yaml
 from dualtemp.errors import UserError
 from dualtemp.text import similar_words
 
-# In the order of the paper.
-IDS = (
-    "F-teaser",
-    "F-dict",
-    "T-vec-sampling",
-    "F-entropy",
-    "T-tau-beta",
-    "T-reverse",
-    "T-tau-alpha",
-    "T-batch",
-    "T-epochs",
-    "T-arch",
-    "T-data",
-    "T-unified",
-    "F-frameworks",
-    "S-dict",
-    "S-scalar-sampling",
-    "S-similarity",
-    "S-noise",
-)
-DATA = "cifar100"  # the paper's set, unless an artefact names its own
+DATA = "cifar100"  # the paper's set, unless an artifact names its own
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One place of a table or one point of a figure.
+    """One cell of a table, or one point of a figure.
 
-    settings: of the run behind it, at the paper's scale; data is there only if the artefact varies it.
-    asked: arguments of the measurement, for figures that look into a trained encoder.
+    settings: of its run, at the paper's scale; includes `data` only if the artifact varies it.
+    arguments: of the measurement, for figures that measure a trained encoder.
     paper: the published value, if there is one.
     """
 
-    artefact: str
+    artifact: str
     row: str
     column: str
     settings: dict[str, Any]
-    asked: dict[str, Any]
+    arguments: dict[str, Any]
     paper: float | None
 
 
 @dataclass(frozen=True)
-class Artefact:
-    """A table or figure.
+class Artifact:
+    """A table or figure of the paper.
 
-    fixed, rows, columns: settings; a row's value "$name" is filled in with the column's $name.
-    measure: the measurement on a trained encoder whose outcome is drawn, none for accuracies.
+    order: artifacts are listed by ascending order, which is that of the paper.
+    fixed, rows, columns: settings; a row's value "$name" is replaced by the column's $name.
+    measure: the measurement on a trained encoder that the figure shows; None for accuracies.
     drawn: table, lines, teaser or frameworks.
     """
 
     id: str
+    order: int
     label: str
     title: str
     claims: tuple[str, ...] = ()
@@ -77,7 +59,7 @@ class Artefact:
 
     @property
     def digits(self) -> int:
-        """Places to show: of points of accuracy, or of a measurement, whose effects are small."""
+        """Decimal places to show: few for accuracies, more for measurements, whose effects are small."""
         return 2 if self.measure is None else 5
 
     @property
@@ -86,7 +68,7 @@ class Artefact:
         return tuple(self.cell(row, column) for row in self.rows for column in self.columns)
 
     def cell(self, row: str, column: str) -> Cell:
-        """The cell of a row and a column."""
+        """Return the cell of a row and a column."""
         given = {**self.fixed, **self.columns[column], **self.rows[row]}
         variables = {name: value for name, value in given.items() if name.startswith("$")}
         settings = {
@@ -94,20 +76,22 @@ class Artefact:
             for name, value in given.items()
             if not name.startswith("$")
         }
-        asked = {name[1:]: value for name, value in variables.items()} if self.measure else {}
+        arguments = {name[1:]: value for name, value in variables.items()} if self.measure else {}
         published = self.paper.get(row, [None] * len(self.columns))
-        return Cell(self.id, row, column, settings, asked, published[list(self.columns).index(column)])
+        return Cell(self.id, row, column, settings, arguments, published[list(self.columns).index(column)])
 
 
 @cache
-def artefacts() -> dict[str, Artefact]:
-    """All artefacts by id, in the order of the paper."""
-    return {name: _loaded(name) for name in IDS}
+def artifacts() -> dict[str, Artifact]:
+    """Return all artifacts by id, in the order of the paper."""
+    names = [file.name for file in files("dualtemp.paper").joinpath("artifacts").iterdir()]
+    loaded = [_load(name) for name in names if name.endswith(".yaml")]
+    return {artifact.id: artifact for artifact in sorted(loaded, key=lambda artifact: artifact.order)}
 
 
-def chosen_artefacts(ids: Iterable[str]) -> list[Artefact]:
-    """The artefacts that a user names; "all" names all."""
-    known = artefacts()
+def select_artifacts(ids: Iterable[str]) -> list[Artifact]:
+    """Return the artifacts that a user names; "all" stands for every one."""
+    known = artifacts()
     wanted = [name for word in ids for name in (known if word == "all" else (word,))]
     for name in wanted:
         if name not in known:
@@ -118,10 +102,10 @@ def chosen_artefacts(ids: Iterable[str]) -> list[Artefact]:
 
 
 def read_yaml(name: str) -> Any:
-    """A YAML file that lies in this package."""
+    """Read a YAML file of this package."""
     return yaml.safe_load(files("dualtemp.paper").joinpath(name).read_text(encoding="utf-8"))
 
 
-def _loaded(name: str) -> Artefact:
-    values = read_yaml(f"artefacts/{name}.yaml")
-    return Artefact(**{**values, "claims": tuple(values.get("claims", ()))})
+def _load(name: str) -> Artifact:
+    values = read_yaml(f"artifacts/{name}")
+    return Artifact(**{**values, "claims": tuple(values.get("claims", ()))})

@@ -1,4 +1,4 @@
-"""Nearest neighbours in the space of features, and how far they agree with labels."""
+"""Nearest neighbors in feature space, and how well they agree with the labels."""
 
 from typing import Any, NamedTuple
 
@@ -12,47 +12,47 @@ from dualtemp.evaluation.knn import nearest
 
 IMAGES = 2_000
 COUNTS = (1, 5, 20)
-ROWS, FOUND = 8, 6  # examples: queries, and neighbours of each
+ROWS, FOUND = 8, 6  # examples: queries, and neighbors of each
 PAIRS = 8
 
 
-class Neighbours(NamedTuple):
-    """Of N images the k nearest others: cosine similarities (N, k), falling, and places (N, k)."""
+class Neighbors(NamedTuple):
+    """The k nearest neighbors of N images: cosine similarities (N, k) in descending order, and positions (N, k)."""
 
     similarity: Tensor
     index: Tensor
 
 
 @torch.no_grad()
-def nearest_others(features: Tensor, k: int) -> Neighbours:
-    """The k nearest others of features (N, F), by cosine; k = N - 1 if there are no more. An image is not its own.
+def nearest_neighbors(features: Tensor, k: int) -> Neighbors:
+    """Find the k nearest neighbors of features (N, F) by cosine similarity, or all N - 1 if k is larger.
 
-    Of equally similar ones the earlier comes first.
+    An image is not its own neighbor. Ties are broken in favor of the earlier image.
     """
     k = min(k, len(features) - 1)
     similarity, index = (torch.cat(parts) for parts in zip(*nearest(features, features, k + 1), strict=True))
-    # Itself is left out; where so many are the same that it is not among them, the last.
+    # Drop the image itself or, if so many are identical that it is not among them, the last one.
     itself = index == torch.arange(len(index), device=index.device)[:, None]
     itself[:, -1] |= ~itself.any(1)
-    return Neighbours(similarity[~itself].view(-1, k), index[~itself].view(-1, k))
+    return Neighbors(similarity[~itself].view(-1, k), index[~itself].view(-1, k))
 
 
 def agreement(labels: Tensor, index: Tensor) -> float | None:
-    """Share of the neighbours (N, k) that have the label of their image; what has no label (-1) does not count."""
+    """Return the share of neighbors (N, k) that have their image's label; images without a label (-1) do not count."""
     found, own = labels[index], labels[:, None]
     known = (found >= 0) & (own >= 0)
     return float((found == own)[known].double().mean()) if known.any() else None
 
 
-def chance(labels: Tensor) -> float | None:
-    """The agreement to expect of neighbours drawn at random."""
+def chance_agreement(labels: Tensor) -> float | None:
+    """Return the agreement that randomly drawn neighbors would have."""
     counts = labels[labels >= 0].bincount().double()
     total = counts.sum()
     return float((counts * (counts - 1)).sum() / (total * (total - 1))) if total > 1 else None
 
 
-def confused(labels: Tensor, index: Tensor, most: int = PAIRS) -> list[tuple[int, int, float]]:
-    """(class, other class, share of the neighbours of its images that are of the other): the largest shares first."""
+def confused_classes(labels: Tensor, index: Tensor, most: int = PAIRS) -> list[tuple[int, int, float]]:
+    """List (class, other class, share of the class's neighbors that belong to the other), largest shares first."""
     found, own = labels[index], labels[:, None].expand_as(index)
     known = (found >= 0) & (own >= 0)
     classes = int(labels.max()) + 1
@@ -66,30 +66,30 @@ def confused(labels: Tensor, index: Tensor, most: int = PAIRS) -> list[tuple[int
     return [(place // classes, place % classes, share) for share, place in largest if share > 0]
 
 
-def queries(sample: CleanSample, count: int = ROWS) -> list[int]:
-    """Places in a sample of images to show the neighbours of: of different classes where there are labels."""
+def choose_queries(sample: CleanSample, count: int = ROWS) -> list[int]:
+    """Choose positions of example images in a sample, from different classes if there are labels."""
     labels = None if sample.images.labels is None else sample.labels
     return subset_index(labels, len(sample.index), min(count, len(sample.index)), seed=0).tolist()
 
 
-def neighbours(run: TrainedRun, images: int = IMAGES) -> dict[str, Any]:
-    """What lies near what: agreement with labels at k = 1, 5, 20, its chance, confused classes, examples by name.
+def measure_neighbors(run: TrainedRun, images: int = IMAGES) -> dict[str, Any]:
+    """Measure how nearest neighbors agree with labels at k = 1, 5, 20; also chance, confused classes and examples.
 
-    images: at most so many, of the test set where there is one.
+    images: how many to use at most, from the test set if there is one.
     """
     sample = clean_sample(run, images, pictures=False)
     labels, names = sample.labels, sample.names
-    near = nearest_others(sample.features, max(COUNTS))
+    near = nearest_neighbors(sample.features, max(COUNTS))
     here = near.index.shape[1]
     classes = _class_names(sample)
     return {
         "part": sample.part,
         "images": len(names),
         "agreement": {str(k): agreement(labels, near.index[:, :k]) for k in COUNTS if k <= here},
-        "chance": chance(labels),
+        "chance": chance_agreement(labels),
         "confused": [
             {"class": classes[one], "other": classes[other], "share": share}
-            for one, other, share in confused(labels, near.index)
+            for one, other, share in confused_classes(labels, near.index)
         ],
         "rows": [
             {
@@ -99,7 +99,7 @@ def neighbours(run: TrainedRun, images: int = IMAGES) -> dict[str, Any]:
                     for j, s in zip(near.index[i, :FOUND].tolist(), near.similarity[i, :FOUND].tolist(), strict=True)
                 ],
             }
-            for i in queries(sample)
+            for i in choose_queries(sample)
         ],
     }
 

@@ -1,20 +1,21 @@
 import re
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
 from dualtemp.commands.paper_arguments import SCALES as IN_HELP
 from dualtemp.config import complete, settings
 from dualtemp.errors import UserError
-from dualtemp.paper.artefact import IDS, artefacts, chosen_artefacts, read_yaml
+from dualtemp.paper.artifact import artifacts, read_yaml, select_artifacts
 from dualtemp.paper.plan import Plan, plan
-from dualtemp.paper.scale import DataChoice, scale_named
+from dualtemp.paper.scale import DataChoice, load_scale
 
 SCALES = ("paper", "mini", "long", "sharp", "smoke")
 
 
 def planned(scale: str, *ids: str, data: DataChoice = DataChoice()) -> Plan:  # noqa: B008
-    return plan(chosen_artefacts(ids or ("all",)), scale_named(scale), data)
+    return plan(select_artifacts(ids or ("all",)), load_scale(scale), data)
 
 
 def run(found: Plan, id: str, row: str, column: str) -> str:
@@ -23,18 +24,22 @@ def run(found: Plan, id: str, row: str, column: str) -> str:
     return word
 
 
-def test_every_file_is_an_artefact_under_its_own_name() -> None:
-    names = {f.name.removesuffix(".yaml") for f in files("dualtemp.paper").joinpath("artefacts").iterdir()}
-    assert names == set(IDS)
-    assert [a.id for a in artefacts().values()] == list(IDS)
-    assert len(IDS) == 17
+def test_every_file_is_an_artifact_under_its_own_name() -> None:
+    names = {f.name.removesuffix(".yaml") for f in files("dualtemp.paper").joinpath("artifacts").iterdir()}
+    assert names == {a.id for a in artifacts().values()} == set(artifacts())
+
+
+def test_artifacts_are_listed_in_the_order_of_the_documentation_and_no_two_share_a_place() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "paper.md").read_text().split("## Scales")[0]
+    assert list(artifacts()) == re.findall(r"^\| ([FTS]-[a-z-]+) \|", text, re.MULTILINE)
+    assert len({a.order for a in artifacts().values()}) == len(artifacts()) == 17
 
 
 def test_published_values_fill_their_tables() -> None:
-    for artefact in artefacts().values():
-        assert set(artefact.paper) <= set(artefact.rows)
-        assert all(len(row) == len(artefact.columns) for row in artefact.paper.values())
-    cells = {(c.artefact, c.row, c.column): c.paper for a in artefacts().values() for c in a.cells}
+    for artifact in artifacts().values():
+        assert set(artifact.paper) <= set(artifact.rows)
+        assert all(len(row) == len(artifact.columns) for row in artifact.paper.values())
+    cells = {(c.artifact, c.row, c.column): c.paper for a in artifacts().values() for c in a.cells}
     # A few, as the paper prints them.
     assert cells["T-vec-sampling", "MoCo v2", "random"] == 44.03
     assert cells["T-tau-beta", "current", "0.5"] == 54.45
@@ -52,7 +57,7 @@ def test_every_cell_is_settings_that_train_accepts(scale: str) -> None:
     found = planned(scale)
     assert all(settings({**run.settings, "seed": 1}) for run in found.runs.values())
     with_runs = {id for id, table in found.cells.items() if any(cell.run for cell in table.values())}
-    assert with_runs == set(IDS) - {"F-frameworks"}
+    assert with_runs == set(artifacts()) - {"F-frameworks"}
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -135,24 +140,24 @@ def test_what_makes_no_sense_at_a_scale_is_said_and_never_replaced() -> None:
     assert found.cells["T-data"]["SimCo", "CIFAR100"].settings["data"] == "cifar100"
 
 
-def test_no_scale_sets_what_an_artefact_varies() -> None:
+def test_no_scale_sets_what_an_artifact_varies() -> None:
     for name in SCALES:
-        scale = scale_named(name)
-        for artefact in artefacts().values():
-            varied = set[str]().union(*(part for part in (*artefact.rows.values(), *artefact.columns.values())))
-            for cell in artefact.cells:
+        scale = load_scale(name)
+        for artifact in artifacts().values():
+            varied = set[str]().union(*(part for part in (*artifact.rows.values(), *artifact.columns.values())))
+            for cell in artifact.cells:
                 _, fixed = scale.of_method(cell.settings["method"])
                 assert not set(fixed) & varied
 
 
 def test_another_set_replaces_the_scales_but_not_those_that_are_compared() -> None:
-    found = planned("mini", data=DataChoice.parsed(["digits", "cifar100=some/folder"]))
+    found = planned("mini", data=DataChoice.parse(["digits", "cifar100=some/folder"]))
     assert found.cells["T-reverse"]["SimCo", "ST 1"].settings["data"] == "digits"
     assert found.cells["S-noise"]["CE", "clean"].settings["data"] == "digits"
     assert found.cells["T-data"]["SimCo", "CIFAR10"].settings["data"] == "cifar10"
     assert found.cells["T-data"]["SimCo", "CIFAR100"].settings["data"] == "some/folder"
     with pytest.raises(UserError, match="one set for all"):
-        DataChoice.parsed(["digits", "svhn"])
+        DataChoice.parse(["digits", "svhn"])
 
 
 def test_tau_beta_stays_when_tau_alpha_is_swept_except_in_moco() -> None:
@@ -164,15 +169,15 @@ def test_tau_beta_stays_when_tau_alpha_is_swept_except_in_moco() -> None:
 
 def test_a_mistyped_name_is_answered_with_the_nearest() -> None:
     with pytest.raises(UserError, match="did you mean T-reverse"):
-        chosen_artefacts(["T-revers"])
-    with pytest.raises(UserError, match="choose paper, mini, long, sharp, smoke"):
-        scale_named("tiny")
+        select_artifacts(["T-revers"])
+    with pytest.raises(UserError, match="choose among paper, mini, long, sharp, smoke"):
+        load_scale("tiny")
 
 
 def test_only_runs_that_a_figure_looks_into_are_measured() -> None:
     found = planned("smoke")
     measured = [run for run in found.runs.values() if run.measured]
-    assert [run.word for run in measured] == [run(found, "F-entropy", "0.1", "64")]
+    assert [run.id for run in measured] == [run(found, "F-entropy", "0.1", "64")]
     assert [name for name, _ in measured[0].measured] == ["entropy", "similarity", "teaser"]
     alone = planned("smoke", "S-dict")  # measured for the other figures too, so that they need no second run
     assert [name for r in alone.runs.values() for name, _ in r.measured] == ["entropy", "similarity", "teaser"]

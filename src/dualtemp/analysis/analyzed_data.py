@@ -1,4 +1,4 @@
-"""The data that a run is looked at with: its own, or others seen as it saw its own."""
+"""The data that an analysis uses: the run's own, or other images processed as the run processed its own."""
 
 from pathlib import Path
 
@@ -13,16 +13,16 @@ from dualtemp.training.run_data import opened, training_data
 from dualtemp.training.run_images import run_images
 
 
-def seen_data(run: RunFolder, chosen: Settings, data: str | Path | None = None) -> TrainingData:
-    """The run's own data (None), or a set, folder or .npz file with the run's image size, recipe and normalisation."""
+def open_analyzed_data(run: RunFolder, chosen: Settings, data: str | Path | None = None) -> TrainingData:
+    """Open the run's own data (None), or other data with the run's image size, recipe and normalization."""
     if data is None:
         made_with = run.made_with()
         return training_data(chosen, opened(chosen, made_with), made_with)
     splits, (views, channels, _) = open_source(data), run_images(run, chosen)
     if splits.train.channels != channels:
         raise UserError(
-            f"{data} has images of {splits.train.channels} channels, {run.path} was trained on {channels}: give such "
-            "images"
+            f"{data} has images with {splits.train.channels} channels, but {run.path} was trained on {channels}: give "
+            f"images with {channels}"
         )
     return _as_training_data(splits, views)
 

@@ -10,8 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dualtemp.analysis.clean_sample import clean_sample
-from dualtemp.analysis.neighbours import agreement, chance, confused, nearest_others, neighbours
-from dualtemp.analysis.trained_run import trained_run
+from dualtemp.analysis.neighbors import (
+    agreement,
+    chance_agreement,
+    confused_classes,
+    measure_neighbors,
+    nearest_neighbors,
+)
+from dualtemp.analysis.trained_run import open_trained_run
 from dualtemp.evaluation.features import image_features
 
 labels_of_some = st.lists(st.integers(-1, 3), min_size=3, max_size=14)
@@ -20,11 +26,11 @@ labels_of_some = st.lists(st.integers(-1, 3), min_size=3, max_size=14)
 def test_the_nearest_are_those_of_scikit_learn_without_the_image_itself() -> None:
     search = pytest.importorskip("sklearn.neighbors")
     features = torch.randn(700, 9, generator=torch.Generator().manual_seed(0))  # more than one tile of rows
-    found = nearest_others(features, 7)
+    found = nearest_neighbors(features, 7)
     distance, index = search.NearestNeighbors(n_neighbors=7, metric="cosine").fit(features).kneighbors()
     np.testing.assert_array_equal(found.index.numpy(), index)
     np.testing.assert_allclose(found.similarity.numpy(), 1 - distance, atol=1e-5)
-    assert nearest_others(features[:4], 7).index.shape == (4, 3)
+    assert nearest_neighbors(features[:4], 7).index.shape == (4, 3)
 
 
 @given(labels_of_some, st.integers(1, 4))
@@ -45,7 +51,7 @@ def test_agreement_and_confusion_count_what_is_known(given_labels: list[int], k:
         for one, other in set(pairs)
         if one != other
     }
-    found = confused(labels, index, most=100)
+    found = confused_classes(labels, index, most=100)
     assert {(one, other): share for one, other, share in found} == pytest.approx(expected)
     assert [share for *_, share in found] == sorted((share for *_, share in found), reverse=True)
 
@@ -55,20 +61,20 @@ def test_chance_is_the_share_of_pairs_with_one_label(given_labels: list[int]) ->
     known = [label for label in given_labels if label >= 0]
     pairs = [(a, b) for i, a in enumerate(known) for j, b in enumerate(known) if i != j]
     expected = pytest.approx(sum(a == b for a, b in pairs) / len(pairs)) if pairs else None
-    assert chance(torch.tensor(given_labels)) == expected
+    assert chance_agreement(torch.tensor(given_labels)) == expected
 
 
 def test_features_are_those_of_the_encoder_in_eval_mode_also_after_anchors_were_looked_at(
     run_of: Callable[[str], Path],
 ) -> None:
-    run = trained_run(run_of("simco"))
+    run = open_trained_run(run_of("simco"))
     list(run.anchors(2))
     sample = clean_sample(run, 50)
     assert sample.part == "test"
     assert sorted(sample.labels.bincount().tolist()) == [5] * 10
     test = run.data.test
     assert test is not None
-    backbone = trained_run(run_of("simco")).method.network.backbone
+    backbone = open_trained_run(run_of("simco")).method.network.backbone
     expected = image_features(backbone, [run.data.views.evaluation(test.pixels[sample.index])])  # pyright: ignore
     torch.testing.assert_close(sample.features, expected)
     shown = sample.tiles[:, 0, ::4, ::4].int()
@@ -76,7 +82,7 @@ def test_features_are_those_of_the_encoder_in_eval_mode_also_after_anchors_were_
 
 
 def test_a_supervised_run_has_neighbours_too_and_they_agree_better_than_chance(run_of: Callable[[str], Path]) -> None:
-    found = neighbours(trained_run(run_of("supervised")), images=200)
+    found = measure_neighbors(open_trained_run(run_of("supervised")), images=200)
     assert found["images"] == 200
     assert found["chance"] == pytest.approx(19 / 199)
     assert all(share > 3 * found["chance"] for share in found["agreement"].values())
