@@ -18,6 +18,7 @@ from dualtemp.errors import UserError
 from dualtemp.frameworks.protocol import Framework, FrameworkSettings
 from dualtemp.frameworks.registry import framework_named, frameworks
 from dualtemp.frameworks.temperature_settings import TAU_BETA_VALUES
+from dualtemp.optimizers import OPTIMIZERS
 from dualtemp.text import suggest
 
 Neighbours = Annotated[int, Field(ge=1)] | Literal["auto"]
@@ -70,7 +71,7 @@ class Settings(BaseModel):
 
     epochs: int = Field(200, ge=1, le=10**9, description="Passes over the images.")
     batch: int = Field(256, ge=2, description="Images in a step, over all processes.")
-    optimizer: Literal["sgd", "adamw", "lars"] = Field("sgd", description="The optimiser.")
+    optimizer: Literal[*OPTIMIZERS] = Field("sgd", description="The optimizer.")  # pyright: ignore
     lr: float = Field(0.03, gt=0, le=1e38, description="Highest learning rate, at batch 256; scaled with the batch.")
     warmup_epochs: float | None = Field(
         None, ge=0, description="Epochs of linear warm-up, then a cosine; 10, or a tenth of fewer than 100 epochs."
