@@ -19,6 +19,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     (
         "errors",
         "lazy",
+        "renamed",
         "lars",
         "former_modules",
         "temperatures",

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from dualtemp.commands.printing import print_note
 from dualtemp.errors import UserError
 
 SOURCE = "FOLDER | SET | FILE.npz"
@@ -70,6 +71,18 @@ def add_searched_images(parser: argparse.ArgumentParser) -> None:
         default=True,
         help="keep features in the cache folder and take them from there (default: yes)",
     )
+
+
+def add_former_switch(parser: argparse.ArgumentParser, former: str, new: str) -> None:
+    """Take a switch by its former name too, with a note; --help does not show it."""
+
+    class Former(argparse.Action):
+        def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+            print_note(f"{former} is now {new}")
+            setattr(namespace, self.dest, True)
+
+    dest = new.lstrip("-").replace("-", "_")
+    parser.add_argument(former, dest=dest, nargs=0, action=Former, default=False, help=argparse.SUPPRESS)
 
 
 def encoding_options(given: dict[str, Any]) -> dict[str, Any]:
