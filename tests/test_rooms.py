@@ -27,7 +27,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "standard_streams",
         "torchvision_operators",
     ),
-    ("text", "quantities", "optimizers"),
+    ("text", "quantities", "optimizers", "yaml_file"),
     ("device", "machine", "file_lock", "progress_bar", "plugins"),
     ("distributed", "atomic_write"),
     ("losses",),

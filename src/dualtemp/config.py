@@ -20,6 +20,7 @@ from dualtemp.frameworks.registry import framework_named, frameworks
 from dualtemp.frameworks.temperature_settings import TAU_BETA_VALUES
 from dualtemp.optimizers import OPTIMIZERS
 from dualtemp.text import suggest
+from dualtemp.yaml_file import read_yaml
 
 Neighbours = Annotated[int, Field(ge=1)] | Literal["auto"]
 
@@ -192,12 +193,7 @@ def to_yaml(chosen: Settings) -> str:
 
 def from_yaml(path: Path) -> dict[str, Any]:
     """Settings by name, not yet checked, from a config.yaml; where a run has written it, it is complete."""
-    try:
-        values = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); give the config.yaml of a run") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not YAML ({str(error).splitlines()[0]}); give the config.yaml of a run") from None
+    values = read_yaml(path, "the config.yaml of a run")
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise UserError(f"{path}: settings by name expected, such as `method: simco`")
     method = values.get("method")

@@ -48,6 +48,10 @@ class Registry(Mapping[str, T], Generic[T]):
         if known not in (None, module):
             raise UserError(f"two {self.kind}s are called {name!r}: in {known} and in {module}")
 
+    def declared_in(self, package: str) -> tuple[str, ...]:
+        """Names that modules of a package have declared so far, sorted."""
+        return tuple(sorted(name for name, module in self._homes.items() if f"{module}.".startswith(f"{package}.")))
+
     def load_built_in(self) -> None:
         """Declare this package's own."""
         self._load_built_in()

@@ -9,7 +9,7 @@ from typing import Any
 
 from dualtemp.atomic_write import whole_file
 from dualtemp.config import Settings, from_yaml, of_run, settings, to_yaml
-from dualtemp.errors import UserError
+from dualtemp.errors import UserError, writing
 from dualtemp.file_lock import CLAIM, locked
 
 
@@ -41,12 +41,8 @@ class RunFolder:
         if not above.is_dir():
             raise UserError(f"{above} is a file, so that {path} cannot be made: give another --out")
         for name in path.relative_to(above).parts if above in path.parents else ():
-            try:
-                os.lstat(above / name)  # names over the limit are told before anything is computed
-            except FileNotFoundError:
-                pass
-            except OSError as error:
-                raise UserError(f"{path} cannot be made ({error.strerror}): give another --out") from None
+            with writing(path, "give another --out", "made"), contextlib.suppress(FileNotFoundError):
+                os.lstat(above / name)  # a name that is too long is refused before anything is computed
         if os.path.lexists(path) and (not path.is_dir() or not folder._never_begun()):
             raise UserError(f"{path} exists and is not a run: give another --out")
 
@@ -60,34 +56,31 @@ class RunFolder:
         missing = [folder for folder in (self.path, *self.path.parents) if not os.path.exists(folder)]
         with contextlib.ExitStack() as held:
             try:
-                self._make_and_lock(held)
-                try:
-                    self.refuse_existing(self.path)  # once more: another process may have made it meanwhile
-                    self._clear_parts()
-                    self.checkpoints.mkdir(exist_ok=True)
-                    _write(self.environment, json.dumps(environment, indent=2) + "\n")
-                    _write(self.config, to_yaml(chosen))
-                except OSError:
-                    self._remove_unbegun()
-                    raise
-            except (OSError, UserError) as error:
+                with writing(self.path, "give another --out", "made"):
+                    self._make_and_lock(held)
+                    try:
+                        self.refuse_existing(self.path)  # once more: another process may have made it meanwhile
+                        self._clear_parts()
+                        self.checkpoints.mkdir(exist_ok=True)
+                        _write(self.environment, json.dumps(environment, indent=2) + "\n")
+                        _write(self.config, to_yaml(chosen))
+                    except OSError:
+                        self._remove_unbegun()
+                        raise
+            except UserError:
                 for folder in missing:
                     with contextlib.suppress(OSError):  # somebody else's by now
                         folder.rmdir()
-                if isinstance(error, UserError):
-                    raise
-                raise UserError(f"{self.path} cannot be made ({error.strerror}): give another --out") from None
+                raise
             yield
 
     @contextlib.contextmanager
     def reopened(self) -> Iterator[None]:
         """Hold the lock of an existing run, and clear away what a kill left half-written."""
         with contextlib.ExitStack() as held:
-            try:
+            with writing(self.path, "make it writable"):
                 held.enter_context(locked(self.lock))
-            except OSError as error:
-                raise UserError(f"{self.path} cannot be written ({error.strerror}): make it writable") from None
-            self._clear_parts()
+                self._clear_parts()
             yield
 
     def settings(self) -> Settings:

@@ -12,11 +12,10 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from dualtemp.errors import UserError
 from dualtemp.plugins import Registry
 from dualtemp.text import suggest
+from dualtemp.yaml_file import read_yaml
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,8 @@ def recipe_named(word: str) -> Recipe:
     if word.startswith("{"):
         return recipe_from(json.loads(word), "recipe")
     if word.endswith((".yaml", ".yml")) or os.sep in word:
-        return _read(Path(word).expanduser())
+        path = Path(word).expanduser()
+        return recipe_from(read_yaml(path, "a recipe in a YAML file, such as `flip: 0.5`"), str(path))
     if word in RECIPES:
         return RECIPES[word]
     raise UserError(f"there is no recipe {word!r}: {suggest(word, RECIPES)} (your own: FILE.yaml, or --plugin FILE.py)")
@@ -229,16 +229,6 @@ def _check_names(values: Any, known: Iterable[str], where: str) -> None:
     for name in values:
         if name not in known:
             raise UserError(f"{where}: nothing is called {name!r}: {suggest(str(name), known)}")
-
-
-def _read(path: Path) -> Recipe:
-    try:
-        values = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); give a recipe in a YAML file") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not YAML ({str(error).splitlines()[0]}); write it as `flip: 0.5`") from None
-    return recipe_from(values, str(path))
 
 
 for _name, _made in _BUILT_IN.items():

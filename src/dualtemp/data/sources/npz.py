@@ -19,6 +19,7 @@ from dualtemp.atomic_write import whole_file
 from dualtemp.data.images import ImageSet, Splits
 from dualtemp.data.sources.copies import copies
 from dualtemp.data.sources.held_out import held_out
+from dualtemp.data.sources.registry import source
 from dualtemp.data.subset import HELD_OUT, random_keys
 from dualtemp.errors import UserError
 
@@ -65,6 +66,12 @@ def open_npz(path: Path, name: str = "", labels: bool = True, together: bool = T
     if test is None:
         return _hold_out(train_set, unlabelled, together)
     return Splits(train_set, _image_set(name, test, classes, labels), unlabelled, split="train.npz and test.npz")
+
+
+@source(".npz")
+def open_npz_file(path: Path, *, labels: bool, together: bool) -> Splits:
+    """Open one .npz file."""
+    return open_npz(path, labels=labels, together=together)
 
 
 def read_npz(path: Path) -> NpzArrays:
