@@ -10,6 +10,7 @@ from dualtemp.bf16_on_cpu import allow_bf16
 from dualtemp.config import from_yaml, overridden, settings
 from dualtemp.errors import UserError
 from dualtemp.lazy import lazily
+from dualtemp.renamed import renamed_arguments
 from dualtemp.runs.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ __getattr__, _ = lazily("dualtemp", _HOME)
 LOGS = ("tensorboard", "wandb")
 
 
+@renamed_arguments(watch="observer")
 def train(
     *,
     out: Path | str,
@@ -48,7 +50,7 @@ def train(
     quiet: bool = False,
     log: Sequence[str] = (),
     page: bool = True,
-    watch: "Observer | None" = None,
+    observer: "Observer | None" = None,
     **values: Any,
 ) -> dict[str, Any]:
     """Train an encoder: what `dualtemp train` does, with the same words; returns the last epoch's metrics.
@@ -74,9 +76,10 @@ def train(
     how = _how(device, workers, threads, checkpoint_minutes, quiet)
     from dualtemp.training.start import start
 
-    return _watched(lambda told: start(chosen, Path(out), how, told), how, log, page, watch)
+    return _watched(lambda told: start(chosen, Path(out), how, told), how, log, page, observer)
 
 
+@renamed_arguments(watch="observer")
 def resume(
     run: Path | str,
     epochs: int | None = None,
@@ -88,7 +91,7 @@ def resume(
     quiet: bool = False,
     log: Sequence[str] = (),
     page: bool = True,
-    watch: "Observer | None" = None,
+    observer: "Observer | None" = None,
 ) -> dict[str, Any]:
     """Go on with a run from its newest checkpoint: what `dualtemp resume` does; returns the last epoch's metrics.
 
@@ -105,22 +108,22 @@ def resume(
         watch: is told of steps and epochs instead of the terminal.
     """
     with suppress(UserError):  # it is told below
-        _allow_precision(RunFolder.opened(Path(run)).settings().amp, device)
+        _allow_precision(RunFolder.open(Path(run)).settings().amp, device)
     how = _how(device, workers, threads, checkpoint_minutes, quiet)
     from dualtemp.training.resume import resume_run
 
-    return _watched(lambda told: resume_run(Path(run), epochs, how, told), how, log, page, watch)
+    return _watched(lambda told: resume_run(Path(run), epochs, how, told), how, log, page, observer)
 
 
 def _watched(
-    run: "Callable[[Observer], dict[str, Any]]", how: Any, log: Sequence[str], page: bool, watch: "Observer | None"
+    run: "Callable[[Observer], dict[str, Any]]", how: Any, log: Sequence[str], page: bool, observer: "Observer | None"
 ) -> dict[str, Any]:
     """Make a run that a terminal (or `watch`), a page and logs are told of; returns what it returns."""
     from dualtemp.report.page_observer import RunPage
     from dualtemp.training.observers.display import Display
     from dualtemp.training.observers.observer import Several, attempt
 
-    first = watch or Display(quiet=how.quiet)
+    first = observer or Display(quiet=how.quiet)
     shown = RunPage(first.note)
     several = Several(first, *([shown] if page else []), *_logs(log))
 
@@ -130,9 +133,9 @@ def _watched(
         there = shown.path is not None and shown in several.others
         there = there and attempt(shown, shown.write, first.note)  # how it has ended
     if there:
-        _take_last_pictures(shown, how.device, first, watch is None)
+        _take_last_pictures(shown, how.device, first, observer is None)
         with suppress(OSError):  # nobody may read any more
-            if watch is None and not how.quiet:
+            if observer is None and not how.quiet:
                 print(f"The run's page is {shown.path}/report.html", flush=True)
     return metrics
 

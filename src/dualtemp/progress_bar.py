@@ -53,7 +53,7 @@ def image_progress(quiet: bool = False) -> Iterator[Callable[[int, int], None] |
 
 
 @contextmanager
-def told(text: str, quiet: bool = False) -> Iterator[None]:
+def status_line(text: str, quiet: bool = False) -> Iterator[None]:
     """Show on a terminal what goes on, with something that moves, until it is over; nothing elsewhere."""
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield

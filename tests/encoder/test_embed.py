@@ -58,7 +58,7 @@ def interrupted(after: int, **words: Any) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        embed(**words, told=told)
+        embed(**words, progress=told)
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -210,7 +210,7 @@ def test_stopped_anywhere_it_goes_on_to_the_same_bits(
     interrupted(300, **words)
     made = embed(**words, note=notes.append)
     assert made.resumed == 300
-    assert notes == ["going on: 300 of 359 images are done"]
+    assert notes == ["continuing: 300 of 359 images are done"]
     assert out.read_bytes() == undisturbed[ending]
     assert list(tmp_path.iterdir()) == [out]
 
@@ -275,7 +275,7 @@ def test_what_was_begun_for_something_else_is_begun_anew(
     notes: list[str] = []
     made = embed(**words, note=notes.append)
     assert made.resumed == 0
-    assert "beginning anew" in notes[0]
+    assert "starting anew" in notes[0]
     fresh = embed(**{**words, "out": tmp_path / "fresh.npz"})
     assert fresh.path.read_bytes() == made.path.read_bytes()
 
@@ -286,7 +286,7 @@ def test_it_goes_on_where_a_batch_ends_though_its_last_file_cannot_be_read(photo
     words = {"run": photos_run, "data": tmp_path / "some", "out": tmp_path / "e.npz", "batch": 3, **HOW}
     interrupted(3, **words)
     told: list[int] = []
-    made = embed(**words, told=lambda done, _: told.append(done))
+    made = embed(**words, progress=lambda done, _: told.append(done))
     assert told == [6, 9]
     assert (made.images, made.resumed, list(made.unreadable)) == (8, 2, ["002.png"])
 
@@ -296,7 +296,7 @@ def test_a_stop_says_how_to_go_on(digits_run: Path, tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt, match="64 of 359 images are done; the same command goes on"):
-        embed(digits_run, out=tmp_path / "e.npz", part="test", batch=64, told=told, **HOW)
+        embed(digits_run, out=tmp_path / "e.npz", part="test", batch=64, progress=told, **HOW)
 
 
 @pytest.mark.parametrize("ending", ENDINGS)

@@ -27,7 +27,7 @@ from dualtemp.evaluation.evaluate import evaluate
 from dualtemp.evaluation.evaluation_file import add_to_evaluation, read_evaluation, result
 from dualtemp.evaluation.few_shot import PENALTY
 from dualtemp.evaluation.frozen_measures import frozen_measures, readable_features
-from dualtemp.evaluation.labeled_data import labelled_data
+from dualtemp.evaluation.labeled_data import labeled_data
 from dualtemp.models import ResNetMini
 
 FROZEN = "knn,probe,few-shot"
@@ -165,7 +165,7 @@ def test_the_online_figures_are_those_of_the_last_epoch(measured: tuple[Path, di
 def test_frozen_measures_leave_the_encoder_as_it_is(run: Path) -> None:
     encoder = run_encoder(run, "cpu")
     before = {name: tensor.clone() for name, tensor in encoder.backbone.state_dict().items()}
-    found = labelled_data(run, encoder.chosen, None)
+    found = labeled_data(run, encoder.chosen, None)
     rows = list(frozen_measures({"trained": encoder}, found, {"knn", "probe"}, 0, 0, {}))
     assert [row["name"] for row in rows] == ["kNN", "linear probe"]
     assert all(torch.equal(before[name], tensor) for name, tensor in encoder.backbone.state_dict().items())
@@ -220,7 +220,7 @@ def test_the_encoders_that_are_compared_differ_in_the_backbone_alone(run: Path) 
 def test_it_tells_of_how_many_images_there_are_features(digits_run: Path, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     run = shutil.copytree(digits_run, tmp_path / "run")
-    found = evaluate(run, only="knn", device="cpu", quiet=True, told=lambda *counts: told.append(counts))
+    found = evaluate(run, only="knn", device="cpu", quiet=True, progress=lambda *counts: told.append(counts))
     learned, asked = found["labels"], found["images"]
     assert told.count((learned, learned)) == told.count((asked, asked)) == 1  # read once for all encoders
 

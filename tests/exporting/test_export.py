@@ -86,7 +86,7 @@ def untrained_run(path: Path, backbone: str, size: int, channels: int = 3) -> Pa
     values = {"data": "cifar10", "backbone": backbone, "image_size": size, "method": "simmoco"}
     chosen = complete(settings(values), size)
     images = {"channels": channels, "size": size, "mean": MEAN[:channels], "std": STD[:channels], "classes": []}
-    with RunFolder(path).created(chosen, {"images": images}):
+    with RunFolder(path).create(chosen, {"images": images}):
         pass
     module = build_backbone(backbone, size, channels, seed=1)
     generator = torch.Generator().manual_seed(2)

@@ -206,7 +206,7 @@ def trained_run(path: Path, device: torch.device | str = "cpu", data: str | Path
         data: a set, a folder or an .npz file to look at instead of the run's own data; it is seen as the run saw its
             own: with its image size, recipe and normalisation. Default: the run's own data.
     """
-    run, device = RunFolder.opened(path), torch.device(device)
+    run, device = RunFolder.open(path), torch.device(device)
     chosen, saved = run.settings(), newest_whole(run)
     seen = seen_data(run, chosen, data)
     return _with_weights(path, chosen, saved, seen, device, own_data=data is None)

@@ -36,7 +36,7 @@ def run(given: dict[str, Any]) -> int:
     begun = (out / "config.yaml").exists()
     metrics = api.resume(out, epochs) if begun else _train(console, out, given["data"], epochs)
     _print_accuracies(console, out, metrics)
-    chosen = RunFolder.opened(out).settings()
+    chosen = RunFolder.open(out).settings()
     console.print(
         f"\n{duration(time.monotonic() - began)}. Look at {out}/report.html in a browser; the encoder is "
         f"{out}/backbone.safetensors.\nNext:\n  dualtemp resume {out} --epochs {2 * chosen.epochs}\n"

@@ -38,8 +38,8 @@ def run(given: dict[str, Any]) -> int:
     from dualtemp.progress_bar import image_progress
 
     as_json = given.pop("json")
-    with image_progress(given["quiet"]) as told:
-        found = evaluate(**given, told=told)
+    with image_progress(given["quiet"]) as progress:
+        found = evaluate(**given, progress=progress)
     if as_json:
         print_json(found)
     else:

@@ -42,8 +42,8 @@ def run(given: dict[str, Any]) -> int:
     from dualtemp.progress_bar import image_progress
 
     words = {name: given[name] for name in ("data", "embeddings", "k", "cache")}
-    with image_progress() as told:
-        found = search(given["run"], given["photos"], **words, **options, told=told, note=print_note)
+    with image_progress() as progress:
+        found = search(given["run"], given["photos"], **words, **options, progress=progress, note=print_note)
     out = given["out"] or (None if given["json"] else given["run"] / "search.html")
     if out is not None:
         from dualtemp.report.search_pages import write_found_page

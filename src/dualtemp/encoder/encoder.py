@@ -14,7 +14,7 @@ from dualtemp.data.loading.loader import EVALUATION_BATCH, evaluation_batches
 from dualtemp.device import open_device
 from dualtemp.errors import UserError
 from dualtemp.models.backbones import build_backbone
-from dualtemp.models.weights import initialise
+from dualtemp.models.weights import initialize
 from dualtemp.runs.folder import RunFolder
 from dualtemp.training.run_images import run_images
 
@@ -35,7 +35,7 @@ class RunEncoder:
     channels: int
     classes: tuple[str, ...]
     device: torch.device
-    told: Callable[[int, int], None] | None = None
+    progress: Callable[[int, int], None] | None = None
 
     @property
     def width(self) -> int:
@@ -68,8 +68,8 @@ class RunEncoder:
         )
         for each in clean:
             found = self.of_views(each.pixels)
-            if self.told is not None:
-                self.told(int(each.index[-1]) + 1, len(images))
+            if self.progress is not None:
+                self.progress(int(each.index[-1]) + 1, len(images))
             yield each.index, (found + self.of_views(each.pixels.flip(3))) / 2 if mirrored else found
 
     @torch.inference_mode()
@@ -99,11 +99,11 @@ def run_encoder(path: Path, device: str = "auto") -> RunEncoder:
         path: of the run.
         device: default "auto", the best there is.
     """
-    run = RunFolder.opened(path)
+    run = RunFolder.open(path)
     chosen, there = run.settings(), open_device(device)
     views, channels, classes = run_images(run, chosen)
     backbone = build_backbone(chosen.backbone, views.size, channels, seed=chosen.seed)
-    initialise(backbone, path)
+    initialize(backbone, path)
     backbone = backbone.to(there).eval().requires_grad_(False)
     if chosen.channels_last:
         backbone = backbone.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]

@@ -15,7 +15,7 @@ from dualtemp.data.sources.npz import held_out_of_one, is_npz_folder, read_npz
 from dualtemp.data.sources.opening import named_path, open_source
 from dualtemp.errors import UserError
 
-PARTS = ("train", "test", "unlabelled")
+PARTS = ("train", "test", "unlabelled")  # as files of features name them
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def _of_npz(path: Path, labels: bool) -> ImageList:
 
 
 def _of_splits(source: str, splits: Splits) -> ImageList:
-    sets = {part: images for part in PARTS if (images := getattr(splits, part)) is not None}
+    sets = splits.parts()
     numbers = np.repeat([PARTS.index(part) for part in sets], [len(images) for images in sets.values()])
     first, *others = sets.values()
     whole = first.join(others)

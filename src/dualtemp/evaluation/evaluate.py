@@ -13,15 +13,17 @@ from dualtemp.errors import UserError
 from dualtemp.evaluation.baselines import compared
 from dualtemp.evaluation.evaluation_file import EVALUATION_FILE, add_to_evaluation, place, result
 from dualtemp.evaluation.frozen_measures import frozen_measures
-from dualtemp.evaluation.labeled_data import LabelledData, labelled_data
+from dualtemp.evaluation.labeled_data import LabeledData, labeled_data
 from dualtemp.evaluation.tuned_measures import tuned_measures
 from dualtemp.quantities import duration
+from dualtemp.renamed import renamed_arguments
 from dualtemp.runs.evaluated_measures import EVALUATED, WORDS
 from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.metrics import measures
 from dualtemp.text import suggest
 
 
+@renamed_arguments(told="progress")
 def evaluate(
     run: Path | str,
     data: Path | str | None = None,
@@ -33,7 +35,7 @@ def evaluate(
     device: str = "auto",
     workers: int | None = None,
     quiet: bool = False,
-    told: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Measure a run: what `dualtemp evaluate` does, with the same words; returns what it measured.
 
@@ -61,16 +63,16 @@ def evaluate(
     wanted = chosen_measures(only, fine_tune)
     if fine_tune_epochs is not None and fine_tune_epochs < 1:
         raise UserError(f"fine_tune_epochs must be at least 1, got {fine_tune_epochs}")
-    folder = RunFolder.opened(Path(run))
+    folder = RunFolder.open(Path(run))
     if not os.access(folder.path, os.W_OK):
         raise UserError(f"{folder.path} cannot be written to, and results are kept there: make it writable")
-    encoder = replace(run_encoder(folder.path, device), told=told)
-    found = labelled_data(folder.path, encoder.chosen, data)
+    encoder = replace(run_encoder(folder.path, device), progress=progress)
+    found = labeled_data(folder.path, encoder.chosen, data)
     tell = _silent if quiet else _tell
     if found.untested:
         few = ", ".join(found.untested[:3]) + (f" and {len(found.untested) - 3} more" * (len(found.untested) > 3))
         tell(f"no test image of {few}: nothing of it is measured (of a class with one image, that one is learned from)")
-    for line in twins(found.train, found.test).told():
+    for line in twins(found.train, found.test).lines():
         tell(line)
     kept, lost = _Kept(folder), _LeftOut(found.unreadable, tell)
     encoders = compared(encoder)
@@ -117,7 +119,7 @@ def chosen_measures(only: str | Sequence[str] | None, fine_tune: bool) -> set[st
 
 
 def online(
-    run: RunFolder, found: LabelledData, wanted: set[str], problems: Collection[str] = ()
+    run: RunFolder, found: LabeledData, wanted: set[str], problems: Collection[str] = ()
 ) -> list[dict[str, Any]]:
     """What the run itself measured of the same weights, while it learned; problems: files that cannot be read."""
     images, learned = found.test.readable_count(problems), found.train.readable_count(problems)

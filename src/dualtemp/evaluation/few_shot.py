@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dualtemp.data.subset import subset_index
 from dualtemp.evaluation.accuracy import Accuracy, top_accuracy
-from dualtemp.evaluation.probe import logistic_regression, standardised
+from dualtemp.evaluation.probe import logistic_regression, standardize
 
 DRAWS = 5
 # The penalty per dimension: standardised features have a squared length of about F, and few images leave nothing to
@@ -75,7 +75,7 @@ def few_shot_scores(
         raise ValueError("few_shot_accuracy: give one label per feature, and at least one of each part")
     if not 0 < share <= 1 or draws < 1:
         raise ValueError(f"few_shot_accuracy: share lies in (0, 1] and draws is at least 1, got {share} and {draws}")
-    train, test = standardised(train_features.float(), test_features.float().to(train_features.device))
+    train, test = standardize(train_features.float(), test_features.float().to(train_features.device))
     labels = train_labels.to(train.device)
     classes = 1 + max(int(labels.max()), int(test_labels.max()))
     count = few_labels(train_labels, share)

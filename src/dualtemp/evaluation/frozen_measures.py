@@ -16,7 +16,7 @@ from dualtemp.evaluation.answers import Answers
 from dualtemp.evaluation.evaluation_file import result
 from dualtemp.evaluation.few_shot import DRAWS, few_labels, few_shot_result, few_shot_scores
 from dualtemp.evaluation.knn import best_k, knn_votes
-from dualtemp.evaluation.labeled_data import LabelledData, labels_of
+from dualtemp.evaluation.labeled_data import LabeledData, labels_of
 from dualtemp.evaluation.probe import probe_scores
 from dualtemp.runs.evaluated_measures import ONE_A_CLASS
 
@@ -34,7 +34,7 @@ class Features(NamedTuple):
 
 def frozen_measures(
     encoders: Mapping[str, RunEncoder],
-    found: LabelledData,
+    found: LabeledData,
     wanted: set[str],
     seed: int,
     workers: int | None,
@@ -56,7 +56,7 @@ def frozen_measures(
 
 
 def _measured(
-    name: str, features: Features, found: LabelledData, wanted: set[str], seed: int, k: int | str
+    name: str, features: Features, found: LabeledData, wanted: set[str], seed: int, k: int | str
 ) -> Iterator[tuple[dict[str, Any], list[Tensor]]]:
     """Rows, each with the class that each test image is taken for, (M,), a tensor a draw."""
     images, labels = len(features.test), len(features.train)
@@ -111,8 +111,8 @@ def readable_features(
         index.append(each.index)
         for name, encoder in encoders.items():
             parts[name].append(encoder.of_views(each.pixels))
-        if first.told is not None:
-            first.told(int(each.index[-1]) + 1, len(images))
+        if first.progress is not None:
+            first.progress(int(each.index[-1]) + 1, len(images))
     if not index:
         raise UserError(f"{images.name}: not one image can be read; check them with `dualtemp data`")
     return {name: torch.cat(found) for name, found in parts.items()}, labels_of(images)[torch.cat(index)]

@@ -12,13 +12,13 @@ from dualtemp.data.sources.catalogue import resolved_name
 from dualtemp.data.sources.opening import named_path
 from dualtemp.errors import UserError
 from dualtemp.runs.folder import RunFolder
-from dualtemp.training.run_data import opened
+from dualtemp.training.run_data import open_data
 
 VALIDATION = "validation"  # what results on a run's own data are filed under
 
 
 @dataclass(frozen=True)
-class LabelledData:
+class LabeledData:
     """name: for tables and evaluation.json; train: to learn from, test: to be asked about, both with labels; classes:
     number of them; untested: names of classes without a test image; unreadable: files left out already, name -> reason.
     """
@@ -31,14 +31,14 @@ class LabelledData:
     unreadable: dict[str, str] = field(default_factory=dict)
 
 
-def labelled_data(run: Path, chosen: Settings, data: str | Path | None) -> LabelledData:
+def labeled_data(run: Path, chosen: Settings, data: str | Path | None) -> LabeledData:
     """The run's training and validation images with their labels, or those of another source, split as it is opened.
 
     What a run learned from stays what it was (`subset`), but labels that were made wrong on purpose are right here.
     """
     if data is None:
-        made_with = RunFolder(run).made_with()
-        splits, name = opened(with_right_labels(chosen), made_with), VALIDATION
+        environment = RunFolder(run).read_environment()
+        splits, name = open_data(with_right_labels(chosen), environment), VALIDATION
         missing = f"{run} was trained without labels: give labelled images to measure with, --data FOLDER|SET|FILE.npz"
     else:
         splits, path = open_source(data), named_path(data)
@@ -55,7 +55,7 @@ def with_right_labels(chosen: Settings) -> Settings:
     return chosen if chosen.get("label_noise") is None else chosen.model_copy(update={"label_noise": 0.0})
 
 
-def _checked(splits: Splits, name: str, source: str, missing: str) -> LabelledData:
+def _checked(splits: Splits, name: str, source: str, missing: str) -> LabeledData:
     train, test = splits.train, splits.test
     if train.labels is None:
         raise UserError(missing)
@@ -72,10 +72,10 @@ def _checked(splits: Splits, name: str, source: str, missing: str) -> LabelledDa
         raise UserError(f"{source}: one class only, {names[min(learned)]!r}; give two or more")
     untested = tuple(names[label] for label in sorted(learned - asked))
     unreadable = {each.name: each.reason for each in splits.unreadable}
-    return LabelledData(name, train, test, 1 + max(learned), untested, unreadable)
+    return LabeledData(name, train, test, 1 + max(learned), untested, unreadable)
 
 
 def labels_of(images: ImageSet) -> Tensor:
-    """Labels (N,), which `labelled_data` has seen to."""
+    """Labels (N,), which `labeled_data` has seen to."""
     assert images.labels is not None
     return images.labels

@@ -132,7 +132,7 @@ def probe_scores(
     """
     if len(train_features) != len(train_labels) or len(test_features) != len(test_labels) or len(train_labels) < 2:
         raise ValueError("linear_probe: give one label per feature, and at least two training features")
-    train, test = standardised(train_features.float(), test_features.float().to(train_features.device))
+    train, test = standardize(train_features.float(), test_features.float().to(train_features.device))
     train_labels = train_labels.to(train.device)
     classes = 1 + max(int(train_labels.max()), int(test_labels.max()))
     held = _held_out(train_labels, seed)
@@ -183,7 +183,7 @@ def logistic_regression(
     return weight.detach(), bias.detach()
 
 
-def standardised(train: Tensor, test: Tensor) -> tuple[Tensor, Tensor]:
+def standardize(train: Tensor, test: Tensor) -> tuple[Tensor, Tensor]:
     """Both (., F) with the mean and deviation of the training features taken out; what is constant there becomes 0."""
     mean, deviation = train.mean(0), train.std(0, correction=0)
     # Below this, the deviation is rounding of the mean, and the test features would be blown up by it.

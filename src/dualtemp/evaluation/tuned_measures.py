@@ -17,7 +17,7 @@ from dualtemp.evaluation.answers import Answers
 from dualtemp.evaluation.evaluation_file import result
 from dualtemp.evaluation.features import image_features_and_labels
 from dualtemp.evaluation.fine_tune import default_batch, default_epochs, fine_tuned
-from dualtemp.evaluation.labeled_data import LabelledData
+from dualtemp.evaluation.labeled_data import LabeledData
 from dualtemp.quantities import duration
 from dualtemp.training.schedule import lr_factor
 
@@ -29,7 +29,7 @@ TOLD_EPOCHS = 5  # lines of progress an encoder
 
 def tuned_measures(
     encoders: dict[str, RunEncoder],
-    found: LabelledData,
+    found: LabeledData,
     epochs: int | None,
     seed: int,
     workers: int | None,

@@ -79,7 +79,7 @@ def _of_training(facts: CardFacts) -> list[list[str]]:
     last: dict[str, Any] = {}
     for line in facts.run.history():
         last |= {key: value for key, value in line.items() if value is not None}
-    images = (facts.run.made_with().get("train") or {}).get("images")
+    images = (facts.run.read_environment().get("train") or {}).get("images")
     bank = facts.chosen.knn_images
     labels = {"probe_top1": images or "all", "knn_top1": min(bank, images or bank)}
     return [
@@ -110,7 +110,7 @@ def _of_evaluation(path: Path) -> list[list[str]]:
 
 
 def _data(facts: CardFacts) -> str:
-    made = facts.run.made_with()
+    made = facts.run.read_environment()
     lines = [f"Trained on `{_plain(Path(facts.chosen.data).name)}`: {_count(made.get('train'))}."]
     if made.get("unlabelled"):
         lines.append(f"And without labels: {_count(made['unlabelled'])}.")
@@ -153,7 +153,7 @@ def _settings(facts: CardFacts) -> str:
     chosen = facts.chosen.model_copy(update={"data": Path(facts.chosen.data).name})
     if chosen.init is not None:
         chosen = chosen.model_copy(update={"init": Path(chosen.init).name})
-    made = facts.run.made_with()
+    made = facts.run.read_environment()
     versions = ", ".join(
         f"{name} {made[name]}" for name in ("python", "torch", "torchvision", "timm") if made.get(name)
     )

@@ -52,7 +52,7 @@ def build_backbone(name: str, image_size: int, channels: int = 3, *, seed: int |
     Returns:
         The module of timm (or `ResNetMini`) itself, in training mode, with an attribute `num_features`.
     """
-    with seeded_initialisation(seed):
+    with seeded_initialization(seed):
         return _build(name, image_size, channels)[0]
 
 
@@ -63,12 +63,12 @@ def describe_backbone(name: str, image_size: int, channels: int = 3) -> dict[str
     (modules of the stem, by name, and what stands there instead), `num_features`, and but for a plugin's `python`, the
     same as a program whose last name is `model`.
     """
-    with seeded_initialisation(0):
+    with seeded_initialization(0):
         return _build(name, image_size, channels)[1]
 
 
 @contextlib.contextmanager
-def seeded_initialisation(seed: int | None) -> Iterator[None]:
+def seeded_initialization(seed: int | None) -> Iterator[None]:
     """Draw the initial weights of what is built inside from `seed`; torch's global generators stay as they were.
 
     None changes nothing: weights come from the global generator.

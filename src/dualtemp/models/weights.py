@@ -78,7 +78,7 @@ def load_weights(path: Path | str) -> dict[str, Tensor]:
     return _state_dict(content, path)
 
 
-def initialise(backbone: nn.Module, path: Path | str) -> None:
+def initialize(backbone: nn.Module, path: Path | str) -> None:
     """Start from the weights of an earlier run or of a file of timm or torchvision.
 
     A classifier in the file is ignored, and so is everything beside the backbone if its names carry a prefix such as

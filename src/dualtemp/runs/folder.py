@@ -24,7 +24,7 @@ class RunFolder:
         self.trouble, self.logs = path / "trouble.txt", path / "logs"
 
     @staticmethod
-    def opened(path: Path) -> "RunFolder":
+    def open(path: Path) -> "RunFolder":
         """An existing run."""
         folder = RunFolder(path)
         if not os.path.isfile(folder.config):  # False too where a Path would raise: a name that is too long, a loop
@@ -47,7 +47,7 @@ class RunFolder:
             raise UserError(f"{path} exists and is not a run: give another --out")
 
     @contextlib.contextmanager
-    def created(self, chosen: Settings, environment: dict[str, Any]) -> Iterator[None]:
+    def create(self, chosen: Settings, environment: dict[str, Any]) -> Iterator[None]:
         """Make the folder and hold its lock; the config comes last, so that a folder with a config is a run.
 
         If it cannot be made, nothing is left of it. Another process may be making the same folder, so that whatever is
@@ -75,7 +75,7 @@ class RunFolder:
             yield
 
     @contextlib.contextmanager
-    def reopened(self) -> Iterator[None]:
+    def reopen(self) -> Iterator[None]:
         """Hold the lock of an existing run, and clear away what a kill left half-written."""
         with contextlib.ExitStack() as held:
             with writing(self.path, "make it writable"):
@@ -95,7 +95,7 @@ class RunFolder:
         """Replace the config."""
         _write(self.config, to_yaml(chosen))
 
-    def made_with(self) -> dict[str, Any]:
+    def read_environment(self) -> dict[str, Any]:
         """environment.json; empty if somebody took it away or damaged it."""
         try:
             found = json.loads(self.environment.read_text())
@@ -105,7 +105,7 @@ class RunFolder:
 
     def threads(self) -> int | None:
         """CPU threads that the run began with, if environment.json tells."""
-        found = self.made_with().get("threads")
+        found = self.read_environment().get("threads")
         return found if isinstance(found, int) and found >= 1 else None
 
     def set_trouble(self, why: str) -> None:

@@ -203,11 +203,11 @@ class ReadOnce(RunFolder):
 
 def read_run(path: Path) -> RunRecord:
     """Read a run folder; what is damaged in it is a UserError."""
-    RunFolder.opened(path)
+    RunFolder.open(path)
     run = ReadOnce(path)
     newest = run.metrics if run.metrics.exists() else run.config
     moved = _local_time(newest.stat().st_mtime)
-    return RunRecord(path, run.settings(), run.made_with(), run.history(), status_of(run), moved)
+    return RunRecord(path, run.settings(), run.read_environment(), run.history(), status_of(run), moved)
 
 
 def _local_time(seconds: float) -> datetime:

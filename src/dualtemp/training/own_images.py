@@ -15,7 +15,7 @@ from dualtemp.data.images import ImageSet, ImageSource, Splits, UnreadableImage
 from dualtemp.data.sources.opening import named_path
 from dualtemp.data.training_data import TrainingData
 from dualtemp.machine import cores
-from dualtemp.progress_bar import told
+from dualtemp.progress_bar import status_line
 from dualtemp.quantities import counted, duration
 from dualtemp.training.sensible_settings import Facts, sensible
 from dualtemp.training.timing import expected_seconds
@@ -84,7 +84,7 @@ def introduce(
 
     Every process calls it, for a step needs them all; rank 0 alone speaks.
     """
-    with told("measuring a few steps", quiet=distributed.rank() > 0):
+    with status_line("measuring a few steps", quiet=distributed.rank() > 0):
         seconds = expected_seconds(chosen, data, method, device, workers)
     if distributed.rank() > 0:
         return
@@ -106,8 +106,8 @@ def paragraph(found: Found, chosen: Settings, splits: Splits, device: torch.devi
 
 def _found(found: Found, chosen: Settings, splits: Splits) -> str:
     parts = [f"{counted(len(splits.train), 'image')} to learn from"]
-    if splits.unlabelled is not None:
-        parts.append(f"{len(splits.unlabelled):,} more without labels")
+    if splits.unlabeled is not None:
+        parts.append(f"{len(splits.unlabeled):,} more without labels")
     test = splits.test
     parts.append("none to measure with" if test is None else f"{len(test):,} to measure with, never trained on")
     split = f" ({splits.split})" if splits.split else ""

@@ -10,7 +10,7 @@ from dualtemp.data import open_source
 from dualtemp.data.augment.views import Views
 from dualtemp.data.images import ImageSet, Splits
 from dualtemp.data.normalization import Normalization, earlier_normalization, normalization
-from dualtemp.data.sources.catalogue import PHOTOGRAPH, resolved_name
+from dualtemp.data.sources.catalogue import DEFAULT_VIEW_SIZE, resolved_name
 from dualtemp.data.sources.label_noise import with_label_noise
 from dualtemp.data.sources.opening import named_path
 from dualtemp.data.sources.validation import held_out_for_validation
@@ -23,26 +23,26 @@ from dualtemp.runs.folder import RunFolder
 SPLIT = 2
 
 
-def split_of(made_with: Mapping[str, Any] | None) -> int:
+def split_of(environment: Mapping[str, Any] | None) -> int:
     """How the images of a run were held out; where nothing is known of the run, as it is done now."""
-    return made_with.get("split", 1) if made_with else SPLIT
+    return environment.get("split", 1) if environment else SPLIT
 
 
-def located(chosen: Settings) -> Settings:
+def resolve_data(chosen: Settings) -> Settings:
     """The settings with the data's own name, or with a path to them that holds from any folder."""
     path = named_path(chosen.data)
     data = resolved_name(chosen.data) if path is None else str(path.resolve())
     return chosen.model_copy(update={"data": data})
 
 
-def opened(chosen: Settings, made_with: Mapping[str, Any] | None = None) -> Splits:
+def open_data(chosen: Settings, environment: Mapping[str, Any] | None = None) -> Splits:
     """The data of a run; on several processes, rank 0 first, which may have to fetch it.
 
-    made_with: environment.json of a run that is there already, whose split stays as it was; None for a new one.
+    environment: environment.json of a run that is there already, whose split stays as it was; None for a new one.
     """
 
     def whole() -> Splits:
-        return open_source(chosen.data, labels=chosen.labels, together=split_of(made_with) == SPLIT)
+        return open_source(chosen.data, labels=chosen.labels, together=split_of(environment) == SPLIT)
 
     if distributed.world_size() > 1:
         distributed.run_on_rank0(lambda: whole() and None)
@@ -54,7 +54,7 @@ def opened(chosen: Settings, made_with: Mapping[str, Any] | None = None) -> Spli
         amount = chosen.subset
         if isinstance(amount, int) and len(splits.train) < amount <= there:
             amount = len(splits.train)  # what is left of a count that the whole set has
-        splits = replace(splits, train=splits.train.subset(amount, chosen.seed), unlabelled=None)
+        splits = replace(splits, train=splits.train.subset(amount, chosen.seed), unlabeled=None)
     if chosen.framework.learns_from_labels:
         if splits.train.labels is None:
             raise UserError(
@@ -65,23 +65,23 @@ def opened(chosen: Settings, made_with: Mapping[str, Any] | None = None) -> Spli
     return splits
 
 
-def normalised(chosen: Settings, splits: Splits, made_with: Mapping[str, Any] | None) -> Normalization:
+def run_normalization(chosen: Settings, splits: Splits, environment: Mapping[str, Any] | None) -> Normalization:
     """Mean and std of a run's images: of a run that is there already, those that it began with."""
     pixels = splits.train.pixels
     try:
-        known = (made_with or {})["images"]
+        known = (environment or {})["images"]
         mean, std = (tuple(float(value) for value in known[name]) for name in ("mean", "std"))
         assert len(mean) == len(std) == splits.train.channels
         return mean, std
     except (TypeError, KeyError, ValueError, AssertionError):
-        how = normalization if split_of(made_with) == SPLIT else earlier_normalization
+        how = normalization if split_of(environment) == SPLIT else earlier_normalization
         return distributed.run_on_rank0(lambda: how(chosen.data, pixels))
 
 
-def training_data(chosen: Settings, splits: Splits, made_with: Mapping[str, Any] | None = None) -> TrainingData:
-    """What the loop sees of the data; made_with: environment.json of a run that is there already."""
+def training_data(chosen: Settings, splits: Splits, environment: Mapping[str, Any] | None = None) -> TrainingData:
+    """What the loop sees of the data; environment: environment.json of a run that is there already."""
     assert chosen.image_size is not None
-    mean, std = normalised(chosen, splits, made_with)
+    mean, std = run_normalization(chosen, splits, environment)
     views = Views(chosen.recipe, chosen.image_size, chosen.seed, mean, std)
     images = splits.train if chosen.framework.learns_from_labels else splits.pretraining
     labelled = splits.train.labels is not None and splits.test is not None and splits.test.labels is not None
@@ -104,7 +104,7 @@ def _classes(splits: Splits) -> int:
 def image_size(splits: Splits) -> int:
     """The side of a view if nobody says otherwise: that of the images, 224 for photographs."""
     side = splits.train.size
-    return PHOTOGRAPH if side is None else max(side)
+    return DEFAULT_VIEW_SIZE if side is None else max(side)
 
 
 def check_batch(chosen: Settings, data: TrainingData) -> None:
@@ -127,7 +127,7 @@ def check_batch(chosen: Settings, data: TrainingData) -> None:
         raise UserError(problem)
 
 
-def described(part: ImageSet | None) -> dict[str, Any] | None:
+def describe_part(part: ImageSet | None) -> dict[str, Any] | None:
     """Size and fingerprint of a part of the data, as environment.json has them; of files, that of their names.
 
     commonest: images of the largest class, which naming it always would get right.
@@ -142,9 +142,9 @@ def described(part: ImageSet | None) -> dict[str, Any] | None:
 
 def refuse_other_data(run: RunFolder, splits: Splits) -> None:
     """A run goes on with the images that it began with."""
-    before = run.made_with()
+    before, parts = run.read_environment(), splits.parts()
     for part in ("train", "unlabelled"):
-        now, then = described(getattr(splits, part)) or {"images": 0}, before.get(part)
+        now, then = describe_part(parts.get(part)) or {"images": 0}, before.get(part)
         if then is None or all(now.get(name) == value for name, value in then.items()):
             continue
         told = f"had {then['images']:,} images, now there are {now['images']:,}"

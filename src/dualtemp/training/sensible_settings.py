@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dualtemp.config import Settings
-from dualtemp.data.sources.catalogue import PHOTOGRAPH
+from dualtemp.data.sources.catalogue import DEFAULT_VIEW_SIZE
 from dualtemp.frameworks import framework_named
 from dualtemp.training.schedule import quoted_lr
 
-PHOTOGRAPH_ON_CPU = 128
+LARGEST_VIEW_ON_CPU = 128
 SMALLEST_VIEW = 8
 BATCH_ON_CPU = 64  # the default elsewhere
 STEP_SIZE = 0.06  # highest learning rate of SGD as a step takes it; `lr` is quoted at batch 256
@@ -69,7 +69,7 @@ def default(name: str) -> Any:
 
 def view_size(facts: Facts, on_cpu: bool) -> int:
     """Side of a view: small images keep their size, photographs get what the device can bear."""
-    largest = PHOTOGRAPH_ON_CPU if on_cpu else PHOTOGRAPH
+    largest = LARGEST_VIEW_ON_CPU if on_cpu else DEFAULT_VIEW_SIZE
     if not facts.in_files:
         return min(largest, facts.side)
     return max(SMALLEST_VIEW, min(largest, facts.side // 8 * 8))

@@ -45,7 +45,7 @@ class Twins:
     across: list[tuple[str, str]] = field(default_factory=list)
     labels: list[tuple[str, str]] = field(default_factory=list)
 
-    def told(self) -> list[str]:
+    def lines(self) -> list[str]:
         """What is wrong with them, a line each."""
         wrong = {
             "exact copies of test images among the training images, so that accuracies are too high": self.across,
