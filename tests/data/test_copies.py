@@ -194,4 +194,4 @@ def test_a_part_that_is_left_aside_is_named(tmp_path: Path, capsys: pytest.Captu
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels(number)).save(path)
     assert main(["data", str(tmp_path / "own")]) == 0
-    assert "split: train/ and test/; val/ left aside" in capsys.readouterr().out
+    assert "split: train/ and test/; val/ not used" in capsys.readouterr().out

@@ -509,3 +509,26 @@ def test_a_run_on_another_spelling_is_the_run_on_the_set(tmp_path: Path, monkeyp
     assert runs[0].read_environment()["images"] == runs[1].read_environment()["images"]
     assert tuple(runs[0].read_environment()["images"]["mean"]) == OF_SETS["cifar100"][0]
     assert found[0]["loss"] == found[1]["loss"]
+
+
+NEW_SOURCE = """
+from dualtemp.data.sources.digits import open_digits
+from dualtemp.data.sources.registry import source
+
+@source(".digits")
+def open_them(path, *, labels, together):
+    return open_digits(labels)
+"""
+
+
+def test_a_new_source_is_one_new_file_of_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "digit_files.py").write_text(NEW_SOURCE)
+    (tmp_path / "mine.digits").touch()
+    program = f"""
+from dualtemp.data import open_source, sources
+sources.__path__.append({str(tmp_path / "more")!r})
+print(len(open_source({str(tmp_path / "mine.digits")!r}).train))
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout == "1438\n"

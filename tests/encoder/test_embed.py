@@ -178,7 +178,7 @@ def test_a_folder_of_foreign_photographs_alone_is_refused_by_their_names(
     more = {"embed": ["--out", str(tmp_path / "e.csv")], "search": [str(photos / "test" / "dog" / "300.jpg")]}
     assert main([command, str(photos_run), *more.get(command, []), "--data", str(tmp_path / "some")]) == 2
     told = capsys.readouterr().err
-    assert "none of 2 photographs can be read, the first a.heic: " in told
+    assert "none of 2 image files can be read, the first a.heic: " in told
     assert told.count("\n") == 1
 
 
@@ -250,7 +250,7 @@ def test_killed_processes_go_on_to_the_same_bits(photos_run: Path, tmp_path: Pat
             assert not out.exists()
             assert work.exists()
         ended = commands.run(*words, out)
-        assert "going on" in ended.err
+        assert "continuing" in ended.err
         assert out.read_bytes() == whole.read_bytes()
     finally:
         commands.close()
@@ -295,7 +295,7 @@ def test_a_stop_says_how_to_go_on(digits_run: Path, tmp_path: Path) -> None:
     def told(*_: int) -> None:
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt, match="64 of 359 images are done; the same command goes on"):
+    with pytest.raises(KeyboardInterrupt, match="64 of 359 images are done; the same command continues"):
         embed(digits_run, out=tmp_path / "e.npz", part="test", batch=64, progress=told, **HOW)
 
 

@@ -136,7 +136,7 @@ def test_a_killed_search_leaves_what_it_has_computed(photos_run: Path, folder: P
         if done == 8:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt, match="8 of 12 images are done; the same command goes on"):
+    with pytest.raises(KeyboardInterrupt, match="8 of 12 images are done; the same command continues"):
         near_duplicates(photos_run, data=folder, progress=told, **HOW)
     _, done, notes = searched(photos_run, folder)
     assert done == [12]

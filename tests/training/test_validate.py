@@ -161,4 +161,6 @@ def test_a_grid_is_measured_on_held_out_images_under_keys_of_its_own(tmp_path: P
     status, _ = perform(jobs[0], Results(tmp_path), "cpu", keep=True)
     assert status == "done"
     made = RunFolder(Results(tmp_path).run_folder(jobs[0])).read_environment()
-    assert made["test"]["fingerprint"] == describe_part(open_data(settings(DIGITS)).test)["fingerprint"]  # pyright: ignore
+    expected = describe_part(open_data(settings({"data": "digits", **HELD})).test)
+    assert expected is not None
+    assert made["test"]["fingerprint"] == expected["fingerprint"]

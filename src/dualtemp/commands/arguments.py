@@ -24,12 +24,12 @@ def add_device(parser: Flags) -> None:
 
 def add_workers(parser: Flags) -> None:
     """--workers."""
-    parser.add_argument("--workers", type=int, metavar="N", help="processes that read photographs")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes that read image files")
 
 
 def add_threads(parser: Flags) -> None:
     """--threads."""
-    parser.add_argument("--threads", type=int, metavar="N", help="of the CPU, for one process")
+    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads of a process")
 
 
 def add_json(parser: Flags, instead: str = "") -> None:
@@ -44,11 +44,11 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
     add_workers(group)
     add_threads(group)
     group.add_argument("--checkpoint-minutes", type=float, default=5.0, metavar="X", help="default: 5, and every epoch")
-    group.add_argument("--quiet", action="store_true", help="say nothing but what is wrong")
+    group.add_argument("--quiet", action="store_true", help="print nothing but problems")
     group.add_argument(
         "--log", action="append", default=[], metavar="tensorboard|wandb", help="log figures there too; repeatable"
     )
-    group.add_argument("--no-page", dest="page", action="store_false", help="leave report.html and its pictures out")
+    group.add_argument("--no-page", dest="page", action="store_false", help="write no report.html and no pictures")
 
 
 def add_encoding_options(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +61,7 @@ def add_encoding_options(parser: argparse.ArgumentParser) -> None:
 
 def add_searched_images(parser: argparse.ArgumentParser) -> None:
     """Flags that say among which images to search."""
-    parser.add_argument("--data", metavar=SOURCE, help="images to look among (default: the run's own)")
+    parser.add_argument("--data", metavar=SOURCE, help="images to search in (default: the run's own)")
     parser.add_argument(
         "--embeddings", type=Path, metavar="FILE", help="take their features from this file of `dualtemp embed`"
     )
@@ -69,7 +69,7 @@ def add_searched_images(parser: argparse.ArgumentParser) -> None:
         "--cache",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="keep features in the cache folder and take them from there (default: yes)",
+        help="keep features in the cache folder and reuse them (default: yes)",
     )
 
 

@@ -20,7 +20,7 @@ MANY = 12  # entries of a list before it is cut
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("source", nargs="?", default="", metavar="SET | FOLDER | FILE.npz", help="what to check")
-    parser.add_argument("--show", action="store_true", help="write a contact sheet of some images and their two views")
+    parser.add_argument("--show", action="store_true", help="write a contact sheet of some images with their two views")
     parser.add_argument("--out", type=Path, metavar="FILE.png", help="where it goes; by default NAME-views.png, here")
     parser.add_argument("--recipe", help="the augmentation of the views (default: paper)")
     parser.add_argument("--no-labels", action="store_true", help="ignore labels and class folders")
@@ -82,7 +82,7 @@ def _list_sets(as_json: bool) -> None:
     console.print(table)
     console.print(
         f"\nCache: {escape(str(cache_folder()))} (DUALTEMP_DATA moves it). `dualtemp data NAME` fetches and checks a "
-        "set; imagenet100 wants ImageNet's folder there as `imagenet`. A folder of images or an .npz file works too.",
+        "set; imagenet100 needs ImageNet's folder there as `imagenet`. A folder of images or an .npz file works too.",
         soft_wrap=True,
     )
 

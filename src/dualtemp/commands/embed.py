@@ -1,4 +1,4 @@
-"""`dualtemp embed`: the features of images as a file. Needs no torch until images are read."""
+"""`dualtemp embed`: write the features of images to a file. Needs no torch until images are read."""
 
 import argparse
 import time

@@ -1,4 +1,4 @@
-"""`dualtemp near-duplicates`: pairs and groups of almost equal images. Needs no torch until images are read."""
+"""`dualtemp near-duplicates`: find almost equal images. Needs no torch until images are read."""
 
 import argparse
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What is in a source: counts, classes, sizes, modes, unreadable files by name, the split, fingerprints."""
+"""Check a source: counts, classes, sizes, modes, unreadable files, the split, fingerprints."""
 
 import os
 from collections import Counter

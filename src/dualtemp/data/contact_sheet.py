@@ -1,4 +1,4 @@
-"""A contact sheet: a handful of images beside the two views of them that the network would see."""
+"""A contact sheet: some images, each with the two views of it that the network would see."""
 
 from collections.abc import Iterator
 from pathlib import Path

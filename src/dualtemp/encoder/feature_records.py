@@ -57,7 +57,7 @@ class Records(Protocol):
 def images_of(encoder: RunEncoder, data: Path | str | None, part: str = "all") -> ImageList:
     """List the images of a source, by default the run's own."""
     own = data is None
-    return listed(encoder.chosen.data if own else data, part, labels=encoder.chosen.labels or not own)
+    return listed(encoder.settings.data if own else data, part, labels=encoder.settings.labels or not own)
 
 
 def feature_records(
@@ -100,13 +100,13 @@ def feature_records(
 
 def features_facts(encoder: RunEncoder, images: ImageList) -> dict[str, Any]:
     """Everything that determines the features of a list of images, for JSON."""
-    views, chosen = encoder.views, encoder.chosen
+    views, settings = encoder.views, encoder.settings
     return {
         "dualtemp": __version__,
         "torch": torch.__version__,
         "device": encoder.device.type,
         "backbone": backbone_fingerprint(encoder.path),
-        "network": [chosen.backbone, chosen.channels_last],
+        "network": [settings.backbone, settings.channels_last],
         "view": [views.size, encoder.channels, list(views.mean), list(views.std)],
         "source": valid_text(images.source),
         "list": list_fingerprint(images),

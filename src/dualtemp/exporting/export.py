@@ -61,11 +61,11 @@ def export(
         refuse_missing_packages(export_formats()[name])
     _refuse_other_content(out)
     trained = run_encoder(path, "cpu")
-    chosen = trained.chosen
-    assert chosen.image_size is not None
+    settings = trained.settings
+    assert settings.image_size is not None
     encoder = ExportedEncoder(
         trained.backbone.to(memory_format=torch.contiguous_format),  # pyright: ignore[reportCallIssue]
-        describe_backbone(chosen.backbone, chosen.image_size, trained.channels),
+        describe_backbone(settings.backbone, settings.image_size, trained.channels),
         trained.views,
         normalize,
     )
@@ -83,7 +83,7 @@ def export(
             difference = write_and_compare(export_formats()[name], encoder, workshop)
             fresh[name] = _entry(name, encoder, difference)
         stale, manifest["formats"] = _merged(out, manifest["weights"], fresh)
-        facts = CardFacts(RunFolder(path), chosen, trained.classes, encoder.recipe, how, manifest)
+        facts = CardFacts(RunFolder(path), settings, trained.classes, encoder.recipe, how, manifest)
         texts = {PREPROCESSING: json.dumps(how, indent=2) + "\n", CARD: model_card(facts)}
         for file, text in (*texts.items(), (MANIFEST, json.dumps(manifest, indent=2) + "\n")):  # the list comes last
             (workshop / file).write_text(text, encoding="utf-8")

@@ -16,12 +16,12 @@ from dualtemp.runs.metrics import measures
 class CardFacts:
     """What a model card is written from.
 
-    run: the encoder's; chosen: its settings; classes: names by label; recipe: from `describe_backbone`; how: the
+    run: the encoder's; settings: its settings; classes: names by label; recipe: from `describe_backbone`; how: the
     content of preprocessing.json; manifest: that of export.json, with all formats in the folder.
     """
 
     run: RunFolder
-    chosen: Settings
+    settings: Settings
     classes: tuple[str, ...]
     recipe: dict[str, Any]
     how: dict[str, Any]
@@ -30,16 +30,16 @@ class CardFacts:
 
 def model_card(facts: CardFacts) -> str:
     """Write README.md of an export, in Markdown; its Python programs run in the folder, without dualtemp."""
-    parts = (_opening(facts), _figures(facts), _data(facts), _loading(facts), _settings(facts), _limits(facts))
+    parts = (_opening(facts), _figures(facts), _data(facts), _loading(facts), _settings_part(facts), _limits(facts))
     return "\n\n".join(parts) + "\n"
 
 
 def _opening(facts: CardFacts) -> str:
-    how, chosen, formats = facts.how, facts.chosen, facts.manifest["formats"]
+    how, settings, formats = facts.how, facts.settings, facts.manifest["formats"]
     libraries = [export_formats()[name].library for name in formats]
     library = next((name for name in libraries if name != "pytorch"), "pytorch")
-    tag, learned = ("supervised", "with") if chosen.framework.learns_from_labels else ("self-supervised", "without")
-    epochs = "" if facts.manifest["epoch"] is None else f" after epoch {facts.manifest['epoch']} of {chosen.epochs}"
+    tag, learned = ("supervised", "with") if settings.framework.learns_from_labels else ("self-supervised", "without")
+    epochs = "" if facts.manifest["epoch"] is None else f" after epoch {facts.manifest['epoch']} of {settings.epochs}"
     return f"""---
 library_name: {library}
 tags:
@@ -51,7 +51,7 @@ tags:
 
 A `{facts.recipe["model"]}`{_stem(facts.recipe)} that turns images of {how["size"]} x {how["size"]} pixels with \
 {how["channels"]} channel{"s" if how["channels"] > 1 else ""} into {facts.recipe["num_features"]} features. It was \
-trained {learned} labels by {chosen.method}{_temperatures(chosen)} with dualtemp {facts.manifest["dualtemp"]}; \
+trained {learned} labels by {settings.method}{_temperatures(settings)} with dualtemp {facts.manifest["dualtemp"]}; \
 these are its weights{epochs}."""
 
 
@@ -59,8 +59,8 @@ def _stem(recipe: dict[str, Any]) -> str:
     return " with a stem for small images" if recipe["replaced"] else ""
 
 
-def _temperatures(chosen: Settings) -> str:
-    alpha, beta = chosen.get("tau_alpha"), chosen.get("tau_beta")
+def _temperatures(settings: Settings) -> str:
+    alpha, beta = settings.get("tau_alpha"), settings.get("tau_beta")
     if alpha is None:
         return ""
     return f" (tau_alpha {alpha:g}{'' if beta is None else f', tau_beta {beta}'})"
@@ -80,7 +80,7 @@ def _of_training(facts: CardFacts) -> list[list[str]]:
     for line in facts.run.history():
         last |= {key: value for key, value in line.items() if value is not None}
     images = (facts.run.read_environment().get("train") or {}).get("images")
-    bank = facts.chosen.knn_images
+    bank = facts.settings.knn_images
     labels = {"probe_top1": images or "all", "knn_top1": min(bank, images or bank)}
     return [
         [each.card, "trained", "validation", str(labels.get(key, "")), _number(last[key]), _number(last.get(each.top5))]
@@ -111,7 +111,7 @@ def _of_evaluation(path: Path) -> list[list[str]]:
 
 def _data(facts: CardFacts) -> str:
     made = facts.run.read_environment()
-    lines = [f"Trained on `{_plain(Path(facts.chosen.data).name)}`: {_count(made.get('train'))}."]
+    lines = [f"Trained on `{_plain(Path(facts.settings.data).name)}`: {_count(made.get('train'))}."]
     if made.get("unlabelled"):
         lines.append(f"And without labels: {_count(made['unlabelled'])}.")
     if made.get("test"):
@@ -149,16 +149,16 @@ def _loading(facts: CardFacts) -> str:
     return "\n".join(parts)
 
 
-def _settings(facts: CardFacts) -> str:
-    chosen = facts.chosen.model_copy(update={"data": Path(facts.chosen.data).name})
-    if chosen.init is not None:
-        chosen = chosen.model_copy(update={"init": Path(chosen.init).name})
+def _settings_part(facts: CardFacts) -> str:
+    settings = facts.settings.model_copy(update={"data": Path(facts.settings.data).name})
+    if settings.init is not None:
+        settings = settings.model_copy(update={"init": Path(settings.init).name})
     made = facts.run.read_environment()
     versions = ", ".join(
         f"{name} {made[name]}" for name in ("python", "torch", "torchvision", "timm") if made.get(name)
     )
     told = f"\n\nTrained with {versions}." if versions else ""
-    return f"## Settings\n\n```yaml\n{to_yaml(chosen)}```{told}"
+    return f"## Settings\n\n```yaml\n{to_yaml(settings)}```{told}"
 
 
 def _limits(facts: CardFacts) -> str:

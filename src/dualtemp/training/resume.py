@@ -52,7 +52,7 @@ def resume_run(
         data = reopen_data(run, chosen, options)
         method = build_framework(chosen, data.images.channels, data.classes)
         if distributed.rank() == 0 and options.threads is None and (threads or 0) > cores():
-            observer.note(f"going on with {threads} threads, as it began, on {cores()} cores: --threads may be faster")
+            observer.note(f"using {threads} threads, as at first, on {cores()} cores: --threads may be faster")
 
         checkpoint, problems = load_checkpoint(run)
         if checkpoint is not None:

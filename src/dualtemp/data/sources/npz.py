@@ -47,7 +47,7 @@ def open_npz(path: Path, name: str = "", labels: bool = True, together: bool = T
     """Open an .npz file, or a folder with train.npz and, if there are, test.npz and unlabelled.npz.
 
     Without a test.npz a tenth is held out, balanced over the classes, by a hash of the position in the file.
-    labels=False leaves labels and classes aside; together=False lets equal images part, as earlier runs did.
+    labels=False ignores labels and classes; together=False may separate equal images, as earlier runs did.
     """
     whole = path.is_file()
     name = name or (path.stem if whole else path.name)

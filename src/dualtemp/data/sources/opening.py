@@ -1,4 +1,4 @@
-"""Any images in: a named set, a folder of images, an .npz file, or a folder with train.npz."""
+"""Open any images: a named set, a folder of images, an .npz file, or a folder with train.npz."""
 
 import os
 from pathlib import Path
@@ -26,15 +26,15 @@ def open_source(
     """Open images by set name ("cifar10", "digits", ...) or by path.
 
     A set's name comes before a folder of that name: write ./cifar10 for the folder.
-    labels=False leaves labels and class folders aside; download=False takes only what is in the cache;
+    labels=False ignores labels and class folders; download=False uses only what is in the cache;
     root is the ImageNet folder of imagenet100 (default: `imagenet100` or `imagenet` in the cache folder);
-    together=False holds out by names alone, as earlier runs did: copies of one image may then part.
+    together=False holds out by names alone, as earlier runs did: copies of one image may then be separated.
     """
     path = named_path(source)
     if path is not None:
         return open_path(path, labels, together)
     entry = named_set(str(source))
-    assert entry is not None  # named_path has seen to it
+    assert entry is not None  # else named_path has raised
     if entry.name == "digits":
         return open_digits(labels)
     if entry.name == "imagenet100":
