@@ -90,11 +90,11 @@ def _of_folder(root: Path, labels: bool) -> ImageList:
         raise UserError(f"{root}: none of {len(foreign)} image files can be read, the first {first}: {reason}")
     if not names:
         raise UserError(f"{root}: no image file in it; give a folder of images")
-    parts, labelled = _folder_parts(root, labels)
+    parts, labeled = _folder_parts(root, labels)
     part_of = {name: PARTS.index(part) for part, files in parts.items() for name in files.names}
     numbers = np.array([part_of.get(name, -1) for name in names], dtype=np.int64)
     files = FileImages(root, names)
-    if not labelled:
+    if not labeled:
         return ImageList(str(root), ImageSet(root.name, files), names, numbers, foreign)
     # Where train/ is a part and not a class, all of the train part lies in it, and classes are one folder deeper.
     depth = 1 if all(name.startswith("train/") for name in parts["train"].names) else 0
@@ -107,9 +107,9 @@ def _of_folder(root: Path, labels: bool) -> ImageList:
 
 def _folder_parts(root: Path, labels: bool) -> tuple[dict[str, FileImages], bool]:
     """The parts of a folder, and whether its folders are classes; a folder that training would refuse has no parts."""
-    for labelled in (True, False) if labels else (False,):
+    for labeled in (True, False) if labels else (False,):
         with suppress(UserError):
-            return folder_files(root, labelled), labelled
+            return folder_files(root, labeled), labeled
     return {}, False
 
 

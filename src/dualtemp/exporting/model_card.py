@@ -157,8 +157,8 @@ def _settings_part(facts: CardFacts) -> str:
     versions = ", ".join(
         f"{name} {made[name]}" for name in ("python", "torch", "torchvision", "timm") if made.get(name)
     )
-    told = f"\n\nTrained with {versions}." if versions else ""
-    return f"## Settings\n\n```yaml\n{to_yaml(settings)}```{told}"
+    trained_with = f"\n\nTrained with {versions}." if versions else ""
+    return f"## Settings\n\n```yaml\n{to_yaml(settings)}```{trained_with}"
 
 
 def _limits(facts: CardFacts) -> str:

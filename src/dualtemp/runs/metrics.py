@@ -197,7 +197,7 @@ _ENTRIES = (
         "alignment",
         "Alignment",
         "Mean squared distance of the unit features of two views of an image: lower is better, as long as uniformity "
-        "does not rise towards 0 with it.",
+        "does not rise toward 0 with it.",
         "lower",
         _ONLINE,
         group="features",

@@ -84,13 +84,13 @@ def training_data(settings: Settings, splits: Splits, environment: Mapping[str, 
     mean, std = run_normalization(settings, splits, environment)
     views = Views(settings.recipe, settings.image_size, settings.seed, mean, std)
     images = splits.train if settings.framework.learns_from_labels else splits.pretraining
-    labelled = splits.train.labels is not None and splits.test is not None and splits.test.labels is not None
+    labeled = splits.train.labels is not None and splits.test is not None and splits.test.labels is not None
     return TrainingData(
         images,
-        splits.train if labelled else None,
+        splits.train if labeled else None,
         splits.test,
         views,
-        classes=_classes(splits) if labelled else 0,
+        classes=_classes(splits) if labeled else 0,
         unreadable={each.name: each.reason for each in splits.unreadable},
     )
 
