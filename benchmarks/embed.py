@@ -35,7 +35,7 @@ WORKERS = 1
 
 def untrained_run(path: Path, backbone: str, size: int, data: Path) -> Path:
     chosen = complete(settings({"data": str(data), "backbone": backbone, "image_size": size}), size)
-    with RunFolder(path).created(chosen, {}):
+    with RunFolder(path).create(chosen, {}):
         save_backbone(path / "backbone.safetensors", build_backbone(backbone, size, seed=0))
     return path
 

@@ -19,7 +19,7 @@ from dualtemp.config import complete, settings
 from dualtemp.data import open_source
 from dualtemp.data.loading.loader import Loader
 from dualtemp.frameworks import build_framework
-from dualtemp.training.run_data import image_size, opened, training_data
+from dualtemp.training.run_data import image_size, open_data, training_data
 from dualtemp.training.train_step import TrainStep
 
 CPU = torch.device("cpu")
@@ -79,7 +79,7 @@ def main() -> None:
         chosen = settings({"data": given.data, "backbone": given.backbone, "batch": given.batch, **values})
         splits = open_source(given.data)
         chosen = complete(chosen, image_size(splits))
-        data = training_data(chosen, opened(chosen))
+        data = training_data(chosen, open_data(chosen))
         train_step = TrainStep(chosen, build_framework(chosen, data.images.channels, data.classes), data, CPU)
         loader = Loader(data.images, data.views, chosen.batch, count=chosen.framework.views)
         batches = loader.batches(0)

@@ -14,7 +14,7 @@ from dualtemp.frameworks import build_framework
 from dualtemp.losses import hardness
 from dualtemp.runs.checkpoint import checkpoints, load
 from dualtemp.runs.folder import RunFolder
-from dualtemp.training.run_data import opened, training_data
+from dualtemp.training.run_data import open_data, training_data
 
 TAUS = {0.1: "#d1495b", 1.0: "#2e86ab"}
 WIDTH, HEIGHT, LEFT, TOP = 330, 170, 50, 56
@@ -43,9 +43,9 @@ def panel(x: int, title: str, below: str, curves: dict[float, list[float]], name
 
 
 def main() -> None:
-    run = RunFolder.opened(Path(sys.argv[1]))
+    run = RunFolder.open(Path(sys.argv[1]))
     chosen = run.settings()
-    data = training_data(chosen, opened(chosen))
+    data = training_data(chosen, open_data(chosen))
     method: Any = build_framework(chosen, data.images.channels, data.classes)
     method.load_state_dict(load(checkpoints(run.checkpoints)[-1]).method)
     batch = next(Loader(data.images, data.views, 64).batches(epoch=chosen.epochs))

@@ -46,7 +46,7 @@ def test_a_process_takes_the_device_that_was_asked_for_or_its_own(
         ),
         ("cuda", Place(1, 2, 2), 1, "2 processes on a host with 1 GPU: start --nproc-per-node 1"),
         ("cuda:0", Place(1, 2, 2), 2, "--device cuda:0 is one GPU for 2 processes: give --device cuda"),
-        ("mps", Place(0, 2, 2), 0, "'mps' is for one process"),
+        ("mps", Place(0, 2, 2), 0, "'mps' works with one process"),
     ],
 )
 def test_what_processes_cannot_share_is_refused_in_one_line(asked: str, place: Place, gpus: int, said: str) -> None:

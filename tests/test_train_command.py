@@ -124,7 +124,7 @@ class Looker:
 def test_the_page_is_there_from_the_first_step_and_follows_the_run(capsys: pytest.CaptureFixture[str]) -> None:
     looker = Looker()
     words: dict[str, Any] = {"data": "digits", "backbone": "resnet_mini", "batch": 64, "subset": 128}
-    dualtemp.train(**words, epochs=2, evaluate_every=9, watch=looker, out="a")
+    dualtemp.train(**words, epochs=2, evaluate_every=9, observer=looker, out="a")
     assert capsys.readouterr().out == "", "a watch takes the terminal's place"
     begun, first, last = looker.pages
     assert len({begun, first, last, Path("a/report.html").read_text()}) == 4
@@ -146,7 +146,7 @@ def test_an_exception_of_any_kind_is_written_down_and_raised() -> None:
             raise ZeroDivisionError("no\nway")
 
     with pytest.raises(ZeroDivisionError):
-        dualtemp.train(data="digits", backbone="resnet_mini", batch=64, subset=128, watch=Broken(), out="a")
+        dualtemp.train(data="digits", backbone="resnet_mini", batch=64, subset=128, observer=Broken(), out="a")
     assert Path("a/trouble.txt").read_text() == "ZeroDivisionError: no way\n"
 
 

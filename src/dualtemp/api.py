@@ -1,4 +1,4 @@
-"""The Python functions, in the command line's words. Those that are not defined here load when they are first used."""
+"""The public functions, with the same words as the command line; those defined elsewhere load when first used."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -10,6 +10,7 @@ from dualtemp.bf16_on_cpu import allow_bf16
 from dualtemp.config import from_yaml, overridden, settings
 from dualtemp.errors import UserError
 from dualtemp.lazy import lazily
+from dualtemp.renamed import renamed_arguments
 from dualtemp.runs.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ __getattr__, _ = lazily("dualtemp", _HOME)
 LOGS = ("tensorboard", "wandb")
 
 
+@renamed_arguments(watch="observer")
 def train(
     *,
     out: Path | str,
@@ -48,35 +50,36 @@ def train(
     quiet: bool = False,
     log: Sequence[str] = (),
     page: bool = True,
-    watch: "Observer | None" = None,
+    observer: "Observer | None" = None,
     **values: Any,
 ) -> dict[str, Any]:
-    """Train an encoder: what `dualtemp train` does, with the same words; returns the last epoch's metrics.
+    """Train an encoder, as `dualtemp train` does; returns the last epoch's metrics.
 
     Args:
         out: the run's folder; must be new.
-        config: settings in a YAML file; those given by name come before them.
-        device: "auto" takes the best there is.
-        workers: processes that read photographs.
-        threads: of the CPU.
-        checkpoint_minutes: at the latest so often, and every epoch.
-        quiet: say nothing but what is wrong.
-        log: where the figures go besides metrics.jsonl: "tensorboard", "wandb"; into OUT/logs.
-        page: keep OUT/report.html up to date, with pictures now and then and at the end.
-        watch: is told of steps and epochs instead of the terminal (`dualtemp.training.observers.observer.Observer`).
+        config: a YAML file of settings; those given by name override it.
+        device: default "auto", the best one.
+        workers: processes that read image files.
+        threads: CPU threads.
+        checkpoint_minutes: save at least this often within an epoch; every epoch ends with a checkpoint.
+        quiet: print nothing but problems.
+        log: "tensorboard", "wandb": log metrics there too, in OUT/logs.
+        page: keep OUT/report.html up to date, with pictures from time to time and at the end.
+        observer: gets steps and epochs in place of the terminal (`dualtemp.training.observers.observer.Observer`).
         values: settings by name, see `dualtemp.config.Settings`: data="cifar10", method="simco", tau_beta=1.0 ...
 
     Example:
         >>> dualtemp.train(data="digits", method="simco", epochs=10, batch=64, out="runs/digits")  # doctest: +SKIP
     """
-    chosen = settings(overridden(from_yaml(Path(config)) if config is not None else {}, values))
-    _allow_precision(chosen.amp, device)
+    settings_ = settings(overridden(from_yaml(Path(config)) if config is not None else {}, values))
+    _allow_precision(settings_.amp, device)
     how = _how(device, workers, threads, checkpoint_minutes, quiet)
     from dualtemp.training.start import start
 
-    return _watched(lambda told: start(chosen, Path(out), how, told), how, log, page, watch)
+    return _observed(lambda observers: start(settings_, Path(out), how, observers), how, log, page, observer)
 
 
+@renamed_arguments(watch="observer")
 def resume(
     run: Path | str,
     epochs: int | None = None,
@@ -88,39 +91,39 @@ def resume(
     quiet: bool = False,
     log: Sequence[str] = (),
     page: bool = True,
-    watch: "Observer | None" = None,
+    observer: "Observer | None" = None,
 ) -> dict[str, Any]:
-    """Go on with a run from its newest checkpoint: what `dualtemp resume` does; returns the last epoch's metrics.
+    """Resume a run from its newest checkpoint, as `dualtemp resume` does; returns the last epoch's metrics.
 
     Args:
         run: the run's folder.
-        epochs: go on to so many, also of a finished run; default: as many as its config says.
-        device: as in `train`, like all that follow.
-        workers: processes that read photographs.
-        threads: of the CPU; default: as many as the run began with, so that it ends with the same bits.
-        checkpoint_minutes: at the latest so often, and every epoch.
-        quiet: say nothing but what is wrong.
-        log: where the figures go besides metrics.jsonl; not remembered from before.
-        page: keep RUN/report.html up to date, with pictures now and then and at the end.
-        watch: is told of steps and epochs instead of the terminal.
+        epochs: train to this number of epochs, also if the run is finished; default: that of its config.yaml.
+        device: this and all that follow, as in `train`.
+        workers: processes that read image files.
+        threads: CPU threads; default: as many as the run started with, so that it ends with the same bits.
+        checkpoint_minutes: save at least this often within an epoch.
+        quiet: print nothing but problems.
+        log: "tensorboard", "wandb"; not remembered from the first call.
+        page: keep RUN/report.html up to date.
+        observer: gets steps and epochs in place of the terminal.
     """
-    with suppress(UserError):  # it is told below
-        _allow_precision(RunFolder.opened(Path(run)).settings().amp, device)
+    with suppress(UserError):  # reported below
+        _allow_precision(RunFolder.open(Path(run)).settings().amp, device)
     how = _how(device, workers, threads, checkpoint_minutes, quiet)
     from dualtemp.training.resume import resume_run
 
-    return _watched(lambda told: resume_run(Path(run), epochs, how, told), how, log, page, watch)
+    return _observed(lambda observers: resume_run(Path(run), epochs, how, observers), how, log, page, observer)
 
 
-def _watched(
-    run: "Callable[[Observer], dict[str, Any]]", how: Any, log: Sequence[str], page: bool, watch: "Observer | None"
+def _observed(
+    run: "Callable[[Observer], dict[str, Any]]", how: Any, log: Sequence[str], page: bool, observer: "Observer | None"
 ) -> dict[str, Any]:
-    """Make a run that a terminal (or `watch`), a page and logs are told of; returns what it returns."""
+    """Run with observers: the terminal (or `observer`), the page and logs; returns the run's metrics."""
     from dualtemp.report.page_observer import RunPage
     from dualtemp.training.observers.display import Display
     from dualtemp.training.observers.observer import Several, attempt
 
-    first = watch or Display(quiet=how.quiet)
+    first = observer or Display(quiet=how.quiet)
     shown = RunPage(first.note)
     several = Several(first, *([shown] if page else []), *_logs(log))
 
@@ -130,15 +133,15 @@ def _watched(
         there = shown.path is not None and shown in several.others
         there = there and attempt(shown, shown.write, first.note)  # how it has ended
     if there:
-        _take_last_pictures(shown, how.device, first, watch is None)
+        _take_last_pictures(shown, how.device, first, observer is None)
         with suppress(OSError):  # nobody may read any more
-            if watch is None and not how.quiet:
+            if observer is None and not how.quiet:
                 print(f"The run's page is {shown.path}/report.html", flush=True)
     return metrics
 
 
 def _take_last_pictures(shown: "RunPage", device: str, first: "Observer", is_display: bool) -> None:
-    """Take the pictures of a finished run; a display, which is open to more than a watch is, shows how far they are."""
+    """Take the pictures of a finished run; our own display shows the progress, another observer is already closed."""
     from dualtemp.training.observers.observer import attempt, notify
 
     what = "pictures for the page"
@@ -155,16 +158,16 @@ def _take_last_pictures(shown: "RunPage", device: str, first: "Observer", is_dis
 
 
 def _logs(names: Sequence[str]) -> "list[Observer]":
-    """The logs of these names, each once; that a package is missing is said before anything is made."""
-    watches: list[Any] = []
+    """Create the logs of these names, each once; a missing package is reported before anything is written."""
+    logs: list[Any] = []
     for name in dict.fromkeys([names] if isinstance(names, str) else names):
         if name not in LOGS:
             raise UserError(f"no log is called {name!r}: choose among {', '.join(LOGS)}")
         package = find_spec(name)
         if package is None or package.origin is None:  # a folder of that name is no package
             raise UserError(f"--log {name} needs a package that is not installed: pip install 'dualtemp[{name}]'")
-        watches.append(_log(name))
-    return watches
+        logs.append(_log(name))
+    return logs
 
 
 def _log(name: str) -> "Observer":
@@ -178,7 +181,7 @@ def _log(name: str) -> "Observer":
 
 
 def _allow_precision(amp: str, device: str) -> None:
-    """Before torch is loaded: let a CPU that announces more than it allows compute in bfloat16."""
+    """Before torch is loaded, cap the instruction set where bfloat16 needs that."""
     if amp == "bf16" and device.partition(":")[0] in ("auto", "cpu"):
         allow_bf16()
 

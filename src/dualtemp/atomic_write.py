@@ -1,4 +1,4 @@
-"""A file is written whole or not at all."""
+"""Atomic writes: a file is written completely, or not at all."""
 
 import contextlib
 import os
@@ -15,10 +15,10 @@ _END, _LONGEST = ".part", 50  # characters of the name; with those around it a n
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a temporary file beside `path` for writing; once it is complete and on the disk it takes the path's place.
+    """Open a temporary file beside `path` for writing; when the block ends, sync it to disk and rename it to `path`.
 
-    If anything goes wrong within, the temporary file is removed, and what lay at `path` is as it was. What a process
-    that was killed has left of such a file is removed by the next one that writes to the same path.
+    If the block raises, the temporary file is removed and `path` is left as it was. What a killed process has left is
+    removed by the next one that writes to the same path.
     """
     start = f".{path.name[:_LONGEST]}."
     with contextlib.suppress(PermissionError):  # a folder that may be written to, but not listed
@@ -36,14 +36,14 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         if os.name != "posix":
             part.replace(path)
     except BaseException:
-        with contextlib.suppress(OSError):  # the first error is the one to tell
+        with contextlib.suppress(OSError):  # the first error is the one to report
             part.unlink(missing_ok=True)
         raise
     _settle(path.parent)
 
 
 def write_output(path: Path, content: str | bytes, flag: str = "--out") -> None:
-    """Write what a user asked for at a path, whole; its folder is made. `flag` is what to give another path with."""
+    """Write a file that a user asked for, atomically, and create its folder. `flag`: the option that names the path."""
     with writing(path, f"give another {flag}"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path) as file:
@@ -51,7 +51,7 @@ def write_output(path: Path, content: str | bytes, flag: str = "--out") -> None:
 
 
 def _settle(folder: Path) -> None:
-    """Bring the new name itself to the disk, where the system lets a folder be opened."""
+    """Sync the new name itself to disk, where the system lets a folder be opened."""
     if os.name == "posix":
         opened = os.open(folder, os.O_RDONLY)
         try:

@@ -1,7 +1,7 @@
-"""Whether bfloat16 can be computed on this CPU, found out in a child process once and remembered. Needs no torch.
+"""Whether this CPU can compute in bfloat16: tried once in a child process, and remembered. Needs no torch.
 
-Some hosts announce AMX and do not allow it: every bfloat16 product then ends its process with SIGILL, which nothing
-can catch. oneDNN leaves AMX alone if its instruction set is capped before torch is loaded.
+Some hosts announce AMX but do not allow it: every bfloat16 product then kills its process with SIGILL, which cannot be
+caught. oneDNN does not use AMX if its instruction set is capped before torch is loaded.
 """
 
 import contextlib
@@ -47,9 +47,9 @@ class Bf16(NamedTuple):
 
 
 def bf16_on_cpu(probe: Sequence[str] = PROBE, *, afresh: bool = False) -> Bf16:
-    """What a step in bfloat16 does on this host in this environment; remembered if it ended well or with SIGILL.
+    """Try a step in bfloat16 in this environment; success and SIGILL are remembered.
 
-    probe: a command that computes such a step; afresh: forget what is remembered.
+    probe: a command that computes such a step; afresh: ignore what is remembered.
     """
     environment = dict(os.environ)
     known = {} if afresh else _remembered()
@@ -72,25 +72,25 @@ def bf16_on_cpu(probe: Sequence[str] = PROBE, *, afresh: bool = False) -> Bf16:
 
 
 def allow_bf16(probe: Sequence[str] = PROBE) -> None:
-    """Cap oneDNN's instruction set where bfloat16 needs it and it is not too late: torch reads it once."""
+    """Cap oneDNN's instruction set if bfloat16 needs it; only before torch is loaded, which reads it once."""
     if "torch" not in sys.modules and bf16_on_cpu(probe).outcome == "works capped":
         os.environ[CAP[0]] = CAP[1]
 
 
 def refuse_deadly_bf16() -> None:
-    """Refuse what would end this process without a word."""
+    """Raise UserError if bfloat16 would kill this process or fail."""
     outcome, reason = bf16_on_cpu()
     if outcome == "works capped":  # too late for `allow_bf16`
         raise UserError(
-            f"--amp bf16 ends this process on this CPU ({reason}): set {CAP[0]}={CAP[1]} before torch is loaded, or "
-            "give --amp none"
+            f"--amp bf16 would kill this process on this CPU ({reason}): set {CAP[0]}={CAP[1]} before torch is loaded, "
+            "or give --amp none"
         )
     if outcome == "fails":
         raise UserError(f"--amp bf16 cannot be used on this CPU ({reason}): give --amp none")
 
 
 def _end(probe: Sequence[str], environment: Mapping[str, str]) -> tuple[str, bool]:
-    """How the command ended, "" if well; and whether it would end so again."""
+    """Run the command; returns how it failed ("" if it did not), and whether it would end the same way again."""
     try:
         done = subprocess.run(
             probe,
@@ -114,12 +114,12 @@ def _end(probe: Sequence[str], environment: Mapping[str, str]) -> tuple[str, boo
 
 
 def _name(environment: Mapping[str, str]) -> str:
-    """This host, its processor, torch and the instruction set in the environment."""
+    """The key to remember by: host, processor, torch, and the instruction set in the environment."""
     processor = platform.processor()
     with contextlib.suppress(OSError):
         processor = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
-    told = [line for line in processor.splitlines() if "MHz" not in line]  # that changes
-    digest = hashlib.blake2b("\n".join(told).encode(), digest_size=8).hexdigest()
+    lines = [line for line in processor.splitlines() if "MHz" not in line]  # which changes
+    digest = hashlib.blake2b("\n".join(lines).encode(), digest_size=8).hexdigest()
     isa = environment.get(CAP[0], "any")
     return f"{platform.node()}, {platform.platform()}, processor {digest}, torch {version('torch')}, {isa}"
 

@@ -135,6 +135,6 @@ def _overview() -> str:
         [
             f"usage: dualtemp COMMAND ...\n\n{ABOUT}",
             *listed,
-            "`dualtemp COMMAND --help` tells a command's settings; any takes --plugin FILE.py, your own frameworks.",
+            "`dualtemp COMMAND --help` lists its settings. Every command takes --plugin FILE.py, your own parts.",
         ]
     )

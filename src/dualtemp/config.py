@@ -18,9 +18,11 @@ from dualtemp.errors import UserError
 from dualtemp.frameworks.protocol import Framework, FrameworkSettings
 from dualtemp.frameworks.registry import framework_named, frameworks
 from dualtemp.frameworks.temperature_settings import TAU_BETA_VALUES
+from dualtemp.optimizers import OPTIMIZERS
 from dualtemp.text import suggest
+from dualtemp.yaml_file import read_yaml
 
-Neighbours = Annotated[int, Field(ge=1)] | Literal["auto"]
+Neighbors = Annotated[int, Field(ge=1)] | Literal["auto"]
 
 # Settings that came after the first results, and the value that every run had before. At that value they are left out
 # of a result's key, and the config.yaml of a run that does not name them means it.
@@ -36,10 +38,10 @@ warnings.filterwarnings("ignore", 'Field name "validate" in "Settings" shadows')
 
 
 class Settings(BaseModel):
-    """Everything that decides what a run computes, and a few things that decide only how.
+    """Everything that determines what a run computes, and a few settings that only affect how.
 
-    The fields are those that all frameworks share. A framework's own settings stand beside them by name, checked by its
-    `Settings` class; `options` has them in that class, with defaults for what nobody chose.
+    The fields are those that all frameworks share. A framework's own settings are extra fields, checked by its
+    `Settings` class; `options` returns them as that class, with defaults.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=True)
@@ -70,7 +72,7 @@ class Settings(BaseModel):
 
     epochs: int = Field(200, ge=1, le=10**9, description="Passes over the images.")
     batch: int = Field(256, ge=2, description="Images in a step, over all processes.")
-    optimizer: Literal["sgd", "adamw", "lars"] = Field("sgd", description="The optimiser.")
+    optimizer: Literal[*OPTIMIZERS] = Field("sgd", description="The optimizer.")  # pyright: ignore
     lr: float = Field(0.03, gt=0, le=1e38, description="Highest learning rate, at batch 256; scaled with the batch.")
     warmup_epochs: float | None = Field(
         None, ge=0, description="Epochs of linear warm-up, then a cosine; 10, or a tenth of fewer than 100 epochs."
@@ -79,10 +81,10 @@ class Settings(BaseModel):
     weight_decay: float = Field(5e-4, ge=0, description="Weight decay.")
     clip_gradient: float | None = Field(None, gt=0, description="Largest norm of the gradient.")
     probe_lr: float = Field(0.3, gt=0, le=1e38, description="Highest learning rate of the online probe; not scaled.")
-    knn: Neighbours = Field(200, description="Neighbours that vote; auto: chosen on the training images.")
-    knn_images: int = Field(10_000, ge=1, description="Training images among which they are sought, at most.")
+    knn: Neighbors = Field(200, description="Neighbors that vote; auto: chosen on the training images.")
+    knn_images: int = Field(10_000, ge=1, description="Training images to search for them, at most.")
     evaluate_every: int = Field(1, ge=1, description="Epochs between evaluations; the last is always evaluated.")
-    seed: int = Field(0, ge=0, lt=2**63, description="Decides all that is random.")
+    seed: int = Field(0, ge=0, lt=2**63, description="Of everything random.")
 
     amp: Literal["none", "bf16", "fp16"] = Field("none", description="Mixed precision.")
     chunk: int | None = Field(None, ge=2, description="Images at once through the encoder, if a batch does not fit.")
@@ -91,7 +93,7 @@ class Settings(BaseModel):
 
     @property
     def framework(self) -> type[Framework]:
-        """What `method` names."""
+        """The framework that `method` names."""
         return framework_named(self.method)
 
     @property
@@ -100,12 +102,12 @@ class Settings(BaseModel):
         return self.framework.Settings(**{name: v for name, v in (self.model_extra or {}).items() if v is not None})
 
     def get(self, name: str) -> Any:
-        """A setting of this run by name; None if the framework has no such setting or nobody has chosen it."""
+        """A setting by name; None if the framework has no such setting, or it is not set."""
         return getattr(self, name, None)
 
 
 def settings(values: dict[str, Any]) -> Settings:
-    """Check settings given by name; a mistake is one line with the nearest valid choice."""
+    """Check settings given by name; a mistake is a UserError with the nearest valid choice."""
     method = values.get("method", Settings.model_fields["method"].default)
     if not isinstance(method, str) or method not in frameworks():
         raise UserError(
@@ -157,12 +159,12 @@ def _checked(kind: Any, values: dict[str, Any]) -> Any:
 
 
 def given_settings(chosen: Settings) -> dict[str, Any]:
-    """What somebody chose, by name: in a file, by flags or in Python. What was left to its default is not among it."""
+    """The settings that the user chose, by name: in a file, by flags or in Python; not those left at their defaults."""
     return {name: getattr(chosen, name) for name in chosen.model_fields_set if getattr(chosen, name) is not None}
 
 
 def overridden(of_file: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Settings of a file with others in their place; where these choose another framework, what it lacks is dropped."""
+    """Override settings of a file; if another framework is chosen, settings that it lacks are dropped."""
     before = of_file.get("method", Settings.model_fields["method"].default)
     if given.get("method", before) != before:
         of_file = {name: v for name, v in of_file.items() if name in Settings.model_fields and name != "computation"}
@@ -170,7 +172,7 @@ def overridden(of_file: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]
 
 
 def complete(chosen: Settings, image_size: int) -> Settings:
-    """Fill in what the framework and the data decide."""
+    """Fill in the settings that depend on the framework and the data."""
     values = chosen.options.model_dump(exclude_none=True)
     if chosen.image_size is None:
         values["image_size"] = image_size
@@ -182,7 +184,7 @@ def complete(chosen: Settings, image_size: int) -> Settings:
 
 
 def to_yaml(chosen: Settings) -> str:
-    """All that applies, in the order of `setting_names`; a recipe that is not this package's, with its content."""
+    """All settings of the framework, in the order of `setting_names`; a recipe from outside with its content."""
     values = {name: chosen.get(name) for name in applicable(chosen.method)}
     if chosen.recipe.startswith("{"):
         values["recipe"] = json.loads(chosen.recipe)
@@ -190,13 +192,8 @@ def to_yaml(chosen: Settings) -> str:
 
 
 def from_yaml(path: Path) -> dict[str, Any]:
-    """Settings by name, not yet checked, from a config.yaml; where a run has written it, it is complete."""
-    try:
-        values = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); give the config.yaml of a run") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not YAML ({str(error).splitlines()[0]}); give the config.yaml of a run") from None
+    """Read settings by name, not yet checked, from a config.yaml; a run's own is completed by `of_run`."""
+    values = read_yaml(path, "the config.yaml of a run")
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise UserError(f"{path}: settings by name expected, such as `method: simco`")
     method = values.get("method")
@@ -207,7 +204,7 @@ def from_yaml(path: Path) -> dict[str, Any]:
 
 
 def of_run(values: dict[str, Any]) -> dict[str, Any]:
-    """Settings by name as a run recorded them: those that it did not know stand at what it did."""
+    """Complete the settings that a run recorded: later ones get the value that means what the run did."""
     return {**ADDED_LATER, **values}
 
 
@@ -245,7 +242,7 @@ def _sentence(name: str, field: Any, error: Any, values: dict[str, Any]) -> str:
 
 
 def _expected(name: str, field: Any, too_much: bool) -> str:
-    """What a setting takes, in words: "a whole number of at least 1"; limits that few reach, only if one did."""
+    """Describe the values of a setting: "a whole number of at least 1"; far limits only if they were exceeded."""
     if name == "subset":
         return SUBSET
     if name in ("tau_beta", "knn"):

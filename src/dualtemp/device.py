@@ -1,4 +1,4 @@
-"""Which device a process computes on, alone or as one of several, and how processes talk to each other there."""
+"""The device of a process, alone or as one of several, and the backend by which processes communicate."""
 
 import os
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ KINDS = ("cpu", "cuda", "mps", "xpu")
 
 @dataclass(frozen=True)
 class Place:
-    """Where a process stands: its number on this host, how many there are on this host, and in all."""
+    """Rank of a process on its host, number of processes on the host, and in all."""
 
     local_rank: int = 0
     local_world: int = 1
@@ -20,15 +20,15 @@ class Place:
 
     @staticmethod
     def announced() -> "Place":
-        """As torchrun announces it in the environment; launchers that do not count a host's processes give ranks."""
+        """Read torchrun's environment variables; without LOCAL_WORLD_SIZE, the local rank gives a lower bound."""
         rank, world = int(os.environ.get("LOCAL_RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
         return Place(rank, int(os.environ.get("LOCAL_WORLD_SIZE", rank + 1)), world) if world > 1 else Place()
 
 
 def device_name(asked: str, place: Place, gpus: int, mps: bool) -> str:
-    """The device of a process, by name: the asked one, its own GPU among several processes, or the best for "auto".
+    """Choose the device of a process: the one asked for, its own GPU among several processes, or the best for "auto".
 
-    gpus: CUDA devices of this host; mps: whether there is Apple's.
+    gpus: number of CUDA devices on this host; mps: whether Apple's is available.
     """
     if asked == "auto":
         asked = "cuda" if gpus else "mps" if mps and place.world == 1 else "cpu"
@@ -36,7 +36,7 @@ def device_name(asked: str, place: Place, gpus: int, mps: bool) -> str:
     if place.world == 1:
         return asked
     if kind in ("mps", "xpu"):
-        raise UserError(f"device {asked!r} is for one process, here are {place.world}: give --device cpu")
+        raise UserError(f"device {asked!r} works with one process, not with {place.world}: give --device cpu")
     if kind == "cuda" and place.local_world > 1 and index:
         raise UserError(
             f"--device {asked} is one GPU for {place.local_world} processes: give --device cuda, and each takes its own"
@@ -50,7 +50,7 @@ def device_name(asked: str, place: Place, gpus: int, mps: bool) -> str:
 
 
 def open_device(asked: str) -> torch.device:
-    """The device of this process, tried."""
+    """Open the device of this process and try it."""
     mps = torch.backends.mps.is_available()
     name = device_name(asked, Place.announced(), torch.cuda.device_count() if torch.cuda.is_available() else 0, mps)
     try:
@@ -64,5 +64,5 @@ def open_device(asked: str) -> torch.device:
 
 
 def backend_of(device: torch.device) -> str:
-    """What processes whose tensors are on this device talk through."""
+    """The torch.distributed backend for tensors on this device."""
     return "nccl" if device.type == "cuda" else "gloo"

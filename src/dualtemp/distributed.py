@@ -1,4 +1,4 @@
-"""Several processes as one: gather with its gradient, global means, a clean start and end."""
+"""Several processes as one: gathering with gradients, global means, a clean start and end."""
 
 import gc
 import os
@@ -36,11 +36,11 @@ def rank() -> int:
 
 
 def gather(x: Tensor, *, equal: bool = False) -> Tensor:
-    """Join `x` (N, ...) of all processes into (world_size * N, ...), in the order of their ranks.
+    """Concatenate `x` (N, ...) of all processes into (world_size * N, ...), in the order of ranks.
 
-    Backward adds up what all processes ask of this process's rows, so that the gradient of a loss over local anchors
-    and gathered keys is right under DistributedDataParallel's averaging. Processes must agree in N, which is checked
-    unless `equal`, or `equal_batches` around the call, says that it is known: on a GPU the check waits for the device.
+    Backward sums the gradients of this process's rows over all processes, so that the gradient of a loss over local
+    anchors and gathered keys is right under DistributedDataParallel's averaging. N must be the same everywhere. That is
+    checked, which on a GPU waits for the device, unless `equal` is set or `equal_batches` is around the call.
     """
     if world_size() == 1:
         return x
@@ -51,7 +51,7 @@ def gather(x: Tensor, *, equal: bool = False) -> Tensor:
 
 @contextmanager
 def equal_batches() -> Iterator[None]:
-    """Inside, `gather` trusts that all processes bring the same shapes, as they do where `Loader` makes the batches."""
+    """Let `gather` skip its check of shapes: `Loader` makes batches of equal size on all processes."""
     before = _batches_are_equal.set(True)
     try:
         yield
@@ -68,11 +68,11 @@ def global_mean(x: Tensor) -> Tensor:
 def processes(device: torch.device | str = "cpu") -> Iterator[None]:
     """Join the process group that torchrun announces in the environment, and leave it cleanly.
 
-    Without torchrun nothing happens. What uses the group (models under DistributedDataParallel) must be local to a
-    function that is called inside, so that it is gone before the group is.
+    Does nothing without torchrun. Models under DistributedDataParallel must be local to a function that is called
+    inside, so that they are freed before the group is destroyed.
 
     Args:
-        device: of this process's tensors; decides what the processes talk through.
+        device: of this process's tensors; determines the backend.
     """
     device = torch.device(device)
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
@@ -159,7 +159,7 @@ def average_gradients(parameters: Sequence[Tensor]) -> None:
 
 
 def agree(*mine: bool) -> list[bool]:
-    """For each question, whether any process says yes."""
+    """For each flag, whether it is set on any process."""
     if world_size() == 1:
         return list(mine)
     device = "cuda" if dist.get_backend() == "nccl" else "cpu"

@@ -1,17 +1,21 @@
-"""Mistakes that a user can make, and can mend."""
+"""Mistakes that a user can make and correct."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
 class UserError(ValueError):
-    """A mistake that the user can mend: one line that says what is wrong, what was expected and what to do."""
+    """A mistake that the user can correct: one line that says what is wrong, what was expected and what to do."""
 
 
 @contextmanager
-def writing(path: object, remedy: str) -> Iterator[None]:
-    """Turn an OSError into a UserError: "PATH cannot be written (REASON): REMEDY"."""
+def writing(path: object, remedy: str | Callable[[], str], verb: str = "written") -> Iterator[None]:
+    """Turn an OSError into a UserError: "PATH cannot be written (REASON): REMEDY".
+
+    A remedy that depends on what is there after the failure is given as a function.
+    """
     try:
         yield
     except OSError as error:
-        raise UserError(f"{path} cannot be written ({error.strerror or error}): {remedy}") from None
+        remedy = remedy if isinstance(remedy, str) else remedy()
+        raise UserError(f"{path} cannot be {verb} ({error.strerror or error}): {remedy}") from None

@@ -1,10 +1,10 @@
-"""One writer at a time: a lock on a file that the system lets go when its process ends, however that is.
+"""One writer at a time: a file lock that the system releases when its process ends, however it ends.
 
-Some file systems, mostly of clusters, have no locks. There a process claims the path instead: it leaves an empty file
-beside it whose name says which process it is, then looks for the claims of others, and withdraws if one of them lives.
-Of two processes the later one sees the earlier one's claim, so that at most one goes on. The claim of a dead process
-of this machine counts for nothing. Whether a process of another machine lives cannot be known from here: its claim
-stands until somebody removes it.
+Some file systems, mostly on clusters, have no locks. There a process claims the path instead: it creates an empty file
+beside it whose name identifies the process, looks for the claims of others, and withdraws if one of them is alive. Of
+two processes the later one sees the earlier one's claim, so that at most one continues. The claim of a dead process on
+this machine is ignored. Whether a process on another machine is alive cannot be known: its claim stands until somebody
+removes it.
 """
 
 import contextlib
@@ -45,15 +45,15 @@ class NoLocks(OSError):
 
 @contextlib.contextmanager
 def locked(path: Path, patience: float = PATIENCE, what: object = None, remove: bool = False) -> Iterator[None]:
-    """Hold the lock file `path`, which is made if it is not there, in an existing folder.
+    """Hold the lock file `path`, which is created if needed, in an existing folder.
 
     Raises Busy if another process holds it for longer than `patience` seconds, OSError if it cannot be written.
 
     Args:
-        path: a file that is used for nothing else; nobody but its holder may remove it.
-        patience: how long to wait for another process; math.inf for ever.
-        what: names what is being written, in the message of Busy; default: the folder.
-        remove: take the file away in the end; whoever waits for it notices, and makes it anew.
+        path: a file used for nothing else; only its holder may remove it.
+        patience: seconds to wait for another process; math.inf waits forever.
+        what: is being written, for the message of Busy; default: the folder.
+        remove: remove the file at the end; a process that waits for it notices, and creates it again.
     """
     deadline, tries, pause = time.monotonic() + patience, 0, 0.001
     while True:
@@ -73,9 +73,9 @@ def locked(path: Path, patience: float = PATIENCE, what: object = None, remove: 
 
 
 def held(path: Path) -> bool:
-    """Whether a process holds the lock file `path` now; asks without waiting, and takes nothing from whoever holds it.
+    """Whether a process holds the lock file `path` now; does not wait, and does not disturb the holder.
 
-    The question is a shared lock for a moment, so that any number may ask at once.
+    It takes a shared lock for a moment, so that any number of processes may ask at once.
     """
     try:
         with open(path, "rb") as file:
@@ -87,7 +87,7 @@ def held(path: Path) -> bool:
 
 
 def remove_abandoned(path: Path) -> None:
-    """Remove a file that came from `open_locked` if its process has ended; leave it where that cannot be known."""
+    """Remove a file of `open_locked` whose process has ended; keep it where that cannot be known."""
     if fcntl is not None:
         with contextlib.suppress(OSError), open(path, "rb") as file:
             if _try_lock(file) and _is_at(file, path):
@@ -95,7 +95,7 @@ def remove_abandoned(path: Path) -> None:
 
 
 def open_locked(path: Path) -> BinaryIO:
-    """Open a new file for writing, locked as long as it is open; without locks, it is just opened."""
+    """Open a new file for writing, and lock it while it is open if the file system has locks."""
     while True:
         file = open(path, "wb")  # noqa: SIM115  closed by the caller
         with contextlib.suppress(OSError):

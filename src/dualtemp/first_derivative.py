@@ -1,4 +1,4 @@
-"""Backward functions that can be run but not differentiated, and say so."""
+"""Backward functions that raise an error when they are differentiated again."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -11,10 +11,10 @@ Backward = Callable[..., Any]
 
 
 def first_derivative_only(backward: Backward) -> Backward:
-    """Let `backward` of an autograd function give numbers; whoever differentiates them again gets an error.
+    """Make differentiating the result of an autograd function's `backward` an error.
 
-    PyTorch's once_differentiable does so only if the incoming gradient is a function of something, and otherwise takes
-    the result for a constant, in silence.
+    PyTorch's once_differentiable raises only if the incoming gradient requires grad, and otherwise silently treats the
+    result as a constant.
     """
 
     @wraps(backward)

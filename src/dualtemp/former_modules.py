@@ -22,7 +22,7 @@ MOVED = {
 
 
 class FormerModules(MetaPathFinder, Loader):
-    """Finds a module under its former path and gives the one that replaces it."""
+    """Finds a module under its former path and returns the one that replaces it."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -39,7 +39,7 @@ class FormerModules(MetaPathFinder, Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """The module has run already: give its own description back."""
+        """The module has run already: restore its own spec."""
         module.__spec__ = self.own_spec
 
 

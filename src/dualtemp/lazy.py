@@ -1,4 +1,4 @@
-"""Lazy public names: a package imports a module when one of its names is first used, so that importing it is cheap."""
+"""Lazy public names: a package imports its modules when their names are first used, so that importing it is cheap."""
 
 import warnings
 from collections.abc import Callable, Mapping

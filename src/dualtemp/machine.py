@@ -1,4 +1,4 @@
-"""What this process may use of the machine. Needs no torch."""
+"""Cores and threads of this process. Needs no torch."""
 
 import os
 
@@ -6,12 +6,12 @@ from dualtemp.errors import UserError
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def use_threads(count: int | None) -> None:
-    """Let this process compute with so many threads; None leaves it to torch. Loads torch only if a number is given."""
+    """Set the number of CPU threads; None leaves it to torch. Loads torch only if a number is given."""
     if count is None:
         return
     if count < 1:

@@ -22,9 +22,9 @@ _registries: "list[Registry[Any]]" = []
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """Things of one kind by name: this package's first, then those of installed packages, then those of plugins.
+    """Objects of one kind by name: first this package's, then those of installed packages, then those of plugins.
 
-    kind: the word for one of them; built_in: declares this package's, when they are first asked for, and returns their
+    kind: the word for one of them; built_in: declares this package's when they are first needed, and returns their
     names in the order in which they are shown. Installed packages declare theirs in the entry-point group
     `dualtemp.KINDs`.
     """
@@ -38,15 +38,19 @@ class Registry(Mapping[str, T], Generic[T]):
         _registries.append(self)
 
     def declare(self, name: str, thing: T, module: str) -> None:
-        """Register a thing; module: where it was declared."""
+        """Register an object; module: where it was declared."""
         self.refuse_taken(name, module)
         self._declared[name], self._homes[name] = thing, module
 
     def refuse_taken(self, name: str, module: str) -> None:
-        """Refuse a name that another module has declared already; the same module may do so again."""
+        """Refuse a name that another module has declared; the same module may declare it again."""
         known = self._homes.get(name)
         if known not in (None, module):
             raise UserError(f"two {self.kind}s are called {name!r}: in {known} and in {module}")
+
+    def declared_in(self, package: str) -> tuple[str, ...]:
+        """Names that modules of a package have declared so far, sorted."""
+        return tuple(sorted(name for name, module in self._homes.items() if f"{module}.".startswith(f"{package}.")))
 
     def load_built_in(self) -> None:
         """Declare this package's own."""
@@ -75,7 +79,7 @@ class Registry(Mapping[str, T], Generic[T]):
         return self._all()[name]
 
     def __iter__(self) -> Iterator[str]:
-        """Go through the names."""
+        """Iterate over the names."""
         return iter(self._all())
 
     def __len__(self) -> int:
@@ -97,7 +101,7 @@ def add_plugin(word: str) -> None:
 
 
 def load_plugin(path: Path) -> None:
-    """Run a Python file that declares frameworks, recipes, backbones or sources, once for its content."""
+    """Run a Python file that declares frameworks, recipes, backbones or sources; the same content runs once."""
     for registry in _registries:  # first, so that a name which is taken is noticed
         registry.load_built_in()
     _load_named_plugins()
@@ -134,7 +138,7 @@ def _run(path: Path) -> None:
 
 
 def _last_line(error: Exception, path: Path) -> str:
-    """Where in the plugin it went wrong: ", line 12,"."""
+    """Say where in the plugin an error was raised: ", line 12,"."""
     lines, trace = [], error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == str(path):

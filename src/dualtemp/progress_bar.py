@@ -1,4 +1,4 @@
-"""How far a long computation is: a bar that can be read without color, and on a terminal only; lines elsewhere."""
+"""Progress of a long computation: on a terminal a bar that needs no color, elsewhere a line now and then."""
 
 import sys
 import time
@@ -20,7 +20,7 @@ class PlainBar(ProgressColumn):
     """[######------]: what is done and what is left are different characters, not only different colors."""
 
     def render(self, task: Task) -> Text:
-        """The bar, CELLS wide; empty as long as nothing is known."""
+        """Draw the bar, CELLS wide; empty while the total is unknown."""
         share = min(1.0, max(0.0, task.completed / task.total)) if task.total else 0.0
         done = int(share * CELLS)
         return Text("[") + Text("#" * done, "bar.complete") + Text("-" * (CELLS - done), "bar.back") + Text("]")
@@ -28,7 +28,7 @@ class PlainBar(ProgressColumn):
 
 @contextmanager
 def image_progress(quiet: bool = False) -> Iterator[Callable[[int, int], None] | None]:
-    """Give a function to be told how many images are done, and of how many; shows it on standard error."""
+    """Yield a function (images done, images in all) that shows progress on standard error; None if quiet."""
     if quiet:
         yield None
     elif sys.stderr is not None and sys.stderr.isatty():
@@ -53,8 +53,8 @@ def image_progress(quiet: bool = False) -> Iterator[Callable[[int, int], None] |
 
 
 @contextmanager
-def told(text: str, quiet: bool = False) -> Iterator[None]:
-    """Show on a terminal what goes on, with something that moves, until it is over; nothing elsewhere."""
+def status_line(text: str, quiet: bool = False) -> Iterator[None]:
+    """Show a text with a spinner while the block runs; only on a terminal."""
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield
         return
@@ -63,7 +63,7 @@ def told(text: str, quiet: bool = False) -> Iterator[None]:
 
 
 class _Lines:
-    """A line now and then, for a log."""
+    """Prints a line every LINE_SECONDS, for logs."""
 
     def __init__(self) -> None:
         self.said = self.began = time.monotonic()

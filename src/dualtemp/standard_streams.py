@@ -1,4 +1,4 @@
-"""Standard output and error that may be closed, lie on a full disk, or be unable to hold the name of a file."""
+"""Standard output and error that may be closed, on a full disk, or unable to encode the name of a file."""
 
 import contextlib
 import os
@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 
 class Forgiving:
-    """A text stream whose failures are remembered instead of raised, so that a log on a full disk ends no run.
+    """A text stream that remembers write errors instead of raising them, so that a log on a full disk ends no run.
 
-    trouble: the first failure. A reader that has gone is raised, if wanted: nobody needs the rest then.
+    trouble: the first error. A broken pipe is raised if `raise_broken_pipe`: nobody reads the rest then.
     """
 
     def __init__(self, stream: Any, raise_broken_pipe: bool) -> None:
@@ -18,25 +18,25 @@ class Forgiving:
         self.trouble: OSError | None = None
 
     def write(self, text: str) -> int:
-        """Write, or remember why not."""
+        """Write; remember an error."""
         with self._remembered():
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """Flush, or remember why not."""
+        """Flush; remember an error."""
         with self._remembered():
             self._stream.flush()
 
     def discard(self) -> None:
-        """Throw away what is not written yet: Python would complain of it when it ends."""
+        """Discard what is not written yet: Python would complain about it on exit."""
         with contextlib.suppress(OSError, ValueError):  # a stream of a test has no number
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._stream.fileno())
             os.close(nowhere)
 
     def __getattr__(self, name: str) -> Any:
-        """Whatever else a stream has."""
+        """Everything else is the stream's."""
         return getattr(self._stream, name)
 
     @contextlib.contextmanager
@@ -58,12 +58,12 @@ class Streams(NamedTuple):
 
 @contextlib.contextmanager
 def standard_streams() -> Iterator[Streams]:
-    """Make sys.stdout and sys.stderr usable, whatever they were."""
+    """Make sys.stdout and sys.stderr usable, even if they are closed or cannot encode a name."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            # Closed: a file that we open later would get its number, and what is said would be written into it.
+            # Closed: a file opened later would get this number, and messages would be written into it.
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, this one
     before = sys.stdout, sys.stderr
     streams = Streams(Forgiving(_opened(sys.stdout), True), Forgiving(_opened(sys.stderr), False))

@@ -19,7 +19,7 @@ from dualtemp.data.sources.copies import copies
 from dualtemp.data.sources.folder import folder_files
 from dualtemp.data.sources.opening import open_source
 from dualtemp.encoder.image_list import listed
-from dualtemp.training.run_data import opened
+from dualtemp.training.run_data import open_data
 
 
 def pixels(seed: int, side: int = 8) -> np.ndarray:
@@ -52,7 +52,7 @@ def contents(images: ImageSet | None) -> set[bytes]:
 
 
 def apart(splits: Splits) -> bool:
-    return not contents(splits.test) & (contents(splits.train) | contents(splits.unlabelled))
+    return not contents(splits.test) & (contents(splits.train) | contents(splits.unlabeled))
 
 
 @pytest.mark.parametrize("side", [8, 100], ids=["in memory", "in files"])
@@ -74,8 +74,8 @@ def test_no_held_out_image_is_learned_from_under_another_name(
     if labels:
         assert splits.test.labels is not None
         assert splits.test.labels.unique().tolist() == [0, 1, 2]
-    assert opened(settings({"data": str(root), "labels": labels, "validate": "held-out"})).test is not None
-    assert apart(opened(settings({"data": str(root), "labels": labels, "validate": "held-out"})))
+    assert open_data(settings({"data": str(root), "labels": labels, "validate": "held-out"})).test is not None
+    assert apart(open_data(settings({"data": str(root), "labels": labels, "validate": "held-out"})))
 
 
 def test_a_linked_class_folder_is_the_class_again_and_parts_no_image(tmp_path: Path) -> None:
@@ -95,9 +95,9 @@ def test_unlabelled_images_hold_no_held_out_image(tmp_path: Path) -> None:
     (root / "test").mkdir()  # empty: a tenth of train/ is held out
     (root / "unlabelled").symlink_to("train")
     splits = open_source(root)
-    assert splits.unlabelled is not None
+    assert splits.unlabeled is not None
     assert apart(splits)
-    assert len(splits.unlabelled) == 54
+    assert len(splits.unlabeled) == 54
 
 
 @pytest.mark.parametrize("labels", [True, False])
@@ -124,8 +124,8 @@ def test_images_without_copies_are_held_out_by_their_names_alone(tmp_path: Path)
     # An earlier run goes on with just these, also where copies came between.
     for file in sorted(root.rglob("*.png")):
         os.link(file, root / "c" / file.name) if (root / "c").is_dir() else (root / "c").mkdir()
-    before = opened(settings({"data": str(root)}), {"train": {}})
-    now = opened(settings({"data": str(root)}), {"split": 2})
+    before = open_data(settings({"data": str(root)}), {"train": {}})
+    now = open_data(settings({"data": str(root)}), {"split": 2})
     assert not apart(before)
     assert apart(now)
 
@@ -172,7 +172,7 @@ def test_copies_across_the_split_and_with_two_labels_are_told(
             path = tmp_path / "own" / part / "ab"[number % 2] / f"{number}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(pixels(number, side + (number % 3 if side > 8 else 0))).save(path)
-    assert check_source(str(tmp_path / "own")).twins.told() == []
+    assert check_source(str(tmp_path / "own")).twins.lines() == []
     shutil.copy(tmp_path / "own/train/a/4.png", tmp_path / "own/test/a/4.png")
     linked(tmp_path / "own/train/b/5.png", tmp_path / "own/train/a/5.png")
     found = check_source(str(tmp_path / "own")).twins
@@ -194,4 +194,4 @@ def test_a_part_that_is_left_aside_is_named(tmp_path: Path, capsys: pytest.Captu
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels(number)).save(path)
     assert main(["data", str(tmp_path / "own")]) == 0
-    assert "split: train/ and test/; val/ left aside" in capsys.readouterr().out
+    assert "split: train/ and test/; val/ not used" in capsys.readouterr().out

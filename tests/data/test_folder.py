@@ -76,13 +76,13 @@ def test_val_stands_for_test(tmp_path: Path, name: str) -> None:
 
 def test_a_labelled_val_comes_before_an_unlabelled_test(tmp_path: Path) -> None:
     root = put(tmp_path, *many("train/a", "train/b", "val/a", "val/b", "test", count=2), size=LARGE)
-    assert open_folder(root).split == "train/ and val/; test/ left aside"
+    assert open_folder(root).split == "train/ and val/; test/ not used"
 
 
 def test_unlabelled_images_join_training_without_a_label(tmp_path: Path) -> None:
     root = put(tmp_path, *many("train/a", "train/b", "test/a", count=2), *many("unlabelled", count=3), size=LARGE)
     splits = open_folder(root)
-    assert names_of(splits.unlabelled) == set(many("unlabelled", count=3))
+    assert names_of(splits.unlabeled) == set(many("unlabelled", count=3))
     both = splits.pretraining
     assert both.labels is not None
     assert both.labels.tolist() == [0, 0, 1, 1, -1, -1, -1]

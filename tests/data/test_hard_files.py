@@ -188,7 +188,7 @@ def test_photographs_in_formats_that_are_not_read_are_named_not_passed_over(tmp_
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"x")
     assert [each.name for each in foreign_images(tmp_path)] == ["IMG_1.HEIC", "raw/DSC_2.NEF"]
-    with pytest.raises(UserError, match=r"its 2 photographs cannot be read, the first IMG_1.HEIC: .* convert it"):
+    with pytest.raises(UserError, match=r"its 2 image files cannot be read, the first IMG_1.HEIC: .* convert it"):
         open_folder(tmp_path)
     for number in range(12):
         noise(seed=number).save(tmp_path / f"{number}.jpg")

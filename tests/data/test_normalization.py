@@ -82,7 +82,7 @@ def test_a_new_run_is_normalised_by_its_training_images_and_an_old_one_as_it_was
     brief = {"epochs": 1, "batch": 8, "backbone": "resnet_mini", "image_size": 8, "quiet": True, "page": False}
     dualtemp.train(data=str(source), out=tmp_path / "run", workers=0, **brief)
     run = RunFolder(tmp_path / "run")
-    made = run.made_with()
+    made = run.read_environment()
     splits = open_source(source)
     assert (tuple(made["images"]["mean"]), tuple(made["images"]["std"])) == measured(splits.train.pixels)
     assert run_encoder(run.path, "cpu").views.mean == tuple(made["images"]["mean"])
@@ -92,10 +92,10 @@ def test_a_new_run_is_normalised_by_its_training_images_and_an_old_one_as_it_was
     for images_then in ({**made["images"], "mean": list(mean), "std": list(std)}, None):
         before = {**{name: value for name, value in made.items() if name != "split"}, "images": images_then}
         run.environment.write_text(json.dumps(before))
-        assert training_data(chosen, splits, run.made_with()).views.mean == mean
+        assert training_data(chosen, splits, run.read_environment()).views.mean == mean
         assert run_encoder(run.path, "cpu").views.std == std
     assert dualtemp.resume(run.path, 2, quiet=True, page=False, workers=0)["epoch"] == 2
-    assert run.made_with()["images"] is None  # and stays as it is
+    assert run.read_environment()["images"] is None  # and stays as it is
 
 
 @pytest.mark.parametrize("recipe", ["paper", "mocov2", "simclr", "byol"])

@@ -34,7 +34,7 @@ from dualtemp.errors import UserError
 from dualtemp.paper.scale import DataChoice
 from dualtemp.runs.folder import RunFolder
 from dualtemp.torchvision_operators import declare_missing_operators
-from dualtemp.training.run_data import located
+from dualtemp.training.run_data import resolve_data
 
 declare_missing_operators()
 from torchvision import datasets  # noqa: E402
@@ -188,13 +188,13 @@ def test_files_as_published_are_read_right_and_kept(
     for _ in range(2):  # from the published files, then from the cache
         splits = open_source(name.upper(), download=False)
         assert splits.train.name == name
-        found: dict[str, object] = {"train": splits.train, "test": splits.test, "unlabelled": splits.unlabelled}
+        found: dict[str, object] = {"train": splits.train, "test": splits.test, "unlabelled": splits.unlabeled}
         for part, (images, targets) in parts.items():
             assert (pixels(found[part]) == images.transpose(0, 3, 1, 2)).all()
             if part != "unlabelled":
                 assert labels(found[part]) == targets
         assert len(splits.train.classes) == CATALOGUE[name].classes
-        assert (splits.unlabelled is not None) == (name == "stl10")
+        assert (splits.unlabeled is not None) == (name == "stl10")
         for left in list(root.iterdir()):  # what was published may go
             if left.name != name and not left.name.endswith(".npz"):
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
@@ -485,14 +485,14 @@ def test_every_public_name_of_the_package_is_there() -> None:
 
 @pytest.mark.parametrize(("word", "name"), [("CIFAR-100", "cifar100"), ("Fashion MNIST", "fashion-mnist")])
 def test_another_spelling_is_the_set_itself_in_runs_grids_and_results(word: str, name: str):
-    assert located(settings({"data": word})).data == name
+    assert resolve_data(settings({"data": word})).data == name
     assert DataChoice.parse([word, f"{word}={word}"]) == DataChoice(name, {name: name})
 
 
 def test_a_folder_with_the_name_of_a_set_stays_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "CIFAR-100").mkdir()
-    assert located(settings({"data": "./CIFAR-100"})).data == str(tmp_path.resolve() / "CIFAR-100")
+    assert resolve_data(settings({"data": "./CIFAR-100"})).data == str(tmp_path.resolve() / "CIFAR-100")
     assert DataChoice.parse(["./CIFAR-100"]).all == "./CIFAR-100"
 
 
@@ -506,6 +506,29 @@ def test_a_run_on_another_spelling_is_the_run_on_the_set(tmp_path: Path, monkeyp
     found = [dualtemp.train(data=word, out=tmp_path / "runs" / word, **brief) for word in ("CIFAR-100", "cifar100")]
     runs = [RunFolder(tmp_path / "runs" / word) for word in ("CIFAR-100", "cifar100")]
     assert runs[0].settings() == runs[1].settings()
-    assert runs[0].made_with()["images"] == runs[1].made_with()["images"]
-    assert tuple(runs[0].made_with()["images"]["mean"]) == OF_SETS["cifar100"][0]
+    assert runs[0].read_environment()["images"] == runs[1].read_environment()["images"]
+    assert tuple(runs[0].read_environment()["images"]["mean"]) == OF_SETS["cifar100"][0]
     assert found[0]["loss"] == found[1]["loss"]
+
+
+NEW_SOURCE = """
+from dualtemp.data.sources.digits import open_digits
+from dualtemp.data.sources.registry import source
+
+@source(".digits")
+def open_them(path, *, labels, together):
+    return open_digits(labels)
+"""
+
+
+def test_a_new_source_is_one_new_file_of_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "digit_files.py").write_text(NEW_SOURCE)
+    (tmp_path / "mine.digits").touch()
+    program = f"""
+from dualtemp.data import open_source, sources
+sources.__path__.append({str(tmp_path / "more")!r})
+print(len(open_source({str(tmp_path / "mine.digits")!r}).train))
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout == "1438\n"

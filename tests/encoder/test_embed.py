@@ -58,7 +58,7 @@ def interrupted(after: int, **words: Any) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        embed(**words, told=told)
+        embed(**words, progress=told)
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -178,7 +178,7 @@ def test_a_folder_of_foreign_photographs_alone_is_refused_by_their_names(
     more = {"embed": ["--out", str(tmp_path / "e.csv")], "search": [str(photos / "test" / "dog" / "300.jpg")]}
     assert main([command, str(photos_run), *more.get(command, []), "--data", str(tmp_path / "some")]) == 2
     told = capsys.readouterr().err
-    assert "none of 2 photographs can be read, the first a.heic: " in told
+    assert "none of 2 image files can be read, the first a.heic: " in told
     assert told.count("\n") == 1
 
 
@@ -210,7 +210,7 @@ def test_stopped_anywhere_it_goes_on_to_the_same_bits(
     interrupted(300, **words)
     made = embed(**words, note=notes.append)
     assert made.resumed == 300
-    assert notes == ["going on: 300 of 359 images are done"]
+    assert notes == ["continuing: 300 of 359 images are done"]
     assert out.read_bytes() == undisturbed[ending]
     assert list(tmp_path.iterdir()) == [out]
 
@@ -250,7 +250,7 @@ def test_killed_processes_go_on_to_the_same_bits(photos_run: Path, tmp_path: Pat
             assert not out.exists()
             assert work.exists()
         ended = commands.run(*words, out)
-        assert "going on" in ended.err
+        assert "continuing" in ended.err
         assert out.read_bytes() == whole.read_bytes()
     finally:
         commands.close()
@@ -275,7 +275,7 @@ def test_what_was_begun_for_something_else_is_begun_anew(
     notes: list[str] = []
     made = embed(**words, note=notes.append)
     assert made.resumed == 0
-    assert "beginning anew" in notes[0]
+    assert "starting anew" in notes[0]
     fresh = embed(**{**words, "out": tmp_path / "fresh.npz"})
     assert fresh.path.read_bytes() == made.path.read_bytes()
 
@@ -286,7 +286,7 @@ def test_it_goes_on_where_a_batch_ends_though_its_last_file_cannot_be_read(photo
     words = {"run": photos_run, "data": tmp_path / "some", "out": tmp_path / "e.npz", "batch": 3, **HOW}
     interrupted(3, **words)
     told: list[int] = []
-    made = embed(**words, told=lambda done, _: told.append(done))
+    made = embed(**words, progress=lambda done, _: told.append(done))
     assert told == [6, 9]
     assert (made.images, made.resumed, list(made.unreadable)) == (8, 2, ["002.png"])
 
@@ -295,8 +295,8 @@ def test_a_stop_says_how_to_go_on(digits_run: Path, tmp_path: Path) -> None:
     def told(*_: int) -> None:
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt, match="64 of 359 images are done; the same command goes on"):
-        embed(digits_run, out=tmp_path / "e.npz", part="test", batch=64, told=told, **HOW)
+    with pytest.raises(KeyboardInterrupt, match="64 of 359 images are done; the same command continues"):
+        embed(digits_run, out=tmp_path / "e.npz", part="test", batch=64, progress=told, **HOW)
 
 
 @pytest.mark.parametrize("ending", ENDINGS)

@@ -38,7 +38,9 @@ def searched(run: Path, folder: Path, **words: Any) -> tuple[Found, list[int], l
     told: list[int] = []
     notes: list[str] = []
     photo = sorted(folder.rglob("*.png"))[3]
-    found = search(run, [photo], data=folder, told=lambda done, _: told.append(done), note=notes.append, **HOW | words)
+    found = search(
+        run, [photo], data=folder, progress=lambda done, _: told.append(done), note=notes.append, **HOW | words
+    )
     return found, told, notes
 
 
@@ -90,9 +92,9 @@ def test_what_decides_the_features_decides_whether_they_are_taken(
         content[-1] ^= 1  # the sign of a weight, or an exponent
         (run_copy / "backbone.safetensors").write_bytes(content)
     elif change == "normalisation":
-        made_with = json.loads((run_copy / "environment.json").read_text())
-        made_with["images"]["mean"] = [0.1, 0.2, 0.3]
-        (run_copy / "environment.json").write_text(json.dumps(made_with))
+        environment = json.loads((run_copy / "environment.json").read_text())
+        environment["images"]["mean"] = [0.1, 0.2, 0.3]
+        (run_copy / "environment.json").write_text(json.dumps(environment))
     else:
         words["batch"] = 5
     found, told, _ = searched(run_copy, folder, **words)
@@ -134,8 +136,8 @@ def test_a_killed_search_leaves_what_it_has_computed(photos_run: Path, folder: P
         if done == 8:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt, match="8 of 12 images are done; the same command goes on"):
-        near_duplicates(photos_run, data=folder, told=told, **HOW)
+    with pytest.raises(KeyboardInterrupt, match="8 of 12 images are done; the same command continues"):
+        near_duplicates(photos_run, data=folder, progress=told, **HOW)
     _, done, notes = searched(photos_run, folder)
     assert done == [12]
     assert notes[0].startswith("8 of 12 images are done")

@@ -22,12 +22,12 @@ from sklearn.preprocessing import StandardScaler
 from dualtemp.cli import main
 from dualtemp.data import open_source
 from dualtemp.encoder.encoder import run_encoder
-from dualtemp.evaluation.baselines import ColorHistogram, RawPixels, compared
+from dualtemp.evaluation.baselines import ColorHistogram, RawPixels, with_baselines
 from dualtemp.evaluation.evaluate import evaluate
 from dualtemp.evaluation.evaluation_file import add_to_evaluation, read_evaluation, result
 from dualtemp.evaluation.few_shot import PENALTY
 from dualtemp.evaluation.frozen_measures import frozen_measures, readable_features
-from dualtemp.evaluation.labeled_data import labelled_data
+from dualtemp.evaluation.labeled_data import labeled_data
 from dualtemp.models import ResNetMini
 
 FROZEN = "knn,probe,few-shot"
@@ -165,7 +165,7 @@ def test_the_online_figures_are_those_of_the_last_epoch(measured: tuple[Path, di
 def test_frozen_measures_leave_the_encoder_as_it_is(run: Path) -> None:
     encoder = run_encoder(run, "cpu")
     before = {name: tensor.clone() for name, tensor in encoder.backbone.state_dict().items()}
-    found = labelled_data(run, encoder.chosen, None)
+    found = labeled_data(run, encoder.settings, None)
     rows = list(frozen_measures({"trained": encoder}, found, {"knn", "probe"}, 0, 0, {}))
     assert [row["name"] for row in rows] == ["kNN", "linear probe"]
     assert all(torch.equal(before[name], tensor) for name, tensor in encoder.backbone.state_dict().items())
@@ -211,7 +211,7 @@ def test_colour_histograms_are_those_of_colorsys_and_grey_ones_of_the_intensity(
 
 
 def test_the_encoders_that_are_compared_differ_in_the_backbone_alone(run: Path) -> None:
-    encoders = compared(run_encoder(run, "cpu"))
+    encoders = with_baselines(run_encoder(run, "cpu"))
     trained, untrained = (encoders[name].backbone.state_dict() for name in ("trained", "untrained"))
     assert all(not torch.equal(trained[name], untrained[name]) for name in trained)
     assert len({id(each.views) for each in encoders.values()}) == 1
@@ -220,7 +220,7 @@ def test_the_encoders_that_are_compared_differ_in_the_backbone_alone(run: Path) 
 def test_it_tells_of_how_many_images_there_are_features(digits_run: Path, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     run = shutil.copytree(digits_run, tmp_path / "run")
-    found = evaluate(run, only="knn", device="cpu", quiet=True, told=lambda *counts: told.append(counts))
+    found = evaluate(run, only="knn", device="cpu", quiet=True, progress=lambda *counts: told.append(counts))
     learned, asked = found["labels"], found["images"]
     assert told.count((learned, learned)) == told.count((asked, asked)) == 1  # read once for all encoders
 
@@ -310,7 +310,7 @@ def test_labels_stay_with_their_images_where_a_file_cannot_be_read(digits_run: P
         draw_photos(tmp_path / "mine" / "test" / label, 1, first=10 * place + 5)
     (tmp_path / "mine" / "train" / "cat" / "001.png").write_bytes(b"no image")
     problems: dict[str, str] = {}
-    encoders = compared(run_encoder(digits_run, "cpu"))
+    encoders = with_baselines(run_encoder(digits_run, "cpu"))
     features, labels = readable_features(encoders, open_source(tmp_path / "mine").train, 0, problems)
     assert features["trained"].shape == (7, 128)
     assert {len(each) for each in features.values()} == {7}
@@ -336,7 +336,7 @@ def test_unreadable_files_are_told_once_and_not_counted_in_any_row(
     assert (found["images"], found["labels"]) == (7, 22)
     told = [line for line in said.err.splitlines() if "could not be read" in line]
     assert len(told) == 1
-    assert told[0].startswith("4 files could not be read and left out, the first test/cat/051.png")
+    assert told[0].startswith("4 files could not be read and were left out, the first test/cat/051.png")
     epochs = [line for line in said.err.splitlines() if "fine-tuning, epoch" in line]
     assert len(epochs) <= 10
     assert "epoch 12/12" in epochs[-1]

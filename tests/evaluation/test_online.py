@@ -15,7 +15,7 @@ from dualtemp.data.training_data import TrainingData
 from dualtemp.evaluation.online import SPREAD_IMAGES, evaluate, few, sphere, view_alignment
 from dualtemp.evaluation.probe import OnlineProbe
 from dualtemp.frameworks import build_framework
-from dualtemp.training.run_data import opened, training_data
+from dualtemp.training.run_data import open_data, training_data
 
 CPU = torch.device("cpu")
 CHOSEN = complete(settings({"data": "digits", "backbone": "resnet_mini", "subset": 150, "knn_images": 60}), 8)
@@ -23,7 +23,7 @@ CHOSEN = complete(settings({"data": "digits", "backbone": "resnet_mini", "subset
 
 @pytest.fixture(scope="module")
 def data() -> TrainingData:
-    return training_data(CHOSEN, opened(CHOSEN))
+    return training_data(CHOSEN, open_data(CHOSEN))
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 from PIL import Image
 
-import dualtemp.exporting.files as export_files
+import dualtemp
 from dualtemp.cli import main
 from dualtemp.config import complete, settings
 from dualtemp.data.augment.views import Views, evaluation_side
@@ -22,8 +22,11 @@ from dualtemp.data.images import FileImages, ImageSet
 from dualtemp.data.loading.loader import evaluation_batches
 from dualtemp.encoder.encoder import run_encoder
 from dualtemp.errors import UserError
+from dualtemp.exporting import builder, formats, write_format
 from dualtemp.exporting.export import export
+from dualtemp.exporting.exported_encoder import ExportedEncoder
 from dualtemp.exporting.loading import how_to_preprocess
+from dualtemp.exporting.lookup import export_formats
 from dualtemp.exporting.preprocessing import preprocessing, timm_preprocessing
 from dualtemp.models import build_backbone, describe_backbone, save_backbone
 from dualtemp.runs.folder import RunFolder
@@ -79,11 +82,11 @@ for folder in folders:
 
 
 def untrained_run(path: Path, backbone: str, size: int, channels: int = 3) -> Path:
-    """A run folder as training leaves it, with weights that no initialisation has."""
+    """A run folder as training leaves it, with weights that no initialization has."""
     values = {"data": "cifar10", "backbone": backbone, "image_size": size, "method": "simmoco"}
     chosen = complete(settings(values), size)
     images = {"channels": channels, "size": size, "mean": MEAN[:channels], "std": STD[:channels], "classes": []}
-    with RunFolder(path).created(chosen, {"images": images}):
+    with RunFolder(path).create(chosen, {"images": images}):
         pass
     module = build_backbone(backbone, size, channels, seed=1)
     generator = torch.Generator().manual_seed(2)
@@ -145,7 +148,7 @@ def exported(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Exporte
     return Exported(
         {
             "digits": (trained, {"format": "all", "out": made / "some" / "folder"}),
-            "digits, pixels": (trained, {"format": "torch-export", "normalise": True}),
+            "digits, pixels": (trained, {"format": "torch-export", "normalize": True}),
             "resnet18, 32 px": (untrained_run(made / "a", "resnet18", 32), {}),
             "resnet18, 224 px": (untrained_run(made / "b", "resnet18", 224), {"format": weights}),
             "resnet18, grey": (untrained_run(made / "c", "resnet18", 64, 1), {"format": weights}),
@@ -188,7 +191,7 @@ def test_graphs_of_larger_encoders_give_the_runs_features_without_dualtemp(
     tmp_path: Path, backbone: str, size: int
 ) -> None:
     run = untrained_run(tmp_path / "run", backbone, size)
-    asked = {"format": ("safetensors", "onnx", "torch-export"), "normalise": backbone == "resnet18"}
+    asked = {"format": ("safetensors", "onnx", "torch-export"), "normalize": backbone == "resnet18"}
     exported = Exported({"it": (run, asked)})
     found, encoder = exported.found("it"), exported.encoders["it"]
     seven = np.random.default_rng(0).integers(0, 256, (7, 3, size, size), dtype=np.uint8)
@@ -288,7 +291,7 @@ def test_the_card_tells_settings_data_and_figures(trained: Path, exported: Expor
         "Trained on `digits`: 128 images (content ",
         "never trained on: 359 images",
         "10 classes: 0, 1, 2,",
-        "licence of these images is not known",
+        "license of these images is not known",
         "opset 18",
         "batch: 64",
     ):
@@ -341,7 +344,7 @@ def test_formats_of_the_same_encoder_gather_and_those_of_another_go(tmp_path: Pa
         ("resnet18", ("--format", "onnx,timm"), "timm has no resnet18 with the stem for small images"),
         ("resnet_mini", ("--format", "onxn"), "no format is called 'onxn': choose among safetensors, timm, onnx"),
         ("resnet_mini", ("--format", ""), "no format is called ''"),
-        ("resnet_mini", ("--normalise",), "normalise is for graphs"),
+        ("resnet_mini", ("--normalize",), "normalize is for graphs: give --format onnx or torch-export"),
         ("resnet_mini", ("--out", "{file}"), "exists and is not an export"),
         ("resnet_mini", ("--out", "{file}/export"), "cannot be written"),
         ("resnet_mini", ("--out", "{folder}"), "exists and is not an export"),
@@ -369,8 +372,8 @@ def test_timm_is_refused_for_swins_because_it_misreads_them() -> None:
     """What the refusal says is so: their file, read back by timm, lacks parameters."""
     module = build_backbone("swin_tiny", 8, seed=0)
     views = Views("paper", 8, 0, MEAN[:3], STD[:3])
-    encoder = export_files.Encoder(module, describe_backbone("swin_tiny", 8), views)
-    assert "timm misreads the weights of a swin_tiny" in export_files.FORMATS["timm"].refusal(encoder)
+    encoder = ExportedEncoder(module, describe_backbone("swin_tiny", 8), views)
+    assert "timm misreads the weights of a swin_tiny" in export_formats()["timm"].refusal(encoder)
     config = {"state_dict": module.state_dict(), "num_classes": 0}
     with pytest.raises(RuntimeError, match="Missing key"):
         timm.create_model(
@@ -379,7 +382,7 @@ def test_timm_is_refused_for_swins_because_it_misreads_them() -> None:
 
 
 def test_a_missing_package_is_named_before_anything_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export_files, "find_spec", lambda name: None if name == "onnxscript" else name)
+    monkeypatch.setattr(write_format, "find_spec", lambda name: None if name == "onnxscript" else name)
     with pytest.raises(UserError, match=r"needs onnxscript: pip install 'dualtemp\[onnx\]'"):
         export(tmp_path / "no run at all", "onnx")
 
@@ -402,10 +405,8 @@ def test_an_export_that_fails_half_way_leaves_what_was_there(tmp_path: Path, mon
 
 def test_an_export_that_gives_other_features_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = untrained_run(tmp_path / "run", "resnet_mini", 32)
-    real = export_files.builder
-    monkeypatch.setattr(
-        export_files, "builder", lambda *given: real(*given).replace("x.mean((2, 3))", "x.amax((2, 3))")
-    )
+    real = builder.builder
+    monkeypatch.setattr(builder, "builder", lambda *given: real(*given).replace("x.mean((2, 3))", "x.amax((2, 3))"))
     with pytest.raises(UserError, match="gives other features than the run's encoder"):
         export(run)
     assert not (run / "export").exists()
@@ -418,3 +419,51 @@ def test_the_command_says_what_was_written_and_how_exactly(tmp_path: Path, capsy
     assert re.search(r"safetensors +model.safetensors, model.py +features within 0 of the run's", out)
     assert str(tmp_path / "new" / "it") in out
     assert "dualtemp" not in (tmp_path / "new" / "it" / "model.py").read_text()
+
+
+NEW_FORMAT = """
+import torch
+from dualtemp.exporting.export_format import ExportFormat, LoadingText
+
+def write(encoder, folder):
+    torch.save(encoder.backbone.state_dict(), folder / "weights.pt")
+
+def read(encoder, folder):
+    encoder.backbone.load_state_dict(torch.load(folder / "weights.pt"))
+    return lambda pixels: encoder.backbone(encoder.views.normalize(pixels))
+
+def how_to_load(entry, recipe, how):
+    return [LoadingText("pickle", f"A state dict of {recipe['model']}, {entry['bytes']}.", "import torch")]
+
+FORMAT = ExportFormat("pickle", ("weights.pt",), write, read, how_to_load, facts={"bytes": "unsafe"})
+"""
+
+
+def test_a_new_format_is_one_new_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = untrained_run(tmp_path / "run", "resnet_mini", 32)
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "pickle.py").write_text(NEW_FORMAT)
+    monkeypatch.setattr(formats, "__path__", [*formats.__path__, str(tmp_path / "more")])
+    export_formats.cache_clear()
+    try:
+        assert main(["export", "--help"]) == 0
+        assert "pickle, safetensors, timm, onnx, torch-export, or all" in " ".join(capsys.readouterr().out.split())
+        assert main(["export", str(run), "--format", "pickle"]) == 0
+        assert re.search(r"pickle +weights.pt +features within 0 of the run's", capsys.readouterr().out)
+        assert json.loads((run / "export" / "export.json").read_text())["formats"]["pickle"]["bytes"] == "unsafe"
+        assert "### pickle\n\nA state dict of resnet_mini, unsafe." in (run / "export" / "README.md").read_text()
+    finally:
+        export_formats.cache_clear()
+        sys.modules.pop("dualtemp.exporting.formats.pickle")
+
+
+def test_the_former_spelling_of_normalize_works_with_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = untrained_run(tmp_path / "run", "resnet_mini", 32)
+    with pytest.warns(DeprecationWarning, match="'normalise' of export is now 'normalize'"), pytest.raises(UserError):
+        dualtemp.export(run, normalise=True)  # pyright: ignore[reportCallIssue]
+    assert main(["export", str(run), "--normalise"]) == 2
+    assert capsys.readouterr().err.startswith("dualtemp: --normalise is now --normalize\ndualtemp: normalize is for")

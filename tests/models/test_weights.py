@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dualtemp.errors import UserError
-from dualtemp.models import build_backbone, initialise, load_weights, save_backbone
+from dualtemp.models import build_backbone, initialize, load_weights, save_backbone
 from dualtemp.torchvision_operators import declare_missing_operators
 
 declare_missing_operators()
@@ -48,7 +48,7 @@ def test_a_backbone_comes_back_to_the_bit_with_its_metadata(tmp_path: Path, memo
     for where in (path, tmp_path):  # the file, and the run folder that holds it
         other = mini(1)
         assert not same(other, source)
-        initialise(other, where)
+        initialize(other, where)
         assert same(other, source)
     assert os.listdir(tmp_path) == ["backbone.safetensors"]
 
@@ -67,7 +67,7 @@ def test_known_wrappings_are_taken_off(tmp_path: Path, prefix: str) -> None:
     if prefix:
         state |= {"queue": torch.zeros(3), "projector.0.weight": torch.zeros(2, 2)}
     torch.save({"state_dict": state, "epoch": 3}, tmp_path / "checkpoint.pth")
-    initialise(other, tmp_path / "checkpoint.pth")
+    initialize(other, tmp_path / "checkpoint.pth")
     assert same(other, source)
 
 
@@ -76,7 +76,7 @@ def test_of_two_encoders_in_one_file_the_first_is_taken(tmp_path: Path) -> None:
     state = {f"encoder_q.{name}": value for name, value in query.state_dict().items()}
     state |= {f"encoder_k.{name}": value for name, value in key.state_dict().items()}
     torch.save(state, tmp_path / "moco.pt")
-    initialise(other, tmp_path / "moco.pt")
+    initialize(other, tmp_path / "moco.pt")
     assert same(other, query)
 
 
@@ -85,7 +85,7 @@ def test_a_torchvision_resnet_is_taken_without_its_classifier(tmp_path: Path) ->
     source = torchvision.models.resnet18()
     torch.save(source.state_dict(), tmp_path / "resnet18.pth")
     backbone = build_backbone("resnet18", 64, seed=0)
-    initialise(backbone, tmp_path / "resnet18.pth")
+    initialize(backbone, tmp_path / "resnet18.pth")
     source.fc = nn.Identity()  # pyright: ignore[reportAttributeAccessIssue]
     x = torch.randn(2, 3, 64, 64)
     with torch.no_grad():
@@ -105,14 +105,14 @@ def without(state: dict[str, Tensor], name: str) -> dict[str, Tensor]:
             lambda s: s | {"conv1.weight": torch.zeros(8, 3, 7, 7)},
             "conv1.weight is (8, 3, 7, 7) in the file, (",
         ),
-        (lambda s: {"something.weight": torch.zeros(1)}, "(0 of 60 tensors do; it lacks conv1.weight)"),
+        (lambda s: {"something.weight": torch.zeros(1)}, "(0 of 60 tensors fit; it lacks conv1.weight)"),
     ],
 )
 def test_what_does_not_fit_is_named_and_nothing_is_changed(tmp_path: Path, change: Any, said: str) -> None:
     torch.save(change(mini(0).state_dict()), tmp_path / "weights.pt")
     backbone = mini(1)
     with pytest.raises(UserError) as error:
-        initialise(backbone, tmp_path / "weights.pt")
+        initialize(backbone, tmp_path / "weights.pt")
     assert said in str(error.value)
     assert "\n" not in str(error.value)
     assert same(backbone, mini(1))
@@ -122,7 +122,7 @@ def test_counters_of_batch_norm_may_be_missing(tmp_path: Path) -> None:
     state = {name: value for name, value in mini(0).state_dict().items() if "num_batches" not in name}
     torch.save(state, tmp_path / "old.pt")
     backbone = mini(1)
-    initialise(backbone, tmp_path / "old.pt")
+    initialize(backbone, tmp_path / "old.pt")
     assert same(backbone, mini(0))
 
 

@@ -57,7 +57,7 @@ def test_a_run_is_looked_into_after_an_epoch_and_ends_with_the_same_bits(
 ) -> None:
     monkeypatch.setattr(live_pictures, "SHARE", 1e9)
     seen = Onlooker()
-    train(out=tmp_path / "seen", watch=seen, **SMALL, **given)
+    train(out=tmp_path / "seen", observer=seen, **SMALL, **given)
     train(out=tmp_path / "unseen", page=False, **SMALL, **given)
     assert seen.steps == [2, 4]  # two steps an epoch
     assert all("as the encoder of step" in page and "pictures-map" in page for page in seen.pages)
@@ -75,7 +75,7 @@ def test_pictures_that_cannot_be_taken_cost_neither_the_page_nor_the_run(
     monkeypatch.setattr(live_pictures, "SHARE", 1e9)
     seen = Onlooker()
     monkeypatch.setattr(seen, "step", lambda *given: None)
-    train(out=tmp_path / "run", watch=seen, **SMALL)
+    train(out=tmp_path / "run", observer=seen, **SMALL)
     assert len(seen.notes) == 1
     assert "No space left on device" in seen.notes[0]
     assert "epoch" in (tmp_path / "run" / "report.html").read_text()

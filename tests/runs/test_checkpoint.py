@@ -46,5 +46,5 @@ def test_a_file_of_an_older_version_takes_defaults_and_one_of_a_newer_version_is
 
 @pytest.mark.parametrize("payload", [{}, [], torch.zeros(3), {"method": {}}, 7])
 def test_what_is_not_a_run_is_refused(payload: object) -> None:
-    with pytest.raises(DamagedCheckpoint, match="holds something else than a run"):
+    with pytest.raises(DamagedCheckpoint, match="does not hold a run"):
         unpack(packed(payload), "it.ckpt")

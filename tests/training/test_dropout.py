@@ -17,7 +17,7 @@ from dualtemp.runs import checkpoint
 from dualtemp.runs.folder import RunFolder
 from dualtemp.training.failures import Interrupted
 from dualtemp.training.observers.display import Display
-from dualtemp.training.run_data import opened, training_data
+from dualtemp.training.run_data import open_data, training_data
 from dualtemp.training.trainer import Trainer
 
 
@@ -34,7 +34,7 @@ def trained(path: Path, stops: tuple[int, ...], chunk: int | None) -> dict[str, 
     """Train, stopping after these numbers of steps and going on with other random numbers drawn in between."""
     chosen = settings({"data": "digits", "subset": 200, "batch": 64, "epochs": 3, "warmup_epochs": 0, "chunk": chunk})
     chosen = complete(chosen, 8)
-    data = training_data(chosen, opened(chosen))
+    data = training_data(chosen, open_data(chosen))
     run = RunFolder(path)
     run.checkpoints.mkdir(parents=True)
     for stop in (*stops, None):

@@ -17,7 +17,7 @@ from dualtemp.evaluation.probe import OnlineProbe
 from dualtemp.frameworks import build_framework
 from dualtemp.runs.folder import RunFolder
 from dualtemp.training.observers.display import Display
-from dualtemp.training.run_data import opened, training_data
+from dualtemp.training.run_data import open_data, training_data
 from dualtemp.training.trainer import Trainer
 
 RUN: dict[str, Any] = {"backbone": "resnet_mini", "batch": 64, "epochs": 1, "warmup_epochs": 0, "quiet": True}
@@ -64,7 +64,7 @@ def test_noisy_labels_are_learned_and_clean_ones_evaluated(tmp_path: Path) -> No
         "label_noise": 0.4,
         **{k: v for k, v in RUN.items() if k != "quiet"},
     }
-    splits, clean = opened(settings(words)), open_source("digits")
+    splits, clean = open_data(settings(words)), open_source("digits")
     assert splits.train.labels is not None
     assert splits.test is not None
     changed = (splits.train.labels != clean.train.labels).double().mean()

@@ -308,8 +308,8 @@ def test_a_full_disk_is_one_line_and_leaves_the_older_checkpoint(
     ended = commands.run("resume", path)
     assert ended.code == 2, ended.err
     assert re.fullmatch(
-        r"dualtemp: \S+ cannot be written \(No space left on device\); the last good checkpoint is step-\d+\.ckpt\. "
-        r"Make room, then `dualtemp resume \S+`\n",
+        r"dualtemp: \S+ cannot be written \(No space left on device\): make room, then `dualtemp resume \S+`; "
+        r"the last good checkpoint is step-\d+\.ckpt\n",
         ended.err,
     )
     assert not list(path.rglob("*.part"))

@@ -39,14 +39,14 @@ def test_whoever_waits_in_vain_for_a_slow_beginning_leaves_its_folder_alone(
         real(self, *words, **named)
 
     def begin() -> None:
-        with RunFolder(path).created(CHOSEN, slow):
+        with RunFolder(path).create(CHOSEN, slow):
             made.append(sorted(os.listdir(path)))
 
     monkeypatch.setattr(Path, "mkdir", late)
     first = threading.Thread(target=begin)
     starter = threading.Timer(0.2, first.start)
     starter.start()
-    with pytest.raises(UserError, match="another process"), RunFolder(path).created(CHOSEN, {}):
+    with pytest.raises(UserError, match="another process"), RunFolder(path).create(CHOSEN, {}):
         pass
     assert sorted(os.listdir(path)) == [".lock", "checkpoints"]
     slow.let_go.set()
@@ -63,7 +63,7 @@ def test_whoever_waits_for_a_beginning_that_fails_makes_the_folder_itself(tmp_pa
     path, full, failed = tmp_path / "runs" / "new", Full(), []
 
     def fail() -> None:
-        with pytest.raises(UserError, match="No space left") as caught, RunFolder(path).created(CHOSEN, full):
+        with pytest.raises(UserError, match="No space left") as caught, RunFolder(path).create(CHOSEN, full):
             pass
         failed.append(str(caught.value))
 
@@ -71,7 +71,7 @@ def test_whoever_waits_for_a_beginning_that_fails_makes_the_folder_itself(tmp_pa
     first.start()
     assert full.begun.wait(60)
     threading.Timer(0.3, full.let_go.set).start()
-    with RunFolder(path).created(CHOSEN, {}):
+    with RunFolder(path).create(CHOSEN, {}):
         assert sorted(os.listdir(path)) == [".lock", "checkpoints", "config.yaml", "environment.json"]
     first.join()
     assert len(failed) == 1
@@ -79,17 +79,17 @@ def test_whoever_waits_for_a_beginning_that_fails_makes_the_folder_itself(tmp_pa
 
 def test_a_folder_that_cannot_be_made_leaves_nothing_behind(tmp_path: Path) -> None:
     for name in ("n" * 300, "deep/" + "n" * 300):
-        with pytest.raises(UserError, match="File name too long"), RunFolder(tmp_path / name).created(CHOSEN, {}):
+        with pytest.raises(UserError, match="File name too long"), RunFolder(tmp_path / name).create(CHOSEN, {}):
             pass
         with pytest.raises(UserError, match="File name too long"):
             RunFolder.refuse_existing(tmp_path / name)
         with pytest.raises(UserError, match="is not a run"):
-            RunFolder.opened(tmp_path / name)
+            RunFolder.open(tmp_path / name)
     assert os.listdir(tmp_path) == []
 
 
 def test_what_killed_starts_left_half_written_is_cleared_away(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / ".environment.json.7.part").touch()
-    with RunFolder(tmp_path).created(CHOSEN, {}):
+    with RunFolder(tmp_path).create(CHOSEN, {}):
         assert sorted(os.listdir(tmp_path)) == [".lock", "checkpoints", "config.yaml", "environment.json"]

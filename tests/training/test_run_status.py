@@ -22,7 +22,7 @@ from dualtemp.runs.status import status_of
 def run(tmp_path: Path) -> RunFolder:
     """The folder of a run of three epochs that was begun and let go."""
     folder = RunFolder(tmp_path / "run")
-    with folder.created(complete(settings({"data": "digits", "epochs": 3}), 8), {}):
+    with folder.create(complete(settings({"data": "digits", "epochs": 3}), 8), {}):
         pass
     return folder
 

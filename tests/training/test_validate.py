@@ -20,7 +20,7 @@ from dualtemp.paper.reproduce import Request, find_missing
 from dualtemp.paper.results import Results
 from dualtemp.paper.worker import perform
 from dualtemp.runs.folder import RunFolder
-from dualtemp.training.run_data import described, opened, training_data
+from dualtemp.training.run_data import describe_part, open_data, training_data
 
 RUN: dict[str, Any] = {"backbone": "resnet_mini", "batch": 16, "epochs": 1, "warmup_epochs": 0, "quiet": True}
 HELD: dict[str, Any] = {"validate": "held-out"}
@@ -67,13 +67,13 @@ def test_other_test_images_change_nothing_of_a_run(source: Any, tmp_path: Path) 
         for seed in (1, 2)
     ]
     assert measured(found[0]) == measured(found[1])
-    made = RunFolder(tmp_path / "r1").made_with()
+    made = RunFolder(tmp_path / "r1").read_environment()
     assert (made["train"]["images"], made["test"]["images"]) == (81, 9)
 
 
 def test_digits_hold_out_the_same_balanced_tenth_for_every_seed_and_train_on_none_of_it() -> None:
     whole = open_source("digits")
-    found = [opened(settings({"data": "digits", "seed": seed, **HELD})) for seed in (0, 1)]
+    found = [open_data(settings({"data": "digits", "seed": seed, **HELD})) for seed in (0, 1)]
     assert found[0].test is not None
     assert found[0].test.labels is not None
     assert found[1].test is not None
@@ -89,8 +89,8 @@ def test_digits_hold_out_the_same_balanced_tenth_for_every_seed_and_train_on_non
 
 @pytest.mark.parametrize("amount", [100, 0.1, 1400])
 def test_a_subset_is_drawn_from_what_remains(amount: int | float) -> None:
-    left = opened(settings({"data": "digits", **HELD}))
-    few = opened(settings({"data": "digits", "subset": amount, "seed": 3, **HELD}))
+    left = open_data(settings({"data": "digits", **HELD}))
+    few = open_data(settings({"data": "digits", "subset": amount, "seed": 3, **HELD}))
     assert few.test is not None
     assert left.test is not None
     assert few.test.fingerprint == left.test.fingerprint
@@ -104,34 +104,34 @@ def test_copies_of_held_out_images_are_neither_in_train_nor_among_the_unlabelled
     splits = Splits(ImageSet("t", twice, torch.arange(100) % 5, tuple("abcde")), None, ImageSet("u", pixels))
     found = held_out_for_validation(splits)
     assert found.test is not None
-    assert found.unlabelled is not None
-    assert not set(rows(found.test)) & (set(rows(found.train)) | set(rows(found.unlabelled)))
-    assert len(set(rows(found.test))) + len(found.unlabelled) == 50
+    assert found.unlabeled is not None
+    assert not set(rows(found.test)) & (set(rows(found.train)) | set(rows(found.unlabeled)))
+    assert len(set(rows(found.test))) + len(found.unlabeled) == 50
 
 
 def test_a_set_without_labels_holds_out_a_tenth_too(tmp_path: Path) -> None:
     np.savez(tmp_path / "plain.npz", images=images(100, 0))
     metrics = dualtemp.train(data=str(tmp_path / "plain.npz"), **RUN, **HELD, out=tmp_path / "run")
     assert "spread" in metrics
-    made = RunFolder(tmp_path / "run").made_with()
+    made = RunFolder(tmp_path / "run").read_environment()
     assert (made["train"]["images"], made["test"]["images"]) == (81, 9)  # a tenth is the test part, which is not taken
 
 
 PROGRAM = """
 from dualtemp.config import settings
-from dualtemp.training.run_data import described, opened
+from dualtemp.training.run_data import describe_part, open_data
 
 
 def parts():
-    splits = opened(settings({"data": "digits", "subset": 200, "validate": "held-out"}))
-    return [described(part) for part in (splits.train, splits.test)]
+    splits = open_data(settings({"data": "digits", "subset": 200, "validate": "held-out"}))
+    return [describe_part(part) for part in (splits.train, splits.test)]
 """
 
 
 def test_every_process_holds_out_the_same(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
-    alone = opened(settings({"data": "digits", "subset": 200, **HELD}))
-    expected = [described(part) for part in (alone.train, alone.test)]
+    alone = open_data(settings({"data": "digits", "subset": 200, **HELD}))
+    expected = [describe_part(part) for part in (alone.train, alone.test)]
     assert several_processes.run(str(tmp_path / "program.py"), "parts", 2, tmp_path / "out") == [expected] * 2
 
 
@@ -160,5 +160,7 @@ def test_a_grid_is_measured_on_held_out_images_under_keys_of_its_own(tmp_path: P
     assert "--validate held-out" in held.command(jobs[0])
     status, _ = perform(jobs[0], Results(tmp_path), "cpu", keep=True)
     assert status == "done"
-    made = RunFolder(Results(tmp_path).run_folder(jobs[0])).made_with()
-    assert made["test"]["fingerprint"] == described(opened(settings({"data": "digits", **HELD})).test)["fingerprint"]  # pyright: ignore
+    made = RunFolder(Results(tmp_path).run_folder(jobs[0])).read_environment()
+    expected = describe_part(open_data(settings({"data": "digits", **HELD})).test)
+    assert expected is not None
+    assert made["test"]["fingerprint"] == expected["fingerprint"]

@@ -206,7 +206,7 @@ def open_trained_run(path: Path, device: torch.device | str = "cpu", data: str |
         data: a set, a folder or an .npz file to analyze instead of the run's own data, with the run's image size,
             recipe and normalization. Default: the run's own data.
     """
-    run, device = RunFolder.opened(path), torch.device(device)
+    run, device = RunFolder.open(path), torch.device(device)
     chosen, saved = run.settings(), load_newest_checkpoint(run)
     seen = open_analyzed_data(run, chosen, data)
     return _with_weights(path, chosen, saved, seen, device, own_data=data is None)

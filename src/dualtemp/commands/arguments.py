@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from dualtemp.commands.printing import print_note
 from dualtemp.errors import UserError
 
 SOURCE = "FOLDER | SET | FILE.npz"
@@ -23,12 +24,12 @@ def add_device(parser: Flags) -> None:
 
 def add_workers(parser: Flags) -> None:
     """--workers."""
-    parser.add_argument("--workers", type=int, metavar="N", help="processes that read photographs")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes that read image files")
 
 
 def add_threads(parser: Flags) -> None:
     """--threads."""
-    parser.add_argument("--threads", type=int, metavar="N", help="of the CPU, for one process")
+    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads of a process")
 
 
 def add_json(parser: Flags, instead: str = "") -> None:
@@ -43,11 +44,11 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
     add_workers(group)
     add_threads(group)
     group.add_argument("--checkpoint-minutes", type=float, default=5.0, metavar="X", help="default: 5, and every epoch")
-    group.add_argument("--quiet", action="store_true", help="say nothing but what is wrong")
+    group.add_argument("--quiet", action="store_true", help="print nothing but problems")
     group.add_argument(
         "--log", action="append", default=[], metavar="tensorboard|wandb", help="log figures there too; repeatable"
     )
-    group.add_argument("--no-page", dest="page", action="store_false", help="leave report.html and its pictures out")
+    group.add_argument("--no-page", dest="page", action="store_false", help="write no report.html and no pictures")
 
 
 def add_encoding_options(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +61,7 @@ def add_encoding_options(parser: argparse.ArgumentParser) -> None:
 
 def add_searched_images(parser: argparse.ArgumentParser) -> None:
     """Flags that say among which images to search."""
-    parser.add_argument("--data", metavar=SOURCE, help="images to look among (default: the run's own)")
+    parser.add_argument("--data", metavar=SOURCE, help="images to search in (default: the run's own)")
     parser.add_argument(
         "--embeddings", type=Path, metavar="FILE", help="take their features from this file of `dualtemp embed`"
     )
@@ -68,8 +69,20 @@ def add_searched_images(parser: argparse.ArgumentParser) -> None:
         "--cache",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="keep features in the cache folder and take them from there (default: yes)",
+        help="keep features in the cache folder and reuse them (default: yes)",
     )
+
+
+def add_former_switch(parser: argparse.ArgumentParser, former: str, new: str) -> None:
+    """Take a switch by its former name too, with a note; --help does not show it."""
+
+    class Former(argparse.Action):
+        def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+            print_note(f"{former} is now {new}")
+            setattr(namespace, self.dest, True)
+
+    dest = new.lstrip("-").replace("-", "_")
+    parser.add_argument(former, dest=dest, nargs=0, action=Former, default=False, help=argparse.SUPPRESS)
 
 
 def encoding_options(given: dict[str, Any]) -> dict[str, Any]:

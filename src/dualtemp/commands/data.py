@@ -20,10 +20,10 @@ MANY = 12  # entries of a list before it is cut
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("source", nargs="?", default="", metavar="SET | FOLDER | FILE.npz", help="what to check")
-    parser.add_argument("--show", action="store_true", help="write a contact sheet of some images and their two views")
+    parser.add_argument("--show", action="store_true", help="write a contact sheet of some images with their two views")
     parser.add_argument("--out", type=Path, metavar="FILE.png", help="where it goes; by default NAME-views.png, here")
     parser.add_argument("--recipe", help="the augmentation of the views (default: paper)")
-    parser.add_argument("--no-labels", action="store_true", help="leave labels and class folders aside")
+    parser.add_argument("--no-labels", action="store_true", help="ignore labels and class folders")
     add_json(parser)
 
 
@@ -47,7 +47,7 @@ def run(given: dict[str, Any]) -> int:
 
     facts = check_source(source, labels)
     if given["json"]:
-        print_json(asdict(facts), indent=2)
+        print_json(asdict(facts) | {"grey_in_colour": facts.gray_in_color}, indent=2)  # its former name
     else:
         _print_facts(source, facts)
     return 1 if facts.unreadable else 0
@@ -61,7 +61,10 @@ def _list_sets(as_json: bool) -> None:
     from dualtemp.data.sources.catalogue import CATALOGUE
 
     if as_json:
-        rows = [asdict(entry) | {"cached": _is_here(entry), "how": _how(entry)} for entry in CATALOGUE.values()]
+        rows = [
+            asdict(entry) | {"unlabelled": entry.unlabeled, "cached": _is_here(entry), "how": _how(entry)}
+            for entry in CATALOGUE.values()
+        ]
         print_json({"cache": str(cache_folder()), "sets": rows}, indent=2)
         return
     from rich.console import Console
@@ -72,14 +75,14 @@ def _list_sets(as_json: bool) -> None:
     for column in ("set", "classes", "train", "test", "size", "here?"):
         table.add_column(column, justify="left" if column in ("set", "here?") else "right")
     for entry in CATALOGUE.values():
-        train = f"{entry.train:,}" + (f" + {entry.unlabelled:,}" if entry.unlabelled else "")
-        size = "photos" if entry.size is None else f"{entry.size} px" + (" grey" if entry.channels == 1 else "")
+        train = f"{entry.train:,}" + (f" + {entry.unlabeled:,}" if entry.unlabeled else "")
+        size = "photos" if entry.size is None else f"{entry.size} px" + (" gray" if entry.channels == 1 else "")
         table.add_row(entry.name, str(entry.classes), train, f"{entry.test:,}", size, escape(_how(entry)))
     console = Console(highlight=False)
     console.print(table)
     console.print(
         f"\nCache: {escape(str(cache_folder()))} (DUALTEMP_DATA moves it). `dualtemp data NAME` fetches and checks a "
-        "set; imagenet100 wants ImageNet's folder there as `imagenet`. A folder of images or an .npz file works too.",
+        "set; imagenet100 needs ImageNet's folder there as `imagenet`. A folder of images or an .npz file works too.",
         soft_wrap=True,
     )
 
@@ -90,15 +93,15 @@ def _print_facts(source: str, facts: "SourceFacts") -> None:
     from rich.markup import escape
 
     console = Console(highlight=False, soft_wrap=True)
-    color = {1: "grey", 3: "colour"}.get(facts.channels, f"{facts.channels} channels")
-    color = "grey, stored in three channels" if facts.grey_in_colour else color
+    color = {1: "gray", 3: "color"}.get(facts.channels, f"{facts.channels} channels")
+    color = "gray, stored in three channels" if facts.gray_in_color else color
     console.print(f"[bold]{escape(source)}[/bold]: {color}, kept as {facts.kept}; split: {facts.split}")
     for name, part in facts.parts.items():
         console.print(f"\n[bold]{name}[/bold]: {part.images:,} images, fingerprint {part.fingerprint}")
         console.print(f"  classes  {escape(_classes(part.classes))}")
         console.print(f"  sizes    {escape(_counts(part.sizes))}")
         console.print(f"  modes    {escape(_counts(part.modes))}")
-    for line in facts.twins.told():
+    for line in facts.twins.lines():
         console.print(f"\n[bold]copies[/bold]: {escape(line)}")
     if facts.unreadable:
         console.print(f"\n[bold]unreadable[/bold]: {len(facts.unreadable)} files")
@@ -111,13 +114,13 @@ def _show(source: str, out: Path | None, recipe: str, labels: bool) -> None:
     from dualtemp.data.augment.recipes import recipe_named
     from dualtemp.data.contact_sheet import write_contact_sheet
     from dualtemp.data.sources.opening import named_path, open_source
-    from dualtemp.progress_bar import told
+    from dualtemp.progress_bar import status_line
 
     recipe_named(recipe)  # a mistyped recipe is answered before anything is opened
     path = named_path(source)
     if out is None and path is not None and Path.cwd().resolve().is_relative_to(path.resolve()):
         raise UserError("the sheet would become an image of the set: give --out FILE.png, outside of the folder")
-    with told(f"opening {source}"):
+    with status_line(f"opening {source}"):
         images = open_source(source, labels=labels).train
     out = out or Path(f"{images.name}-views.png")
     write_contact_sheet(images, out, recipe=recipe, size=_view_size(images, path))

@@ -1,4 +1,4 @@
-"""`dualtemp demo`: a small run from nothing to a table, in minutes on two cores."""
+"""`dualtemp demo`: train a small encoder in minutes on two cores, and print a table of what it has learned."""
 
 import argparse
 import time
@@ -19,7 +19,9 @@ IMAGES, EPOCHS, DIGIT_EPOCHS = 10_000, 20, 40
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="FOLDER", help="default: runs/demo")
-    parser.add_argument("--data", default="cifar10", help="a labelled set (default: cifar10; digits if there is none)")
+    parser.add_argument(
+        "--data", default="cifar10", help="a labeled set (default: cifar10, or digits without a network)"
+    )
     parser.add_argument("--epochs", type=int, default=None, metavar="N", help="passes over the images")
 
 
@@ -36,7 +38,7 @@ def run(given: dict[str, Any]) -> int:
     begun = (out / "config.yaml").exists()
     metrics = api.resume(out, epochs) if begun else _train(console, out, given["data"], epochs)
     _print_accuracies(console, out, metrics)
-    chosen = RunFolder.opened(out).settings()
+    chosen = RunFolder.open(out).settings()
     console.print(
         f"\n{duration(time.monotonic() - began)}. Look at {out}/report.html in a browser; the encoder is "
         f"{out}/backbone.safetensors.\nNext:\n  dualtemp resume {out} --epochs {2 * chosen.epochs}\n"
@@ -58,7 +60,7 @@ def _train(console: "Console", out: Path, data: str, epochs: int | None) -> dict
     except UserError as error:
         if data != "cifar10":
             raise
-        console.print(f"CIFAR-10 cannot be had ({error}); the embedded digits instead.", markup=False)
+        console.print(f"CIFAR-10 is not available ({error}); using the built-in digits.", markup=False)
         data, splits = "digits", open_source("digits")
     subset = IMAGES if len(splits.train) > IMAGES else None
     epochs = epochs or (DIGIT_EPOCHS if data == "digits" else EPOCHS)
@@ -68,10 +70,11 @@ def _train(console: "Console", out: Path, data: str, epochs: int | None) -> dict
 
 
 def _print_accuracies(console: "Console", run: Path, metrics: dict[str, Any]) -> None:
-    """Print how well raw pixels, an untrained and the trained encoder tell the classes apart."""
+    """Print how well raw pixels, a color histogram, the untrained and the trained encoder separate the classes."""
     from rich.table import Table
 
     from dualtemp.evaluation.evaluate import evaluate
+    from dualtemp.runs.evaluated_measures import BASELINES
 
     if "probe_top1" not in metrics:
         console.print("\nThe set has no labels to measure with.")
@@ -79,10 +82,12 @@ def _print_accuracies(console: "Console", run: Path, metrics: dict[str, Any]) ->
     rows = evaluate(run, only="knn", quiet=True)["measured"]
     images = rows[0]["images"]
     table = Table("", "right, %", title=f"\n{images:,} test images, never trained on", title_justify="left")
-    for name in ("raw pixels", "untrained", "trained"):
+    titles = {"colour histogram": "a color histogram"} | {
+        name: f"the {name} encoder" for name in ("untrained", "trained")
+    }
+    for name in (*BASELINES, "trained"):
         (top1,) = (row["top1"] for row in rows if row["encoder"] == name)
-        called = name if name == "raw pixels" else f"the {name} encoder"
-        table.add_row(f"kNN of {called}", f"{top1:.1f}", style="bold" if name == "trained" else None)
+        table.add_row(f"kNN of {titles.get(name, name)}", f"{top1:.1f}", style="bold" if name == "trained" else None)
     table.add_row("linear probe of the trained encoder", f"{metrics['probe_top1']:.1f}", style="bold")
     console.print(table)
 

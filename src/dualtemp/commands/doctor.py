@@ -84,7 +84,7 @@ def _version(package: str) -> str:
 
 COMMAND = Command(
     name="doctor",
-    about="Tell versions, devices, threads and the data cache, and whether a small step runs.",
+    about="Print versions, devices, threads and the data cache, and try a small step.",
     place=(Group.START, 2),
     add_arguments=lambda parser: None,
     run=run,

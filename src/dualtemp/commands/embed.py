@@ -1,4 +1,4 @@
-"""`dualtemp embed`: the features of images as a file. Needs no torch until images are read."""
+"""`dualtemp embed`: write the features of images to a file. Needs no torch until images are read."""
 
 import argparse
 import time
@@ -27,8 +27,8 @@ def run(given: dict[str, Any]) -> int:
 
     began = time.monotonic()
     words = {name: given[name] for name in ("data", "out", "part")}
-    with image_progress() as told:
-        made = embed(given["run"], **words, **options, told=told, note=print_note)
+    with image_progress() as progress:
+        made = embed(given["run"], **words, **options, progress=progress, note=print_note)
     seconds = time.monotonic() - began
     print(f"{made.path}: {made.images:,} images, {made.features} features each, in {seconds:.1f} s")
     print_unreadable(made.unreadable)

@@ -1,4 +1,4 @@
-"""`dualtemp evaluate`: measure a run's encoder with labelled images. Needs no torch until it measures."""
+"""`dualtemp evaluate`: measure a run's encoder with labeled images. Needs no torch until it measures."""
 
 import argparse
 from typing import Any
@@ -13,22 +13,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from dualtemp.runs.evaluated_measures import WORDS
 
     add_run(parser)
-    parser.add_argument("--data", metavar=SOURCE, help="other labelled images (default: the run's validation set)")
+    parser.add_argument("--data", metavar=SOURCE, help="other labeled images (default: the run's validation set)")
     parser.add_argument("--only", metavar="A,B", help=f"some of {', '.join(WORDS)} (default: all)")
     parser.add_argument(
         "--fine-tune",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="fine-tuning takes longest; leave it out",
+        help="measure by fine-tuning too, which takes longest (default: yes)",
     )
     parser.add_argument(
-        "--fine-tune-epochs", type=int, metavar="N", help="default: such that 100,000 images are seen, from 3 to 30"
+        "--fine-tune-epochs", type=int, metavar="N", help="default: enough to see 100,000 images, from 3 to 30"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of draws and fine-tuning (default: 0)")
     add_device(parser)
     add_workers(parser)
     add_json(parser)
-    parser.add_argument("--quiet", action="store_true", help="say nothing but the results")
+    parser.add_argument("--quiet", action="store_true", help="print only the results")
 
 
 def run(given: dict[str, Any]) -> int:
@@ -38,8 +38,8 @@ def run(given: dict[str, Any]) -> int:
     from dualtemp.progress_bar import image_progress
 
     as_json = given.pop("json")
-    with image_progress(given["quiet"]) as told:
-        found = evaluate(**given, told=told)
+    with image_progress(given["quiet"]) as progress:
+        found = evaluate(**given, progress=progress)
     if as_json:
         print_json(found)
     else:
@@ -48,7 +48,7 @@ def run(given: dict[str, Any]) -> int:
 
 
 def _print_accuracies(found: dict[str, Any]) -> None:
-    """Print top-1 accuracies: a row a measure, a column an encoder."""
+    """Print top-1 accuracies: one row per measure, one column per encoder."""
     from rich.console import Console
     from rich.table import Table
 

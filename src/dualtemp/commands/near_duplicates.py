@@ -1,4 +1,4 @@
-"""`dualtemp near-duplicates`: pairs and groups of almost equal images. Needs no torch until images are read."""
+"""`dualtemp near-duplicates`: find almost equal images. Needs no torch until images are read."""
 
 import argparse
 from collections import Counter
@@ -46,8 +46,10 @@ def run(given: dict[str, Any]) -> int:
 
     threshold = THRESHOLD if given["threshold"] is None else given["threshold"]
     words = {name: given[name] for name in ("data", "embeddings", "mirrored", "cache")}
-    with image_progress() as told:
-        found = near_duplicates(given["run"], threshold=threshold, **words, **options, told=told, note=print_note)
+    with image_progress() as progress:
+        found = near_duplicates(
+            given["run"], threshold=threshold, **words, **options, progress=progress, note=print_note
+        )
     out = given["out"]
     if out is not None and out.suffix.lower() == ".csv":
         write_pairs(out, found)

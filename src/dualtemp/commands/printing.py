@@ -30,7 +30,7 @@ def print_json(value: Any, indent: int = 1) -> None:
 
 
 def print_note(text: str) -> None:
-    """Print a remark on standard error, beside the results."""
+    """Print a note on standard error, apart from the results."""
     print(f"dualtemp: {text}", file=sys.stderr, flush=True)
 
 
@@ -40,6 +40,6 @@ def print_unreadable(unreadable: dict[str, str]) -> None:
         return
     from dualtemp.quantities import counted
 
-    print(f"{counted(len(unreadable), 'file')} could not be read and left out:")
+    print(f"{counted(len(unreadable), 'file')} could not be read and were left out:")
     for name, reason in unreadable.items():
         print(f"  {name}: {reason}")

@@ -63,7 +63,7 @@ def _write_run_page(run: Path, out: Path | None, device: str | None) -> Path:
 
 COMMAND = Command(
     name="report",
-    about="Write the page of a run anew, or one page that puts several side by side.",
+    about="Write the page of a run again, or a page that compares several.",
     place=(Group.INSPECT, 2),
     add_arguments=add_arguments,
     run=run,

@@ -10,7 +10,7 @@ from dualtemp.commands.command import Command, Group
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     add_run(parser)
-    parser.add_argument("--epochs", type=int, metavar="N", help="go on to so many epochs, also of a finished run")
+    parser.add_argument("--epochs", type=int, metavar="N", help="train to this number, also if the run is finished")
     add_training_options(parser)
 
 
@@ -24,7 +24,7 @@ def run(given: dict[str, Any]) -> int:
 
 COMMAND = Command(
     name="resume",
-    about="Go on with a run from its newest checkpoint: dualtemp resume runs/simco.",
+    about="Resume a run from its newest checkpoint: dualtemp resume runs/simco.",
     place=(Group.TRAIN, 2),
     add_arguments=add_arguments,
     run=run,

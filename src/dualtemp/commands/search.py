@@ -1,4 +1,4 @@
-"""`dualtemp search`: the images nearest to a photograph. Needs no torch until images are read."""
+"""`dualtemp search`: find the images nearest to a photo. Needs no torch until images are read."""
 
 import argparse
 from pathlib import Path
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     add_run(parser)
-    parser.add_argument("photos", nargs="+", type=Path, metavar="PHOTO", help="image files to look for")
+    parser.add_argument("photos", nargs="+", type=Path, metavar="PHOTO", help="image files")
     add_searched_images(parser)
     parser.add_argument("-k", type=int, default=12, metavar="N", help="images to find for each (default: 12)")
     parser.add_argument(
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: dict[str, Any]) -> int:
-    """Print the nearest images of each photograph, and write a page of them."""
+    """Print the images nearest to each photo, and write a page of them."""
     options = encoding_options(given)
     check_at_least(given, k=1)
     check_ending(given["out"], ".html", ".htm")
@@ -42,8 +42,8 @@ def run(given: dict[str, Any]) -> int:
     from dualtemp.progress_bar import image_progress
 
     words = {name: given[name] for name in ("data", "embeddings", "k", "cache")}
-    with image_progress() as told:
-        found = search(given["run"], given["photos"], **words, **options, told=told, note=print_note)
+    with image_progress() as progress:
+        found = search(given["run"], given["photos"], **words, **options, progress=progress, note=print_note)
     out = given["out"] or (None if given["json"] else given["run"] / "search.html")
     if out is not None:
         from dualtemp.report.search_pages import write_found_page
@@ -70,7 +70,7 @@ def _for_json(found: "Found") -> dict[str, Any]:
 
 COMMAND = Command(
     name="search",
-    about="Show the images nearest to one.",
+    about="Find the images nearest to a photo.",
     place=(Group.USE, 2),
     add_arguments=add_arguments,
     run=run,

@@ -1,4 +1,4 @@
-"""Any images in, two seeded views out.
+"""From images of any source to seeded views.
 
 Importing the package is cheap: torch is loaded with the first name that needs it.
 """

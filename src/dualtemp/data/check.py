@@ -1,4 +1,4 @@
-"""What is in a source: counts, classes, sizes, modes, unreadable files by name, the split, fingerprints."""
+"""Check a source: counts, classes, sizes, modes, unreadable files, the split, fingerprints."""
 
 import os
 from collections import Counter
@@ -13,7 +13,7 @@ from dualtemp.data.sources.copies import Twins, twins
 from dualtemp.data.sources.folder import folder_files
 from dualtemp.data.sources.npz import is_npz_folder
 from dualtemp.data.sources.opening import named_path, open_source
-from dualtemp.progress_bar import image_progress, told
+from dualtemp.progress_bar import image_progress, status_line
 
 
 @dataclass(frozen=True)
@@ -37,27 +37,24 @@ class SourceFacts:
     channels: int
     parts: dict[str, PartFacts]
     unreadable: dict[str, str] = field(default_factory=dict)
-    grey_in_colour: bool = False
+    gray_in_color: bool = False
     twins: Twins = field(default_factory=Twins)
 
 
 def check_source(source: str, labels: bool = True, download: bool = True) -> SourceFacts:
     """Open a source and look at every image; files are decoded one by one."""
-    with told(f"opening {source}"):
+    with status_line(f"opening {source}"):
         splits = open_source(source, labels=labels, download=download)
-    sets = {"train": splits.train, "test": splits.test, "unlabelled": splits.unlabelled}
     unreadable = {each.name: each.reason for each in splits.unreadable}
     path = named_path(source)
     files = folder_files(path, labels) if path is not None and path.is_dir() and not is_npz_folder(path) else {}
     parts = {}
-    for name, images in sets.items():
-        if images is None:
-            continue
+    for name, images in splits.parts().items():
         stored = files[name] if images.in_memory and name in files else images.source
         sizes, modes, broken = _facts(stored)
         unreadable |= broken
         parts[name] = PartFacts(len(images), _class_counts(images), sizes, modes, images.fingerprint)
-    with told("looking for copies"):
+    with status_line("looking for copies"):
         found = twins(splits.train, splits.test)
     kept = "one tensor" if splits.train.in_memory else "files"
     gray = gray_in_color(splits.train)

@@ -1,4 +1,4 @@
-"""A contact sheet: a handful of images beside the two views of them that the network would see."""
+"""A contact sheet: some images, each with the two views of it that the network would see."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from dualtemp.atomic_write import whole_file
 from dualtemp.data.augment.views import Views
 from dualtemp.data.images import ImageSet, TensorImages
 from dualtemp.data.loading.workers import Reader, Request
-from dualtemp.data.sources.catalogue import PHOTOGRAPH
+from dualtemp.data.sources.catalogue import DEFAULT_VIEW_SIZE
 from dualtemp.data.subset import subset_index
 from dualtemp.errors import UserError, writing
 
@@ -46,7 +46,7 @@ def contact_sheet(
     images: ImageSet, *, recipe: str, count: int = 12, size: int | None = None, seed: int = 0, epoch: int = 0
 ) -> Image.Image:
     """Draw the sheet; see write_contact_sheet."""
-    side = size or (PHOTOGRAPH if images.size is None else max(images.size))
+    side = size or (DEFAULT_VIEW_SIZE if images.size is None else max(images.size))
     # Mean 0 and deviation 1: the views come out as pixels.
     views = Views(recipe, side, seed, (0.0,) * images.channels, (1.0,) * images.channels)
     chosen = subset_index(images.labels, len(images), min(count, len(images)), seed)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dualtemp.data.images import ImageSet, UnreadableImage
 from dualtemp.data.loading.crop_files import to_tensor
-from dualtemp.data.sources.catalogue import PHOTOGRAPH
+from dualtemp.data.sources.catalogue import DEFAULT_VIEW_SIZE
 
 LOOKED_AT = 64  # files at most; one in color is enough to end the search
 ROUNDING = 3  # levels by which the channels of a gray JPEG may differ
@@ -20,7 +20,7 @@ def gray_in_color(images: ImageSet) -> bool:
         return False
     if images.source.tensor is not None:
         return all(_alike(part) for part in images.source.tensor.split(1024))
-    source, seen = images.source.convert(enough=PHOTOGRAPH), False
+    source, seen = images.source.convert(enough=DEFAULT_VIEW_SIZE), False
     for i in range(0, len(source), max(1, len(source) // LOOKED_AT)):
         try:
             image = to_tensor(source.open(i))

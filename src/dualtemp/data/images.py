@@ -1,5 +1,6 @@
 """Image sets: a source of images with what is known about them, and the parts of one."""
 
+import warnings
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,6 +14,7 @@ from dualtemp.data.image_source import FileImages, ImageSource, TensorImages, as
 from dualtemp.data.loading.decode import UnreadableImage
 from dualtemp.data.subset import subset_index
 from dualtemp.errors import UserError
+from dualtemp.renamed import renamed_arguments
 
 __all__ = ["FileImages", "ImageSet", "ImageSource", "ImagesGone", "Splits", "TensorImages", "UnreadableImage"]
 
@@ -133,17 +135,31 @@ def _pixels(source: ImageSource) -> Tensor | ImageSource:
 class Splits:
     """The parts of a source.
 
-    train: to learn from; test: never trained on; unlabelled: more images to learn from (STL-10);
-    unreadable: files that were left out, with the reason; split: in words, how train and test were told apart.
+    train: images to learn from; test: never trained on; unlabeled: more images to learn from (STL-10); unreadable:
+    files that were left out, with the reason; split: how train and test were separated, in words.
     """
 
     train: ImageSet
     test: ImageSet | None = None
-    unlabelled: ImageSet | None = None
+    unlabeled: ImageSet | None = None
     unreadable: tuple[UnreadableImage, ...] = field(default=())
     split: str = ""
 
+    def parts(self) -> dict[str, ImageSet]:
+        """The parts that there are, by the names that files, folders and environment.json use."""
+        parts = {"train": self.train, "test": self.test, "unlabelled": self.unlabeled}
+        return {name: part for name, part in parts.items() if part is not None}
+
+    @property
+    def unlabelled(self) -> ImageSet | None:
+        """Former name of `unlabeled`."""
+        warnings.warn("Splits.unlabelled is now Splits.unlabeled", DeprecationWarning, stacklevel=2)
+        return self.unlabeled
+
     @cached_property
     def pretraining(self) -> ImageSet:
-        """What self-supervised training sees: train, followed by unlabelled (label -1) if there is any; joined once."""
-        return self.train if self.unlabelled is None else self.train.join([replace(self.unlabelled, labels=None)])
+        """The images of self-supervised training: train, then unlabeled (label -1) if there are any; joined once."""
+        return self.train if self.unlabeled is None else self.train.join([replace(self.unlabeled, labels=None)])
+
+
+Splits.__init__ = renamed_arguments(unlabelled="unlabeled")(Splits.__init__)  # plugins' sources make them

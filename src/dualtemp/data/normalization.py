@@ -9,7 +9,7 @@ from torch import Tensor
 from dualtemp.data.image_source import ImageSource, as_source
 from dualtemp.data.loading.crop_files import to_tensor
 from dualtemp.data.loading.decode import UnreadableImage
-from dualtemp.data.sources.catalogue import PHOTOGRAPH
+from dualtemp.data.sources.catalogue import DEFAULT_VIEW_SIZE
 from dualtemp.errors import UserError
 from dualtemp.lazy import lazily
 from dualtemp.machine import cores
@@ -78,7 +78,7 @@ def _parts(source: ImageSource) -> Iterator[Tensor]:
         yield from source.tensor.split(max(1, _VALUES_AT_ONCE // max(1, source.tensor[:1].numel())))
         return
     # Gray ones come whole, as they always did: earlier runs that did not write these figures down find them again.
-    source = source.convert(enough=PHOTOGRAPH) if source.channels == 3 else source
+    source = source.convert(enough=DEFAULT_VIEW_SIZE) if source.channels == 3 else source
 
     def read(i: int) -> Tensor | None:
         try:

@@ -1,22 +1,21 @@
-"""Features to look among: from a file of features, from the cache, or computed as they are asked for."""
+"""The features to search in: from a file of features, from the cache, or computed as they are read."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from dualtemp.data.loading.loader import EVALUATION_BATCH
 from dualtemp.encoder.embedding_file import valid_text
 from dualtemp.encoder.embedding_reader import EmbeddingFile, Rows
 from dualtemp.encoder.encoder import RunEncoder
 from dualtemp.encoder.feature_cache import cached_records
-from dualtemp.encoder.feature_records import Told, backbone_fingerprint, images_of
+from dualtemp.encoder.feature_records import EncodingOptions, backbone_fingerprint, images_of
 from dualtemp.encoder.image_list import ImageList, listed
 from dualtemp.errors import UserError
 
 
 class Bank(NamedTuple):
-    """Features to look among. images: gives the images themselves; None if nothing tells where they are."""
+    """Features to search in. images: returns the images themselves, None if it is not known where they are."""
 
     rows: Iterator[Rows]
     images: Callable[[], ImageList | None]
@@ -26,23 +25,20 @@ def bank_of(
     encoder: RunEncoder,
     data: Path | str | None,
     embeddings: Path | str | None,
-    batch: int = EVALUATION_BATCH,
-    workers: int | None = None,
-    problems: dict[str, str] | None = None,
-    told: Told | None = None,
-    mirrored: bool = False,
-    cache: bool = True,
-    note: Callable[[str], None] | None = None,
+    options: EncodingOptions,
+    problems: dict[str, str],
 ) -> Bank:
-    """Features from a file, if one is given (data then only says where its images are), else computed and kept."""
+    """Take features from a file if one is given (`data` then only says where its images are), else compute them.
+
+    problems: collects unreadable files, name -> reason.
+    """
     if embeddings is not None:
         return _of_file(encoder, data, Path(embeddings))
     images = images_of(encoder, data)
-    problems = {} if problems is None else problems
     problems |= images.foreign
 
     def rows() -> Iterator[Rows]:
-        for record in cached_records(encoder, images, batch, workers, told, note, mirrored, cache):
+        for record in cached_records(encoder, images, options):
             problems.update(record.problems)
             numbers = record.index.tolist()
             if numbers:
@@ -67,7 +63,7 @@ def _of_file(encoder: RunEncoder, data: Path | str | None, embeddings: Path) -> 
     def located() -> ImageList | None:
         if data is not None:
             return listed(data)
-        with suppress(UserError):  # moved or gone meanwhile: names are told without pictures
+        with suppress(UserError):  # moved or gone: names are shown without pictures
             return listed(str(source)) if source is not None else None
         return None
 

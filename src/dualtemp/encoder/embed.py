@@ -1,4 +1,4 @@
-"""Features of all images of a source, written to a file: streamed, and resumed where they were stopped."""
+"""Write the features of all images of a source to a file: streamed, and resumed after an interruption."""
 
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -11,15 +11,16 @@ from dualtemp.atomic_write import whole_file
 from dualtemp.data.loading.loader import EVALUATION_BATCH
 from dualtemp.encoder.embedding_file import Columns, checked_format, write_features
 from dualtemp.encoder.encoder import RunEncoder, run_encoder
-from dualtemp.encoder.feature_records import Told, feature_records, features_facts, images_of
+from dualtemp.encoder.feature_records import EncodingOptions, Progress, feature_records, features_facts, images_of
 from dualtemp.encoder.image_list import PARTS, ImageList
 from dualtemp.encoder.work_file import WorkFile
 from dualtemp.errors import UserError, writing
 from dualtemp.file_lock import locked
+from dualtemp.renamed import renamed_arguments
 
 
 class Embedded(NamedTuple):
-    """What was written. unreadable: files left out, name -> reason; resumed: images that were done before."""
+    """What was written. unreadable: files left out, name -> reason; resumed: images done before an interruption."""
 
     path: Path
     images: int
@@ -28,6 +29,7 @@ class Embedded(NamedTuple):
     resumed: int
 
 
+@renamed_arguments(told="progress")
 def embed(
     run: Path | str,
     *,
@@ -37,24 +39,24 @@ def embed(
     batch: int = EVALUATION_BATCH,
     workers: int | None = None,
     device: str = "auto",
-    told: Told | None = None,
+    progress: Progress | None = None,
     note: Callable[[str], None] | None = None,
 ) -> Embedded:
-    """Write the features of images to a file, a row an image, in the order of their names: what `dualtemp embed` does.
+    """Write the features of images to a file, one row per image, in the order of names: what `dualtemp embed` does.
 
-    Memory does not grow with the number of images. Killed at any moment, the same call goes on where it stopped, and
-    the finished file has the same bits.
+    Memory does not grow with the number of images. If it is killed, the same call continues where it stopped, and the
+    finished file has the same bits.
 
     Args:
-        run: the folder of a run.
-        out: FILE.parquet, .npz or .csv; a file that is there is replaced once the new one is whole.
-        data: a set, a folder of images or an .npz file; default: the run's own.
+        run: the run's folder.
+        out: FILE.parquet, .npz or .csv; an existing file is replaced once the new one is complete.
+        data: a set, a folder of images or an .npz file; default: the run's own images.
         part: "train", "test" or "all" (default).
         batch: images at once, default 256.
-        workers: processes that read photographs, default one for each core but one.
-        device: default "auto", the best there is.
-        told: is told how many images are done, and of how many.
-        note: is told what a person should know; default: nobody.
+        workers: processes that read image files, default one for each core but one.
+        device: default "auto", the best one.
+        progress: called with the number of images done, and of all.
+        note: called with lines that a person should read.
 
     Example:
         >>> dualtemp.embed("runs/mine", data="photos", out="photos.parquet")  # doctest: +SKIP
@@ -65,7 +67,7 @@ def embed(
         raise UserError(f"batch must be at least 1, got {batch}")
     if out.is_dir():
         raise UserError(f"{out} is a folder: give --out a file's name, such as {out / 'embeddings.parquet'}")
-    encoder = run_encoder(Path(run), device)
+    encoder, options = run_encoder(Path(run), device), EncodingOptions(batch, workers, progress=progress, note=note)
     images = images_of(encoder, data, part)
     computed = {**features_facts(encoder, images), "part": part, "batch": batch}
     missing = [folder for folder in out.parents if not folder.exists()]
@@ -76,8 +78,8 @@ def embed(
             with locked(lock, what=out, remove=True):
                 with closing(WorkFile(work, computed)) as records:
                     try:
-                        made = _embedded(encoder, images, out, records, workers, told, note or _silent)
-                    except UserError:  # going on would not help
+                        made = _embed(encoder, images, out, records, options)
+                    except UserError:  # continuing would not help
                         work.unlink()
                         raise
                 work.unlink()
@@ -89,29 +91,17 @@ def embed(
             raise
 
 
-def _silent(_: str) -> None:
-    pass
-
-
-def _embedded(
-    encoder: RunEncoder,
-    images: ImageList,
-    out: Path,
-    work: WorkFile,
-    workers: int | None,
-    told: Told | None,
-    note: Callable[[str], None],
-) -> Embedded:
+def _embed(encoder: RunEncoder, images: ImageList, out: Path, work: WorkFile, options: EncodingOptions) -> Embedded:
     if work.anew:
-        note(f"what was begun for {out} was of other images, another run or other settings: beginning anew")
+        options.tell(f"what was begun for {out} was of other images, another run or other settings: starting anew")
     index, problems, resumed = [np.zeros(0, np.int64)], {}, 0
 
-    def go_on(text: str) -> None:
+    def on_resume(text: str) -> None:
         nonlocal resumed
         resumed = sum(map(len, index))
-        note(f"going on: {text}")
+        options.tell(f"continuing: {text}")
 
-    for record in feature_records(work, encoder, images, work.about["batch"], workers, told, go_on):
+    for record in feature_records(work, encoder, images, options, on_resume):
         index.append(record.index)
         problems |= record.problems
     kept = np.concatenate(index)

@@ -1,10 +1,10 @@
-"""Files of features, a row an image: written and read in pieces, so that memory does not grow with their length.
+"""Files of features, one row per image, written and read in pieces, so that memory does not grow with their length.
 
     .parquet   columns name, part, label, and features, a list of fixed length of float32
     .npz       names, parts, labels (numbers, -1 for none) and classes, features float32 (N, F)
     .csv       name, part, label, f0, f1, ... with nine digits, which is all that float32 has
 
-part and label are there if they are known.
+part and label are included if they are known.
 """
 
 import csv
@@ -27,7 +27,7 @@ ABOUT = "dualtemp"  # under which parquet and npz say what the features are
 
 
 class Columns(NamedTuple):
-    """What stands beside the features of N images: names, parts and labels int64 (N,) with -1 for none, or None."""
+    """The other columns of N images: names; parts and labels, int64 (N,) with -1 for none, or None."""
 
     names: Sequence[str]
     parts: np.ndarray | None
@@ -37,7 +37,7 @@ class Columns(NamedTuple):
 
 
 def checked_format(path: Path) -> str:
-    """The ending of a file of features; a UserError if it cannot be one, or not here."""
+    """Return the ending of a file of features; raises UserError if it is another, or a package is missing."""
     ending = path.suffix.lower()
     if ending not in FORMATS:
         raise UserError(f"{path}: features go into {', '.join(FORMATS)} files; give a name with such an ending")
@@ -54,9 +54,9 @@ def checked_format(path: Path) -> str:
 def write_features(
     file: BinaryIO, ending: str, columns: Columns, blocks: Iterable[np.ndarray], width: int, about: dict[str, Any]
 ) -> None:
-    """Write features that come in blocks float32 (n, F), of any lengths, with their columns.
+    """Write features, given in blocks float32 (n, F) of any lengths, and their columns.
 
-    The same rows make the same bytes, whatever the lengths of the blocks.
+    The same rows give the same bytes, however they are divided into blocks.
     """
     pieces = _regrouped(blocks, width)
     columns = columns._replace(names=[valid_text(name) for name in columns.names])
@@ -64,12 +64,12 @@ def write_features(
 
 
 def valid_text(name: str) -> str:
-    """A file's name as text that every format can hold; bytes that are no text are escaped."""
+    """Make a file's name valid text, which every format can hold, by escaping other bytes."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _regrouped(blocks: Iterable[np.ndarray], width: int) -> Iterator[tuple[slice, np.ndarray]]:
-    """Pieces of ROWS rows, the last one shorter, and which rows they are."""
+    """Yield pieces of ROWS rows, the last one shorter, and which rows they are."""
     held, count, start = [], 0, 0
     for block in itertools.chain(blocks, [None]):
         if block is not None:

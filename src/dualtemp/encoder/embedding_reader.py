@@ -1,4 +1,4 @@
-"""Read files of features in pieces; nothing in them is run or unpickled, and what does not fit is one line."""
+"""Read files of features in pieces. Nothing in them is run or unpickled; a damaged file is one line."""
 
 import csv
 import itertools
@@ -19,7 +19,7 @@ EXPECTED = "expected a file that `dualtemp embed` wrote"
 
 
 class Rows(NamedTuple):
-    """Some images of a file: their names, labels and parts (None where there is none), and features float32 (n, F)."""
+    """Some rows of a file: names, labels and parts (None where there is none), and features float32 (n, F)."""
 
     names: list[str]
     labels: Sequence[str | None]
@@ -28,16 +28,16 @@ class Rows(NamedTuple):
 
 
 class EmbeddingFile:
-    """A file of features. about: what it says of itself, empty if nothing; width: features of an image."""
+    """A file of features. about: its metadata, empty if it has none; width: number of features per image."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file, read what it says of itself and the first rows."""
+        """Open the file, read its metadata and the first rows."""
         if not path.is_file():
             raise UserError(f"{path}: no such file; {EXPECTED}")
         self.path, self._ending = path, checked_format(path)
         self.about: dict[str, Any] = {}
         if self._ending != ".csv":
-            with _trouble_told(path):
+            with _explained(path):
                 said = json.loads((_about_parquet if self._ending == ".parquet" else _about_npz)(path))
                 self.about = said if isinstance(said, dict) else {}
         first = next(self.rows(), None)
@@ -46,11 +46,11 @@ class EmbeddingFile:
         self.width = first.features.shape[1]
 
     def rows(self) -> Iterator[Rows]:
-        """All rows, in pieces."""
+        """Yield all rows, in pieces."""
         read = {".parquet": _parquet, ".npz": _npz, ".csv": _csv}[self._ending]
         pieces = read(self.path)
         while True:
-            with _trouble_told(self.path):
+            with _explained(self.path):
                 piece = next(pieces, None)
                 if piece is not None and not np.isfinite(piece.features).all():
                     raise ValueError("features that are not finite")
@@ -59,17 +59,17 @@ class EmbeddingFile:
             yield piece
 
 
-class _trouble_told:  # noqa: N801  used as a statement
-    """Whatever a damaged file raises is one line; a plain class, since pieces are yielded outside of it."""
+class _explained:  # noqa: N801  used as a statement
+    """Turn any read error into a UserError. A class, not @contextmanager, because the reader yields between uses."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def __enter__(self) -> None:
-        """Begin."""
+        """Do nothing."""
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        """Tell what was wrong."""
+        """Raise the UserError."""
         if isinstance(error, Exception) and not isinstance(error, UserError):
             reason = " ".join(str(error).split())[:120] or type(error).__name__
             raise UserError(f"{self.path}: cannot be read ({reason}); {EXPECTED}") from None
@@ -109,9 +109,9 @@ def _npz(path: Path) -> Iterator[Rows]:
     with zipfile.ZipFile(path) as archive:
         there = [entry.removesuffix(".npy") for entry in archive.namelist()]
         _require(there, "names", "features")
-        labelled = "labels" in there and "classes" in there
-        classes = [name for piece in _pieces(archive, "classes") for name in piece.tolist()] if labelled else []
-        numbers = _pieces(archive, "labels") if labelled else itertools.repeat(None)
+        labeled = "labels" in there and "classes" in there
+        classes = [name for piece in _pieces(archive, "classes") for name in piece.tolist()] if labeled else []
+        numbers = _pieces(archive, "labels") if labeled else itertools.repeat(None)
         texts = _pieces(archive, "parts") if "parts" in there else itertools.repeat(None)
         for names, features, known, part in zip(
             _pieces(archive, "names"), _pieces(archive, "features"), numbers, texts, strict=False
@@ -126,7 +126,7 @@ def _npz(path: Path) -> Iterator[Rows]:
 
 
 def _pieces(archive: zipfile.ZipFile, name: str) -> Iterator[np.ndarray]:
-    """An array of an .npz file in pieces of ROWS rows; it is never whole in memory."""
+    """Yield an array of an .npz file in pieces of ROWS rows; it is never in memory as a whole."""
     with archive.open(f"{name}.npy") as entry:
         header = npy.read_array_header_1_0 if npy.read_magic(entry) == (1, 0) else npy.read_array_header_2_0  # pyright: ignore[reportArgumentType]
         read: tuple[Any, Any, Any] = header(entry)  # pyright: ignore[reportArgumentType]

@@ -14,28 +14,28 @@ from dualtemp.data.loading.loader import EVALUATION_BATCH, evaluation_batches
 from dualtemp.device import open_device
 from dualtemp.errors import UserError
 from dualtemp.models.backbones import build_backbone
-from dualtemp.models.weights import initialise
+from dualtemp.models.weights import initialize
 from dualtemp.runs.folder import RunFolder
 from dualtemp.training.run_images import run_images
 
 
 @dataclass(frozen=True)
 class RunEncoder:
-    """A run's backbone and how it wants its images.
+    """A run's backbone, and how its images are prepared.
 
-    path: of the run; chosen: its settings; backbone: in eval mode, on the device; views: size and normalisation, for
-    `evaluation_batches`; channels: of the images, 1 is grey; classes: names by label, empty if unknown; told: is told
-    of how many images there are features, and of how many images they are wanted.
+    path: the run's folder; settings: the run's; backbone: in eval mode, on the device; views: size and normalization,
+    for `evaluation_batches`; channels: of the images, 1 is gray; classes: names by label, empty if unknown; progress:
+    called with the number of images done, and of all.
     """
 
     path: Path
-    chosen: Settings
+    settings: Settings
     backbone: nn.Module
     views: Views
     channels: int
     classes: tuple[str, ...]
     device: torch.device
-    told: Callable[[int, int], None] | None = None
+    progress: Callable[[int, int], None] | None = None
 
     @property
     def width(self) -> int:
@@ -52,15 +52,15 @@ class RunEncoder:
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Index int64 (B,) and features float32 (B, F) of the images, in order, both on the CPU, batch by batch.
 
-        Grey and colour are turned into what the encoder was trained on. Unreadable files are left out (the index tells
-        what is there) and put into problems, name -> reason.
+        Images are converted to gray or color, as the encoder was trained on. Unreadable files are left out, as the
+        index shows, and added to problems, name -> reason.
 
         Args:
             images: any set, in memory or in files.
             batch: images at once, default 256.
-            workers: processes that read photographs, default one for each core but one.
+            workers: processes that read image files, default one for each core but one.
             problems: collects unreadable files.
-            mirrored: features that an image shares with its mirror image, the mean of both; twice the time.
+            mirrored: average the features of an image and its mirror image; takes twice the time.
         """
         shown = self.fitted(images)
         clean = evaluation_batches(
@@ -68,18 +68,18 @@ class RunEncoder:
         )
         for each in clean:
             found = self.of_views(each.pixels)
-            if self.told is not None:
-                self.told(int(each.index[-1]) + 1, len(images))
+            if self.progress is not None:
+                self.progress(int(each.index[-1]) + 1, len(images))
             yield each.index, (found + self.of_views(each.pixels.flip(3))) / 2 if mirrored else found
 
     @torch.inference_mode()
     def of_views(self, views: Tensor) -> Tensor:
-        """Features float32 (B, F), on the CPU, of normalised views (B, C, size, size)."""
-        return self.backbone(self.laid_out(views).to(self.device)).float().cpu()
+        """Features float32 (B, F), on the CPU, of normalized views (B, C, size, size)."""
+        return self.backbone(self.in_memory_format(views).to(self.device)).float().cpu()
 
-    def laid_out(self, views: Tensor) -> Tensor:
-        """Views as they lie best in memory for this encoder, if the run says so."""
-        return views.contiguous(memory_format=torch.channels_last) if self.chosen.channels_last else views
+    def in_memory_format(self, views: Tensor) -> Tensor:
+        """Views in the memory format of the run."""
+        return views.contiguous(memory_format=torch.channels_last) if self.settings.channels_last else views
 
     def fitted(self, images: ImageSet) -> ImageSet:
         """The images with the encoder's number of channels: gray from color, or color from gray."""
@@ -87,24 +87,24 @@ class RunEncoder:
             return images if images.channels == self.channels else images.convert(self.channels)
         except ValueError:
             raise UserError(
-                f"{images.name} has images of {images.channels} channels, the encoder of {self.path} wants "
+                f"{images.name} has images of {images.channels} channels, the encoder of {self.path} takes "
                 f"{self.channels}: give such images"
             ) from None
 
 
 def run_encoder(path: Path, device: str = "auto") -> RunEncoder:
-    """The encoder in a run folder: its backbone.safetensors and config.yaml; no checkpoint is needed.
+    """Load the encoder of a run from backbone.safetensors and config.yaml; no checkpoint is needed.
 
     Args:
-        path: of the run.
-        device: default "auto", the best there is.
+        path: the run's folder.
+        device: default "auto", the best one.
     """
-    run = RunFolder.opened(path)
-    chosen, there = run.settings(), open_device(device)
-    views, channels, classes = run_images(run, chosen)
-    backbone = build_backbone(chosen.backbone, views.size, channels, seed=chosen.seed)
-    initialise(backbone, path)
+    run = RunFolder.open(path)
+    settings, there = run.settings(), open_device(device)
+    views, channels, classes = run_images(run, settings)
+    backbone = build_backbone(settings.backbone, views.size, channels, seed=settings.seed)
+    initialize(backbone, path)
     backbone = backbone.to(there).eval().requires_grad_(False)
-    if chosen.channels_last:
+    if settings.channels_last:
         backbone = backbone.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
-    return RunEncoder(path, chosen, backbone, views, channels, classes, there)
+    return RunEncoder(path, settings, backbone, views, channels, classes, there)

@@ -1,10 +1,10 @@
-"""Features that `search` and `near-duplicates` have computed, kept for the next time.
+"""A cache of the features that `search` and `near-duplicates` have computed.
 
-They lie in `features` in the cache folder (`dualtemp data` tells where; DUALTEMP_DATA moves it), a file for each list
-of images and encoder, named after all that decides the features: weights, size and normalisation, names, lengths and
-times of the files or the pixels of a set, batch, versions. Every record in it has a checksum; from the first damaged
-one on, features are computed anew. Together the files take at most LIMIT bytes: those that were not used for longest go
-first. Where nothing can be written, nothing is kept, and everything works as it would without.
+It is the folder `features` in the cache folder (`dualtemp data` prints where; DUALTEMP_DATA moves it), with a file for
+each list of images and encoder, named after everything that determines the features: weights, size and normalization,
+names, lengths and times of the files or the pixels of a set, batch, versions. Every record in it has a checksum; from
+the first damaged one on, features are computed anew. Together the files take at most LIMIT bytes: the least recently
+used are removed first. Where nothing can be written, nothing is kept, and everything else works.
 """
 
 import json
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dualtemp.data.sources.cache import cache_folder
 from dualtemp.encoder.encoder import RunEncoder
-from dualtemp.encoder.feature_records import Told, feature_records, features_facts
+from dualtemp.encoder.feature_records import EncodingOptions, feature_records, features_facts
 from dualtemp.encoder.image_list import ImageList
 from dualtemp.encoder.work_file import Record, WorkFile
 from dualtemp.errors import UserError
@@ -26,40 +26,33 @@ LIMIT = 2 << 30  # bytes of all files together
 
 
 def features_folder() -> Path:
-    """Where features are kept."""
+    """The folder of the cache."""
     return cache_folder() / "features"
 
 
 def cached_records(
     encoder: RunEncoder,
     images: ImageList,
-    batch: int,
-    workers: int | None,
-    told: Told | None = None,
-    note: Callable[[str], None] | None = None,
-    mirrored: bool = False,
-    cache: bool = True,
+    options: EncodingOptions,
 ) -> Iterator[Record]:
-    """The features of a list of images: those that are in the cache, then computed ones, which go there.
+    """Yield the features of a list of images: first those in the cache, then computed ones, which are added to it.
 
-    note hears of features that were there, and why nothing is kept if it cannot be. Without `cache` nothing is read or
-    kept.
+    A note says how many were in the cache, or why they cannot be kept. Without `options.cache` none are read or kept.
     """
     with ExitStack() as stack:
-        kept = _opened(encoder, images, batch, mirrored, stack, note) if cache else None
+        kept = _open(encoder, images, options, stack) if options.cache else None
 
-        def found(text: str) -> None:
-            if note is not None:
-                note(f"{text}: taken from {features_folder()}; --no-cache computes them anew")
+        def on_resume(text: str) -> None:
+            options.tell(f"{text}: taken from {features_folder()}; --no-cache computes them anew")
 
-        yield from feature_records(kept, encoder, images, batch, workers, told, found, mirrored)
+        yield from feature_records(kept, encoder, images, options, on_resume)
 
 
 class _Kept:
-    """A file of records which may fail at any time: then nothing more is kept."""
+    """A file of records. Once reading or writing it fails, nothing more is kept."""
 
-    def __init__(self, work: WorkFile, note: Callable[[str], None] | None) -> None:
-        self.work, self.note, self.broken, self.empty = work, note, False, True
+    def __init__(self, work: WorkFile, tell: Callable[[str], None]) -> None:
+        self.work, self.tell, self.broken, self.empty = work, tell, False, True
 
     def records(self) -> Iterator[Record]:
         try:
@@ -89,22 +82,15 @@ class _Kept:
         self.broken = True
         with suppress(OSError):
             self.work.path.unlink()
-        _tell_not_kept(self.note, error)
+        _tell_not_kept(self.tell, error)
 
 
-def _opened(
-    encoder: RunEncoder,
-    images: ImageList,
-    batch: int,
-    mirrored: bool,
-    stack: ExitStack,
-    note: Callable[[str], None] | None,
-) -> _Kept | None:
-    """The file for these images, locked; None if there cannot be one, or another process is writing it."""
+def _open(encoder: RunEncoder, images: ImageList, options: EncodingOptions, stack: ExitStack) -> _Kept | None:
+    """Open and lock the file for these images; None if there cannot be one, or another process is writing it."""
     size = len(images) * (8 + 4 * encoder.width)
     if size > LIMIT:
         return None
-    facts = {**features_facts(encoder, images), "batch": batch, "mirrored": mirrored}
+    facts = {**features_facts(encoder, images), "batch": options.batch, "mirrored": options.mirrored}
     name = blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
     try:
         path = features_folder() / name
@@ -113,26 +99,26 @@ def _opened(
         stack.callback(_remove_empty, missing)
         stack.enter_context(locked(_lock(path), patience=1.0, remove=True))
         _make_room(path, size)
-        kept = _Kept(WorkFile(path, facts), note)
+        kept = _Kept(WorkFile(path, facts), options.tell)
         stack.callback(kept.close)
         os.utime(path)  # used now
     except Busy:
         return None
     except (OSError, UserError) as error:  # no home folder, a full disk
-        _tell_not_kept(note, error)
+        _tell_not_kept(options.tell, error)
         return None
     return kept
 
 
 def _remove_empty(folders: list[Path]) -> None:
-    """Remove folders that were made for nothing, the innermost first; those with something in them stay."""
+    """Remove the folders that are still empty, innermost first."""
     for folder in folders:
         with suppress(OSError):
             folder.rmdir()
 
 
 def _make_room(path: Path, size: int) -> None:
-    """Remove what was not used for longest, until a file of `size` bytes at `path` fits within the limit."""
+    """Remove the least recently used files until one of `size` bytes at `path` fits within the limit."""
     others: list[tuple[float, int, Path]] = []
     for file in path.parent.iterdir():
         with suppress(OSError):
@@ -153,7 +139,6 @@ def _lock(path: Path) -> Path:
     return path.with_name(f".{path.name}.lock")
 
 
-def _tell_not_kept(note: Callable[[str], None] | None, error: Exception) -> None:
-    if note is not None:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        note(f"features are not kept for the next time ({reason}); DUALTEMP_DATA names another cache folder")
+def _tell_not_kept(tell: Callable[[str], None], error: Exception) -> None:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+    tell(f"features are not kept for the next time ({reason}); DUALTEMP_DATA names another cache folder")

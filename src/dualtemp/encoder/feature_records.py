@@ -1,6 +1,7 @@
-"""Features of a list of images, record by record: those that an earlier process has left first, then the others."""
+"""Features of a list of images, record by record: first those that an earlier process has left, then the others."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Protocol
@@ -9,20 +10,43 @@ import numpy as np
 import torch
 
 from dualtemp import __version__
+from dualtemp.data.loading.loader import EVALUATION_BATCH
 from dualtemp.encoder.embedding_file import valid_text
 from dualtemp.encoder.encoder import RunEncoder
 from dualtemp.encoder.image_list import ImageList, listed
 from dualtemp.encoder.work_file import Record
 from dualtemp.runs.folder import RunFolder
 
-Told = Callable[[int, int], None]  # is told how many images are done, and of how many
+Progress = Callable[[int, int], None]  # called with the number of images done, and of all
+
+
+@dataclass(frozen=True)
+class EncodingOptions:
+    """How features are computed.
+
+    batch: images at once; workers: processes that read image files, default one for each core but one; mirrored:
+    average the features of an image and its mirror image; cache: keep features for the next time, and use those that
+    were kept; progress, note: called with counts of images, and with what a person should know.
+    """
+
+    batch: int = EVALUATION_BATCH
+    workers: int | None = None
+    mirrored: bool = False
+    cache: bool = True
+    progress: Progress | None = None
+    note: Callable[[str], None] | None = None
+
+    def tell(self, text: str) -> None:
+        """Pass a note on, if anybody listens."""
+        if self.note is not None:
+            self.note(text)
 
 
 class Records(Protocol):
     """Where records are kept: a WorkFile, or a cache."""
 
     def records(self) -> Iterator[Record]:
-        """All that are there."""
+        """Yield the records that are kept."""
         ...
 
     def append(self, record: Record) -> None:
@@ -31,25 +55,22 @@ class Records(Protocol):
 
 
 def images_of(encoder: RunEncoder, data: Path | str | None, part: str = "all") -> ImageList:
-    """The images of a source, by default of the run's own."""
+    """List the images of a source, by default the run's own."""
     own = data is None
-    return listed(encoder.chosen.data if own else data, part, labels=encoder.chosen.labels or not own)
+    return listed(encoder.settings.data if own else data, part, labels=encoder.settings.labels or not own)
 
 
 def feature_records(
     kept: Records | None,
     encoder: RunEncoder,
     images: ImageList,
-    batch: int,
-    workers: int | None,
-    told: Told | None = None,
-    note: Callable[[str], None] | None = None,
-    mirrored: bool = False,
+    options: EncodingOptions,
+    on_resume: Callable[[str], None],
 ) -> Iterator[Record]:
-    """Yield the records that are kept, then compute the others and keep them, a record a batch.
+    """Yield the records that are kept, then compute the others and keep them, one record per batch.
 
-    Batches begin where they would have begun anyway, so that features have the same bits. told hears how many images
-    are done; note, once, how many were done before.
+    Batches begin where they would have begun without an interruption, so that features have the same bits. on_resume
+    is called with "N of M images are done" if some records were kept.
     """
     start = 0
 
@@ -58,34 +79,34 @@ def feature_records(
 
     for record in kept.records() if kept is not None else ():
         yield record
-        start = _end_of_batch(record, batch, start)
-    if start and note is not None:
-        note(done())
+        start = _end_of_batch(record, options.batch, start)
+    if start:
+        on_resume(done())
     if start >= len(images):
         return
     try:
-        for record in _computed(encoder, images, start, batch, workers, mirrored):
+        for record in _computed(encoder, images, start, options):
             if kept is not None:
                 kept.append(record)
             yield record
-            start = _end_of_batch(record, batch, start)
-            if told is not None:
-                told(min(start, len(images)), len(images))
+            start = _end_of_batch(record, options.batch, start)
+            if options.progress is not None:
+                options.progress(min(start, len(images)), len(images))
     except KeyboardInterrupt:
         if kept is None:
             raise
-        raise KeyboardInterrupt(f"stopped; {done()}; the same command goes on") from None
+        raise KeyboardInterrupt(f"stopped; {done()}; the same command continues") from None
 
 
 def features_facts(encoder: RunEncoder, images: ImageList) -> dict[str, Any]:
-    """All that decides the features of a list of images, as JSON can hold it."""
-    views, chosen = encoder.views, encoder.chosen
+    """Everything that determines the features of a list of images, for JSON."""
+    views, settings = encoder.views, encoder.settings
     return {
         "dualtemp": __version__,
         "torch": torch.__version__,
         "device": encoder.device.type,
         "backbone": backbone_fingerprint(encoder.path),
-        "network": [chosen.backbone, chosen.channels_last],
+        "network": [settings.backbone, settings.channels_last],
         "view": [views.size, encoder.channels, list(views.mean), list(views.std)],
         "source": valid_text(images.source),
         "list": list_fingerprint(images),
@@ -93,12 +114,12 @@ def features_facts(encoder: RunEncoder, images: ImageList) -> dict[str, Any]:
 
 
 def backbone_fingerprint(run: Path) -> str:
-    """32 hexadecimal digits of a run's weights file: features of one encoder are compared with no other's."""
+    """32 hexadecimal digits of a run's weights file: features of two encoders must not be mixed."""
     return blake2b(RunFolder(run).backbone.read_bytes(), digest_size=16).hexdigest()
 
 
 def list_fingerprint(images: ImageList) -> str:
-    """Of the pixels of a set in memory; of others the names and stamps, which no change of content leaves."""
+    """Fingerprint the pixels of a set in memory; of others the names and stamps, which change with the content."""
     digest, source = blake2b(digest_size=16), images.images.source
     if images.images.in_memory:
         digest.update(source.fingerprint(None, ()).encode())
@@ -107,12 +128,12 @@ def list_fingerprint(images: ImageList) -> str:
     return digest.hexdigest()
 
 
-def _computed(
-    encoder: RunEncoder, images: ImageList, start: int, batch: int, workers: int | None, mirrored: bool
-) -> Iterator[Record]:
-    """From image `start` on, a record a batch; files that cannot be read are told in the next one."""
+def _computed(encoder: RunEncoder, images: ImageList, start: int, options: EncodingOptions) -> Iterator[Record]:
+    """Compute from image `start` on, one record per batch; unreadable files are listed in the next record."""
     problems: dict[str, str] = {}
-    for index, features in encoder.features(images.images.since(start), batch, workers, problems, mirrored):
+    for index, features in encoder.features(
+        images.images.since(start), options.batch, options.workers, problems, options.mirrored
+    ):
         yield Record(index.numpy() + start, features.numpy(), dict(problems))
         problems.clear()
     if problems:
@@ -120,5 +141,5 @@ def _computed(
 
 
 def _end_of_batch(record: Record, batch: int, start: int) -> int:
-    """Where the batch of the last image ends: going on there makes the batches that would have been made anyway."""
+    """Where the batch of the record's last image ends, so that later batches are those of an uninterrupted run."""
     return -(-(int(record.index[-1]) + 1) // batch) * batch if len(record.index) else start

@@ -1,4 +1,4 @@
-"""The images of a source one by one, in order, each with its name: what features are computed for."""
+"""The images of a source in order, each with its name, for computing features."""
 
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,14 +15,15 @@ from dualtemp.data.sources.npz import held_out_of_one, is_npz_folder, read_npz
 from dualtemp.data.sources.opening import named_path, open_source
 from dualtemp.errors import UserError
 
-PARTS = ("train", "test", "unlabelled")
+PARTS = ("train", "test", "unlabelled")  # as files of features name them
 
 
 @dataclass(frozen=True)
 class ImageList:
-    """Images in order. source: a set's name or an absolute path; names: one an image, no two alike; parts: int64 (N,),
-    places in PARTS, -1 where an image belongs to none; foreign: photographs beside them whose format is not read (HEIC,
-    raw), name -> what to do.
+    """Images in order.
+
+    source: a set's name or an absolute path; names: one per image, all different; parts: int64 (N,), indices of PARTS,
+    -1 for an image that belongs to none; foreign: files in formats that are not read (HEIC, raw), name -> what to do.
     """
 
     source: str
@@ -50,15 +51,15 @@ class ImageList:
 
 
 def listed(data: str | Path, part: str = "all", *, labels: bool = True) -> ImageList:
-    """All images of a source, or one part of it.
+    """List all images of a source, or one part of it.
 
-    Files come in the order of their names, also those that cannot be read or that lie beside the class folders; the
-    images of a set or of an .npz file in its order, numbered, those of train first.
+    Files are sorted by name, including those that cannot be read or are not in a class folder; the images of a set or
+    of an .npz file keep its order, and are numbered, train first.
 
     Args:
         data: a set, a folder of images or an .npz file.
         part: "train", "test" or "all".
-        labels: tell the classes.
+        labels: include the classes.
     """
     path = named_path(data)
     if path is not None and path.is_dir() and not is_npz_folder(path):
@@ -86,14 +87,14 @@ def _of_folder(root: Path, labels: bool) -> ImageList:
     foreign = {each.name: each.reason for each in foreign_images(root)}
     if not names and foreign:
         first, reason = next(iter(foreign.items()))
-        raise UserError(f"{root}: none of {len(foreign)} photographs can be read, the first {first}: {reason}")
+        raise UserError(f"{root}: none of {len(foreign)} image files can be read, the first {first}: {reason}")
     if not names:
         raise UserError(f"{root}: no image file in it; give a folder of images")
-    parts, labelled = _folder_parts(root, labels)
+    parts, labeled = _folder_parts(root, labels)
     part_of = {name: PARTS.index(part) for part, files in parts.items() for name in files.names}
     numbers = np.array([part_of.get(name, -1) for name in names], dtype=np.int64)
     files = FileImages(root, names)
-    if not labelled:
+    if not labeled:
         return ImageList(str(root), ImageSet(root.name, files), names, numbers, foreign)
     # Where train/ is a part and not a class, all of the train part lies in it, and classes are one folder deeper.
     depth = 1 if all(name.startswith("train/") for name in parts["train"].names) else 0
@@ -105,10 +106,10 @@ def _of_folder(root: Path, labels: bool) -> ImageList:
 
 
 def _folder_parts(root: Path, labels: bool) -> tuple[dict[str, FileImages], bool]:
-    """The parts of a folder, and whether its folders are classes; what training would refuse has just files."""
-    for labelled in (True, False) if labels else (False,):
+    """The parts of a folder, and whether its folders are classes; a folder that training would refuse has no parts."""
+    for labeled in (True, False) if labels else (False,):
         with suppress(UserError):
-            return folder_files(root, labelled), labelled
+            return folder_files(root, labeled), labeled
     return {}, False
 
 
@@ -132,7 +133,7 @@ def _of_npz(path: Path, labels: bool) -> ImageList:
 
 
 def _of_splits(source: str, splits: Splits) -> ImageList:
-    sets = {part: images for part in PARTS if (images := getattr(splits, part)) is not None}
+    sets = splits.parts()
     numbers = np.repeat([PARTS.index(part) for part in sets], [len(images) for images in sets.values()])
     first, *others = sets.values()
     whole = first.join(others)
@@ -141,6 +142,6 @@ def _of_splits(source: str, splits: Splits) -> ImageList:
 
 
 def _numbered(prefix: str, count: int) -> tuple[str, ...]:
-    """Names that sort as the images stand."""
+    """Numbers as names, which sort in the order of the images."""
     digits = len(str(count - 1))
     return tuple(f"{prefix}{i:0{digits}}" for i in range(count))

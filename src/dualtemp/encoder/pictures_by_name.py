@@ -1,4 +1,4 @@
-"""The images behind the names in a list of features: to be shown small, or compared byte by byte."""
+"""Images by their names in a list of features: for thumbnails, and for comparing their content."""
 
 import base64
 import io
@@ -16,7 +16,7 @@ CLEAR = 64  # px; images no larger are kept without loss, so that a page can sho
 
 
 class PicturesByName:
-    """Images of a list, by the names that files of features have; of None, no image is known."""
+    """The images of a list by the names in files of features; with None, no image is known."""
 
     def __init__(self, images: ImageList | None) -> None:
         self.images = images
@@ -40,7 +40,7 @@ class PicturesByName:
             return None
 
     def digest(self, name: str) -> bytes | None:
-        """Of the bytes of the file, or of the pixels of an image without one: the same if the content is the same."""
+        """Digest of the file's bytes, or of the pixels of an image without a file; None if it cannot be read."""
         if name not in self._digests:
             self._digests[name] = self._digest(name)
         return self._digests[name]

@@ -1,4 +1,4 @@
-"""The images nearest to a photograph, by the cosine of their features: exact, over features that stream by."""
+"""Find the images nearest to a photo by the cosine of their features: exact, over features read in a stream."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,17 +14,18 @@ from dualtemp.data.loading.loader import EVALUATION_BATCH
 from dualtemp.encoder.bank import bank_of
 from dualtemp.encoder.embedding_reader import Rows
 from dualtemp.encoder.encoder import RunEncoder, run_encoder
-from dualtemp.encoder.feature_records import Told
+from dualtemp.encoder.feature_records import EncodingOptions, Progress
 from dualtemp.encoder.image_list import ImageList
 from dualtemp.encoder.pictures_by_name import PicturesByName
 from dualtemp.errors import UserError
 from dualtemp.losses.similarity import unit
+from dualtemp.renamed import renamed_arguments
 
-EQUAL = 0.9999  # cosine of a photograph with itself, but for rounding in a file of features
+EQUAL = 0.9999  # least cosine of a photo with itself, given the rounding in a file of features
 
 
 class Near(NamedTuple):
-    """An image that was found, and the cosine s of its features with the photograph's."""
+    """An image that was found, and the cosine s of its features with the photo's."""
 
     name: str
     label: str | None
@@ -32,7 +33,10 @@ class Near(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What lies nearest to each photograph, nearest first; the images; unreadable files that were passed over."""
+    """The images nearest to each photo, nearest first, among so many.
+
+    pictures: the images by name; unreadable: files that were skipped, name -> reason.
+    """
 
     photos: list[Path]
     near: list[list[Near]]
@@ -41,6 +45,7 @@ class Found(NamedTuple):
     unreadable: dict[str, str]
 
 
+@renamed_arguments(told="progress")
 def search(
     run: Path | str,
     photos: Sequence[Path | str],
@@ -51,33 +56,34 @@ def search(
     batch: int = EVALUATION_BATCH,
     workers: int | None = None,
     device: str = "auto",
-    told: Told | None = None,
+    progress: Progress | None = None,
     cache: bool = True,
     note: Callable[[str], None] | None = None,
 ) -> Found:
-    """The k images nearest to each photograph, by cosine: what `dualtemp search` does.
+    """Find the k images nearest to each photo, by cosine: what `dualtemp search` does.
 
-    A photograph is not found as its own neighbour; a copy of it under another name is. Of equally similar images the
-    one that comes first is the nearer.
+    A photo is never its own neighbor; a copy of it under another name can be. Of equally similar images the one that
+    comes first counts as nearer.
 
     Args:
-        run: the folder of a run.
+        run: the run's folder.
         photos: image files.
-        data: where to look: a set, a folder of images or an .npz file; default: the run's own.
-        embeddings: look in this file of `dualtemp embed` instead; `data` then only says where its images are.
-        k: how many, default 12.
+        data: where to search: a set, a folder of images or an .npz file; default: the run's own images.
+        embeddings: search this file of `dualtemp embed` instead; `data` then only says where its images are.
+        k: number of images for each photo, default 12.
         batch: images at once, default 256.
-        workers: processes that read photographs, default one for each core but one.
-        device: default "auto", the best there is.
-        told: is told how many images are done, and of how many.
-        cache: keep computed features for the next time, and take those that were kept (feature_cache.py).
-        note: is told what a person should know; default: nobody.
+        workers: processes that read image files, default one for each core but one.
+        device: default "auto", the best one.
+        progress: called with the number of images done, and of all.
+        cache: keep computed features for the next time, and use those that were kept (feature_cache.py).
+        note: called with lines that a person should read.
     """
     if k < 1:
         raise UserError(f"k must be at least 1, got {k}")
     encoder, paths = run_encoder(Path(run), device), [Path(photo) for photo in photos]
     problems: dict[str, str] = {}
-    bank = bank_of(encoder, data, embeddings, batch, workers, problems, told, cache=cache, note=note)
+    options = EncodingOptions(batch, workers, cache=cache, progress=progress, note=note)
+    bank = bank_of(encoder, data, embeddings, options, problems)
     images = bank.images()
     near, among = nearest_rows(photo_features(encoder, paths, images), bank.rows, k + 1)
     pictures = PicturesByName(images)
@@ -86,7 +92,7 @@ def search(
 
 
 def photo_features(encoder: RunEncoder, paths: Sequence[Path], among: ImageList | None = None) -> Tensor:
-    """Features (N, F) of image files, read as the images that they are looked for among: from files, or as pixels."""
+    """Features (N, F) of image files, read in the same way as the images to search in: as files, or as pixels."""
     problems: dict[str, str] = {}
     features = [found for part in _shown(encoder, paths, among) for _, found in encoder.features(part, 64, 0, problems)]
     for name, reason in problems.items():
@@ -100,21 +106,21 @@ def _shown(encoder: RunEncoder, paths: Sequence[Path], among: ImageList | None) 
             raise UserError(f"{path}: no such file; give an image file")
     files = FileImages(Path(), tuple(map(str, paths)), encoder.channels)
     if among is None or not among.images.in_memory:
-        yield ImageSet("photographs", files, channels=encoder.channels)
+        yield ImageSet("photos", files, channels=encoder.channels)
         return
     for number in range(len(files)):
         try:
             pixels = to_tensor(files.open(number)).unsqueeze(0)
         except UnreadableImage as error:
             raise UserError(f"{error}; give an image file") from None
-        yield ImageSet("photograph", pixels, channels=encoder.channels)
+        yield ImageSet("photo", pixels, channels=encoder.channels)
 
 
 @torch.no_grad()
 def nearest_rows(queries: Tensor, rows: Iterable[Rows], k: int) -> tuple[list[list[Near]], int]:
-    """The k nearest rows to each of the queries (Q, F), nearest first, and how many rows there were.
+    """Return the k rows nearest to each of the queries (Q, F), nearest first, and the number of all rows.
 
-    Of the rows one piece exists at a time; what is kept of them is k similarities and names a query.
+    One piece of the rows is in memory at a time, plus k similarities and names per query.
     """
     (asked,) = unit(queries.double())
     best = torch.empty(len(asked), 0)
@@ -135,7 +141,7 @@ def nearest_rows(queries: Tensor, rows: Iterable[Rows], k: int) -> tuple[list[li
             ]
         among += len(z)
     if not among:
-        raise UserError("there is no image to look among: give --data a folder with images that can be read")
+        raise UserError("there is no image to search in: give --data a folder with images that can be read")
     return kept, among
 
 
@@ -144,10 +150,10 @@ def _near(piece: Rows, place: int, similarities: Tensor) -> Near:
 
 
 def _without(photo: Path, found: list[Near], pictures: PicturesByName) -> list[Near]:
-    """What was found, but for the photograph itself.
+    """Remove the photo itself from what was found.
 
-    Where nothing tells where the images are, it is the one of the same file name and the same features, of several the
-    one whose folders agree best.
+    Where the images are not known, it is taken to be the one with the same file name and the same features; of several,
+    the one whose folders agree best.
     """
     own = os.path.realpath(photo)
     if pictures.images is None:
@@ -158,6 +164,6 @@ def _without(photo: Path, found: list[Near], pictures: PicturesByName) -> list[N
 
 
 def _common_end(name: str, path: str) -> int:
-    """How many folders, counted from the file upwards, two paths have in common."""
+    """Number of names that two paths have in common, counted from their ends."""
     ends = zip(reversed(Path(name).parts), reversed(Path(path).parts), strict=False)
     return next((count for count, (one, other) in enumerate(ends) if one != other), len(Path(name).parts))

@@ -1,7 +1,7 @@
-"""What is done of a long computation, beside its output: killed at any moment, all whole records are still there.
+"""Intermediate results of a long computation: if it is killed, all complete records are still there.
 
-A line of JSON says what is computed; records follow. A record that a kill or a crash of the system cut short is told
-by its length or checksum, and cut off.
+A line of JSON says what is computed; records follow. A record that was cut short is recognized by its length or
+checksum, and removed.
 """
 
 import json
@@ -27,9 +27,9 @@ class Record(NamedTuple):
 
 
 class WorkFile:
-    """Records at `path`: those of an earlier process if they are of the same computation, else none.
+    """Records at `path`: those of an earlier process if it computed the same, else none.
 
-    about: what is computed, as JSON can hold it; anew: whether records of something else were thrown away.
+    about: what is computed, for JSON; anew: whether records of another computation were discarded.
     """
 
     def __init__(self, path: Path, about: dict[str, Any]) -> None:
@@ -45,7 +45,7 @@ class WorkFile:
         self._start = len(head)
 
     def records(self) -> Iterator[Record]:
-        """All whole records, from the first on; afterwards the file ends with the last of them."""
+        """Yield all complete records; afterwards the file ends with the last of them."""
         self._file.seek(self._start)
         while (record := _read(self._file)) is not None:
             end = self._file.tell()
@@ -64,12 +64,12 @@ class WorkFile:
         self._file.flush()
 
     def close(self) -> None:
-        """Close the file and leave it there."""
+        """Close the file without removing it."""
         self._file.close()
 
 
 def _read(file: BinaryIO) -> Record | None:
-    """The record at the file's position; None, and the position as before, if there is no whole one."""
+    """Read the record at the file's position; None, without moving it, if there is no complete one."""
     start, size = file.tell(), os.fstat(file.fileno()).st_size
     head = file.read(_HEAD.size)
     if len(head) == _HEAD.size:

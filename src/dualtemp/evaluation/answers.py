@@ -1,4 +1,4 @@
-"""What encoders answered, image by image: the trained one's beside the others', and class by class."""
+"""Predictions of the encoders, image by image: the trained one's compared with the others', and by class."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,18 +11,18 @@ MOST_CONFUSED = 400  # pairs of classes that evaluation.json keeps: all that twe
 
 
 class Answers:
-    """Keeps what the trained encoder answered, to set what the others answer beside it; classes: names by label."""
+    """Keeps the predictions of the trained encoder, to compare the others' with them; classes: names by label."""
 
     def __init__(self, classes: Sequence[str]) -> None:
         self.classes = classes
         self._trained: dict[str, tuple[list[Tensor], Tensor]] = {}
 
     def details(self, name: str, encoder: str, predicted: Sequence[Tensor], labels: Tensor) -> dict[str, Any]:
-        """What a row of evaluation.json says beyond its accuracy, of answers (M,) to labels (M,), a tensor a draw.
+        """Return more entries of a row of evaluation.json, from predictions (M,), one tensor per draw, and labels (M,).
 
-        Of the trained encoder, which comes first: how many images of each class are right, and which are taken for
-        which. Of another: pairs [images that the trained one alone got right, images that this one alone did], a draw
-        each, as McNemar's test takes them.
+        For the trained encoder, which comes first: the correct images of each class, and the confusions. For another:
+        pairs [images that only the trained one got right, images that only this one did], one pair per draw, as
+        McNemar's test takes them.
         """
         answers = [each.cpu() for each in predicted]
         labels = labels.cpu()
@@ -38,15 +38,15 @@ class Answers:
 
 
 def alone_right(one: Tensor, other: Tensor, labels: Tensor) -> list[int]:
-    """How many of the images `one` alone got right, and how many `other` alone did; all (M,)."""
+    """Number of images that only `one` got right, and that only `other` did; all (M,)."""
     one, other = one == labels, other == labels
     return [int((one & ~other).sum()), int((other & ~one).sum())]
 
 
 def class_by_class(predicted: Tensor, labels: Tensor, classes: Sequence[str]) -> dict[str, Any]:
-    """by_class: images and right ones of each class that was asked about; confused: images taken for another class.
+    """by_class: images of each tested class, and the correct ones; confused: images predicted as another class.
 
-    Confused pairs come with the most frequent first; of many classes, only those.
+    The most frequent confusions come first, and only MOST_CONFUSED of them are kept.
     """
     count = max(len(classes), int(labels.max()) + 1, int(predicted.max()) + 1)
     names = [*classes, *(str(label) for label in range(len(classes), count))]

@@ -1,4 +1,4 @@
-"""What a trained encoder is compared with: raw pixels, colours, and the same encoder before training."""
+"""Baselines for a trained encoder: raw pixels, colors, and the same encoder before training."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,8 +13,8 @@ from dualtemp.models.backbones import build_backbone
 # More pixels do not help and cost: with 5,000 images of CIFAR-10, kNN, probe and few labels all do a little better on
 # 16 px than on 32 px.
 RAW_SIDE = 16
-# Hue and saturation together, value (or the intensity of a grey image) alone, which still tells grey images apart that
-# are stored in colour. Finer bins, or all three together, are within the error on 200 photographs of ten classes.
+# Hue and saturation together, value (or the intensity of a gray image) alone, which still tells gray images apart that
+# are stored in color. Finer bins, or all three together, are within the error on 200 photographs of ten classes.
 HUES, SATURATIONS, VALUES = 8, 4, 32
 
 
@@ -28,14 +28,14 @@ class RawPixels(nn.Module):
 
 
 class ColorHistogram(nn.Module):
-    """Which colours an image has, and roughly where: HSV histograms of the whole and of its four quarters.
+    """Which colors an image has, and roughly where: HSV histograms of the whole and of its four quarters.
 
-    Of images that do not have three channels, a histogram of the intensity of each channel. Shares of pixels enter by
-    their square roots (Hellinger): with plain shares kNN and probe do up to ten points worse on chest X-rays.
+    Images without exactly three channels get an intensity histogram of each channel. Features are square roots of
+    shares of pixels (Hellinger): with plain shares kNN and probe do up to ten points worse on chest X-rays.
 
     Args:
-        mean: of the normalisation, which is taken back first.
-        std: the same.
+        mean: of the normalization, which is undone first.
+        std: of the normalization.
     """
 
     mean: Tensor  # (C, 1, 1)
@@ -47,19 +47,19 @@ class ColorHistogram(nn.Module):
             self.register_buffer(name, torch.tensor(values).view(-1, 1, 1), persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Features (N, 5 * bins) of normalised images (N, C, H, W): 64 bins in colour, 32 a channel else."""
+        """Features (N, 5 * bins) of normalized images (N, C, H, W): 64 bins in color, else 32 per channel."""
         pixels = (images * self.std + self.mean).clamp(0, 1)
         if pixels.shape[1] == 3:
             hue, saturation, value = hsv(pixels)
-            colour = _bin(hue, HUES) * SATURATIONS + _bin(saturation, SATURATIONS)
-            found = [_shares(colour, HUES * SATURATIONS), _shares(_bin(value, VALUES), VALUES)]
+            color = _bin(hue, HUES) * SATURATIONS + _bin(saturation, SATURATIONS)
+            found = [_shares(color, HUES * SATURATIONS), _shares(_bin(value, VALUES), VALUES)]
         else:
             found = [_shares(_bin(channel, VALUES), VALUES) for channel in pixels.unbind(1)]
         return torch.cat(found, 1).sqrt()
 
 
 def hsv(pixels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Hue, saturation and value, each (N, H, W) from 0 to 1, of colours (N, 3, H, W) in [0, 1]; grey has hue 0."""
+    """Hue, saturation and value, each (N, H, W) from 0 to 1, of colors (N, 3, H, W) in [0, 1]; gray has hue 0."""
     red, green, blue = pixels.unbind(1)
     value, strongest = pixels.max(1)
     chroma = value - pixels.amin(1)
@@ -69,11 +69,11 @@ def hsv(pixels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return sixth.where(chroma > 0, 0) / 6, chroma / value.where(value > 0, 1), value
 
 
-def compared(encoder: RunEncoder) -> dict[str, RunEncoder]:
-    """The trained encoder, then what it has to beat; all see images in the same way."""
-    chosen, views = encoder.chosen, encoder.views
-    assert chosen.image_size is not None
-    untrained = build_backbone(chosen.backbone, chosen.image_size, encoder.channels, seed=chosen.seed)
+def with_baselines(encoder: RunEncoder) -> dict[str, RunEncoder]:
+    """Return the trained encoder and the baselines it has to beat; all get the same views."""
+    settings, views = encoder.settings, encoder.views
+    assert settings.image_size is not None
+    untrained = build_backbone(settings.backbone, settings.image_size, encoder.channels, seed=settings.seed)
     histogram = ColorHistogram(views.mean, views.std)
     return {
         "trained": encoder,
@@ -88,7 +88,7 @@ def _bin(values: Tensor, count: int) -> Tensor:
 
 
 def _shares(places: Tensor, bins: int) -> Tensor:
-    """Shares (N, 5 * bins) of the pixels of the whole, then of each quarter, that are in each of so many bins."""
+    """Shares (N, 5 * bins) of the pixels in each bin, of the whole and then of each quarter."""
     top, left = (-(-side // 2) for side in places.shape[1:])
     quarters = [places[:, rows, columns] for rows in _halves(top) for columns in _halves(left)]
     found = []

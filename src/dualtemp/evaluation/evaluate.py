@@ -1,4 +1,4 @@
-"""Measure a run's encoder with labelled images: kNN, linear probe, few labels, fine-tuning; baselines beside it."""
+"""Measure a run's encoder with labeled images: kNN, linear probe, few labels, fine-tuning; baselines beside it."""
 
 import os
 import sys
@@ -10,18 +10,20 @@ from typing import Any
 from dualtemp.data.sources.copies import twins
 from dualtemp.encoder.encoder import run_encoder
 from dualtemp.errors import UserError
-from dualtemp.evaluation.baselines import compared
+from dualtemp.evaluation.baselines import with_baselines
 from dualtemp.evaluation.evaluation_file import EVALUATION_FILE, add_to_evaluation, place, result
 from dualtemp.evaluation.frozen_measures import frozen_measures
-from dualtemp.evaluation.labeled_data import LabelledData, labelled_data
+from dualtemp.evaluation.labeled_data import LabeledData, labeled_data
 from dualtemp.evaluation.tuned_measures import tuned_measures
 from dualtemp.quantities import duration
+from dualtemp.renamed import renamed_arguments
 from dualtemp.runs.evaluated_measures import EVALUATED, WORDS
 from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.metrics import measures
 from dualtemp.text import suggest
 
 
+@renamed_arguments(told="progress")
 def evaluate(
     run: Path | str,
     data: Path | str | None = None,
@@ -33,47 +35,47 @@ def evaluate(
     device: str = "auto",
     workers: int | None = None,
     quiet: bool = False,
-    told: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Measure a run: what `dualtemp evaluate` does, with the same words; returns what it measured.
+    """Measure a run's encoder, as `dualtemp evaluate` does; returns the results.
 
-    Results go into RUN/evaluation.json, and from there onto the run's page, as soon as they are there.
+    Each result is written to RUN/evaluation.json, and shown on the run's page, as soon as it is known.
 
     Args:
         run: the run's folder.
-        data: labelled images, a folder, a set or an .npz file; default: the run's own, asked on its validation set.
+        data: labeled images: a folder, a set or an .npz file; default: the run's own, measured on its validation set.
         only: measures to take, of "knn", "probe", "few-shot" and "fine-tune"; default: all.
         fine_tune: False leaves fine-tuning out, which takes longest.
-        fine_tune_epochs: default: such that 100,000 images are seen, from 3 to 30.
-        seed: of the draws of few labels, of the part that the probe's penalty is chosen on, and of fine-tuning.
-        device: "auto" takes the best there is.
-        workers: processes that read photographs.
-        quiet: say nothing.
-        told: is told of how many images there are features, and of how many images they are wanted.
+        fine_tune_epochs: default: enough to see 100,000 images, from 3 to 30.
+        seed: of draws of few labels, of the part held out to choose the probe's penalty, and of fine-tuning.
+        device: default "auto", the best one.
+        workers: processes that read image files.
+        quiet: print nothing.
+        progress: called with the number of images whose features are computed, and of all.
 
     Returns:
-        run, data, part (asked about: test or held-out), step, made, images (asked about), labels (learned from),
-        classes, and measured: a list of dictionaries as in evaluation.json.
+        run, data, part (test or held-out), step, made, images (tested on), labels (learned from), classes, and
+        measured: a list of dictionaries as in evaluation.json.
 
     Example:
         >>> dualtemp.evaluate("runs/simco", only="knn,probe")["measured"]  # doctest: +SKIP
     """
-    wanted = chosen_measures(only, fine_tune)
+    wanted = selected_measures(only, fine_tune)
     if fine_tune_epochs is not None and fine_tune_epochs < 1:
         raise UserError(f"fine_tune_epochs must be at least 1, got {fine_tune_epochs}")
-    folder = RunFolder.opened(Path(run))
+    folder = RunFolder.open(Path(run))
     if not os.access(folder.path, os.W_OK):
-        raise UserError(f"{folder.path} cannot be written to, and results are kept there: make it writable")
-    encoder = replace(run_encoder(folder.path, device), told=told)
-    found = labelled_data(folder.path, encoder.chosen, data)
+        raise UserError(f"{folder.path} cannot be written, where results are kept: make it writable")
+    encoder = replace(run_encoder(folder.path, device), progress=progress)
+    found = labeled_data(folder.path, encoder.settings, data)
     tell = _silent if quiet else _tell
     if found.untested:
         few = ", ".join(found.untested[:3]) + (f" and {len(found.untested) - 3} more" * (len(found.untested) > 3))
-        tell(f"no test image of {few}: nothing of it is measured (of a class with one image, that one is learned from)")
-    for line in twins(found.train, found.test).told():
+        tell(f"no test image of {few}, which cannot be measured (the only image of a class is for training)")
+    for line in twins(found.train, found.test).lines():
         tell(line)
     kept, lost = _Kept(folder), _LeftOut(found.unreadable, tell)
-    encoders = compared(encoder)
+    encoders = with_baselines(encoder)
     try:
         if wanted - {"fine-tune"}:
             for row in frozen_measures(encoders, found, wanted, seed, workers, lost.problems):
@@ -94,7 +96,7 @@ def evaluate(
     return {
         "run": str(folder.path),
         "data": found.name,
-        "part": "held-out" if data is None and encoder.chosen.validate == "held-out" else "test",
+        "part": "held-out" if data is None and encoder.settings.validate == "held-out" else "test",
         **kept.content,
         "images": found.test.readable_count(lost.problems),
         "labels": found.train.readable_count(lost.problems),
@@ -103,8 +105,8 @@ def evaluate(
     }
 
 
-def chosen_measures(only: str | Sequence[str] | None, fine_tune: bool) -> set[str]:
-    """The measures to take; a mistyped one is answered with the nearest."""
+def selected_measures(only: str | Sequence[str] | None, fine_tune: bool) -> set[str]:
+    """Return the measures to take; a mistyped one is a UserError with the nearest."""
     words = WORDS if only is None else only.split(",") if isinstance(only, str) else only
     wanted = {word.strip() for word in words}
     for word in sorted(wanted - set(WORDS)):
@@ -117,9 +119,9 @@ def chosen_measures(only: str | Sequence[str] | None, fine_tune: bool) -> set[st
 
 
 def online(
-    run: RunFolder, found: LabelledData, wanted: set[str], problems: Collection[str] = ()
+    run: RunFolder, found: LabeledData, wanted: set[str], problems: Collection[str] = ()
 ) -> list[dict[str, Any]]:
-    """What the run itself measured of the same weights, while it learned; problems: files that cannot be read."""
+    """Rows of what the run itself measured of the same weights in training; problems: unreadable files."""
     images, learned = found.test.readable_count(problems), found.train.readable_count(problems)
     last: dict[str, Any] = next(iter(run.history()[-1:]), {})
     labels = {"probe": learned, "knn": min(run.settings().knn_images, learned)}
@@ -135,7 +137,7 @@ def online(
 
 
 class _Kept:
-    """Results so far: in the run's folder and on its page after each of them."""
+    """Results so far, written to the run's folder and page after each of them."""
 
     def __init__(self, run: RunFolder) -> None:
         self.run, self.step = run, next((line.get("step", 0) for line in run.history()[-1:]), 0)
@@ -152,17 +154,17 @@ class _Kept:
 
 
 class _LeftOut:
-    """Files that cannot be read, name -> reason: told when they are found, not once for every encoder."""
+    """Unreadable files, name -> reason: reported when they are found, not once for every encoder."""
 
     def __init__(self, known: dict[str, str], tell: Callable[[str], None]) -> None:
-        self.problems, self._tell, self._told = dict(known), tell, 0
+        self.problems, self._tell, self._reported = dict(known), tell, 0
 
     def tell_new(self) -> None:
         count = len(self.problems)
-        if count > self._told:
+        if count > self._reported:
             name, files = min(self.problems), "1 file" if count == 1 else f"{count:,} files"
-            self._tell(f"{files} could not be read and left out, the first {name} ({self.problems[name]})")
-            self._told = count
+            self._tell(f"{files} could not be read and were left out, the first {name} ({self.problems[name]})")
+            self._reported = count
 
 
 def _tell(text: str) -> None:

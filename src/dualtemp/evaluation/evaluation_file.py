@@ -31,7 +31,7 @@ def result(
         data: "validation", or the name of other data.
         top1: share of right answers, from 0 to 1.
         top5: the same; None where it means nothing, as of five classes.
-        images: asked about.
+        images: tested on.
         labels: learned from.
         began: when, on the monotonic clock; None if that is not known.
     """
@@ -48,7 +48,7 @@ def result(
 
 
 def read_evaluation(run: Path) -> dict[str, Any]:
-    """What the file says; nothing measured if there is none, or none that can be read."""
+    """Read the file; without results if it is missing or damaged."""
     try:
         found = json.loads((run / EVALUATION_FILE).read_text())
         step, rows = found["step"], [row for row in found["measured"] if {"name", "encoder", "data"} <= set(row)]
@@ -58,7 +58,7 @@ def read_evaluation(run: Path) -> dict[str, Any]:
 
 
 def add_to_evaluation(run: Path, step: int, measured: list[dict[str, Any]]) -> dict[str, Any]:
-    """Put results into the file, in the place of earlier ones of the same name, encoder and data; gives its content.
+    """Add results to the file, replacing earlier ones of the same name, encoder and data; returns its content.
 
     Results of other weights (the run has gone on since) are dropped.
     """
@@ -77,7 +77,7 @@ def _key(row: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def place(row: dict[str, Any]) -> tuple[str, int, int]:
-    """Where a result stands: the run's own data first, then by measure, then by encoder."""
+    """Sort key of a result: the run's own data first, then by measure, then by encoder."""
     name, encoder, data = _key(row)
     at = NAMES.index(name) if name in NAMES else len(NAMES)
     return "" if data == "validation" else data, at, ENCODERS.index(encoder) if encoder in ENCODERS else len(ENCODERS)

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from dualtemp.data.subset import subset_index
 from dualtemp.evaluation.accuracy import Accuracy, top_accuracy
-from dualtemp.evaluation.probe import logistic_regression, standardised
+from dualtemp.evaluation.probe import logistic_regression, standardize
 
 DRAWS = 5
-# The penalty per dimension: standardised features have a squared length of about F, and few images leave nothing to
+# The penalty per dimension: standardized features have a squared length of about F, and few images leave nothing to
 # choose it by. On CIFAR-10 with 50 to 500 labels it is the best of a grid or within a point of it, for features of 128
 # dimensions and for 3,072 pixels.
 PENALTY = 0.002
@@ -40,7 +40,7 @@ def few_shot_accuracy(
     """Accuracy of logistic regressions that know the labels of a share of the training images.
 
     Each draw takes other images, balanced over the classes, at least one of each, as `ImageSet.subset` chooses them.
-    Features are standardised by all training images, which takes no labels; the penalty is .002 a dimension.
+    Features are standardized by all training images, which takes no labels; the penalty is .002 a dimension.
 
     Args:
         train_features: (N, F).
@@ -70,12 +70,12 @@ def few_shot_scores(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Iterator[Tensor]:
-    """Logits (M, C) of the test features, one tensor a draw; arguments as in `few_shot_accuracy`."""
+    """Logits (M, C) of the test features, one tensor per draw; arguments as in `few_shot_accuracy`."""
     if len(train_features) != len(train_labels) or len(test_features) != len(test_labels) or not len(test_labels):
         raise ValueError("few_shot_accuracy: give one label per feature, and at least one of each part")
     if not 0 < share <= 1 or draws < 1:
         raise ValueError(f"few_shot_accuracy: share lies in (0, 1] and draws is at least 1, got {share} and {draws}")
-    train, test = standardised(train_features.float(), test_features.float().to(train_features.device))
+    train, test = standardize(train_features.float(), test_features.float().to(train_features.device))
     labels = train_labels.to(train.device)
     classes = 1 + max(int(labels.max()), int(test_labels.max()))
     count = few_labels(train_labels, share)

@@ -37,10 +37,10 @@ def fine_tuned(
     seed: int = 0,
     after_epoch: Callable[[int, float], None] = lambda epoch, loss: None,
 ) -> nn.Module:
-    """Train a copy of the encoder with a linear classifier on it; gives images (N, C, H, W) -> logits (N, classes).
+    """Train a copy of the encoder with a linear classifier on it; returns images (N, C, H, W) -> logits (N, classes).
 
     AdamW on the mean cross entropy; the classifier starts at zero. What is drawn inside (dropout) depends on `seed`
-    alone: on a CPU the same calls give the same bits. The encoder that was given stays as it is.
+    alone: on a CPU the same calls give the same bits. The given encoder is not changed.
 
     Args:
         encoder: images (N, C, H, W) -> features (N, num_features), in any mode, frozen or not.
@@ -52,7 +52,7 @@ def fine_tuned(
         lr: highest learning rate, default 1e-3.
         weight_decay: of all parameters, default .05.
         seed: of dropout.
-        after_epoch: is told the epoch, from 1, and its mean loss.
+        after_epoch: called with the epoch, from 1, and its mean loss.
     """
     first = next(encoder.parameters())
     with torch.random.fork_rng(devices=[first.device] if first.device.type == "cuda" else []):
@@ -61,15 +61,15 @@ def fine_tuned(
         nn.init.zeros_(head.weight)
         nn.init.zeros_(head.bias)
         model = nn.Sequential(copy.deepcopy(encoder), head).requires_grad_(True).train()
-        optimiser = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=weight_decay)
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lr_factor)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=weight_decay)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lr_factor)
         for epoch in range(epochs):
             losses: list[Tensor] = []
             for images, labels in batches(epoch):
                 loss = F.cross_entropy(model(images), labels)
-                optimiser.zero_grad(set_to_none=True)
+                optimizer.zero_grad(set_to_none=True)
                 loss.backward()
-                optimiser.step()
+                optimizer.step()
                 schedule.step()
                 losses.append(loss.detach())
             after_epoch(epoch + 1, float(torch.stack(losses).mean()))

@@ -16,7 +16,7 @@ from dualtemp.evaluation.answers import Answers
 from dualtemp.evaluation.evaluation_file import result
 from dualtemp.evaluation.few_shot import DRAWS, few_labels, few_shot_result, few_shot_scores
 from dualtemp.evaluation.knn import best_k, knn_votes
-from dualtemp.evaluation.labeled_data import LabelledData, labels_of
+from dualtemp.evaluation.labeled_data import LabeledData, labels_of
 from dualtemp.evaluation.probe import probe_scores
 from dualtemp.runs.evaluated_measures import ONE_A_CLASS
 
@@ -24,7 +24,7 @@ SHARES = (0.01, 0.05, 0.1)
 
 
 class Features(NamedTuple):
-    """Features (N, F) and labels (N,) to learn from, (M, F) and (M,) to be asked about; all on one device."""
+    """Features (N, F) and labels (N,) of training images, (M, F) and (M,) of test images; all on one device."""
 
     train: Tensor
     train_labels: Tensor
@@ -34,16 +34,15 @@ class Features(NamedTuple):
 
 def frozen_measures(
     encoders: Mapping[str, RunEncoder],
-    found: LabelledData,
+    found: LabeledData,
     wanted: set[str],
     seed: int,
     workers: int | None,
     problems: dict[str, str],
 ) -> Iterator[dict[str, Any]]:
-    """Rows of kNN, linear probe and few labels of each encoder by name, the trained one first.
+    """Yield rows of kNN, linear probe and few labels for each encoder, the trained one first.
 
-    Images are read once for all encoders, so that each is asked about the same ones; problems collects unreadable
-    files.
+    Images are read once for all encoders, so that all are tested on the same ones; problems collects unreadable files.
     """
     train, train_labels = readable_features(encoders, found.train, workers, problems)
     test, test_labels = readable_features(encoders, found.test, workers, problems)
@@ -51,14 +50,14 @@ def frozen_measures(
     for name, encoder in encoders.items():
         parts = (train.pop(name), train_labels, test.pop(name), test_labels)
         features = Features(*(part.to(encoder.device) for part in parts))
-        for row, chosen in _measured(name, features, found, wanted, seed, encoder.chosen.knn):
-            yield {**row, **answers.details(row["name"], name, chosen, features.test_labels)}
+        for row, predictions in _measured(name, features, found, wanted, seed, encoder.settings.knn):
+            yield {**row, **answers.details(row["name"], name, predictions, features.test_labels)}
 
 
 def _measured(
-    name: str, features: Features, found: LabelledData, wanted: set[str], seed: int, k: int | str
+    name: str, features: Features, found: LabeledData, wanted: set[str], seed: int, k: int | str
 ) -> Iterator[tuple[dict[str, Any], list[Tensor]]]:
-    """Rows, each with the class that each test image is taken for, (M,), a tensor a draw."""
+    """Yield rows, each with the predicted classes (M,) of the test images, one tensor per draw."""
     images, labels = len(features.test), len(features.train)
     truth = features.test_labels
 
@@ -68,10 +67,10 @@ def _measured(
 
     if "knn" in wanted:
         began = time.monotonic()
-        neighbours = best_k(features.train, features.train_labels) if isinstance(k, str) else k
-        votes = knn_votes(*features[:3], found.classes, k=neighbours)
-        told = row("kNN", top_accuracy(votes, truth), labels, began)
-        yield {**told, "k": neighbours}, [predicted(votes)]
+        neighbors = best_k(features.train, features.train_labels) if isinstance(k, str) else k
+        votes = knn_votes(*features[:3], found.classes, k=neighbors)
+        knn = row("kNN", top_accuracy(votes, truth), labels, began)
+        yield {**knn, "k": neighbors}, [predicted(votes)]
     if "probe" in wanted:
         began = time.monotonic()
         scores, _ = probe_scores(*features, seed=seed)
@@ -80,14 +79,14 @@ def _measured(
         began = time.monotonic()
         draws = list(few_shot_scores(*features, share, seed=seed))
         few = few_shot_result([top_accuracy(each, truth) for each in draws], few_labels(features.train_labels, share))
-        told = row(title, Accuracy(few.top1, few.top5), few.labels, began)
-        yield {**told, "deviation": 100 * few.deviation, "draws": DRAWS}, [predicted(each) for each in draws]
+        found_row = row(title, Accuracy(few.top1, few.top5), few.labels, began)
+        yield {**found_row, "deviation": 100 * few.deviation, "draws": DRAWS}, [predicted(each) for each in draws]
 
 
 def few_label_draws(labels: Tensor) -> list[tuple[str, float]]:
-    """Name and share of each draw of few labels that is another one: of a small set the smallest shares are the same.
+    """Name and share of each distinct draw of few labels: for a small set, the smallest shares are the same.
 
-    Where a share is less than one label a class, one of each is drawn, and the name says so.
+    Where a share is less than one label per class, one of each is drawn, and the name says so.
     """
     draws: dict[int, tuple[str, float]] = {}
     for share in SHARES:
@@ -111,8 +110,8 @@ def readable_features(
         index.append(each.index)
         for name, encoder in encoders.items():
             parts[name].append(encoder.of_views(each.pixels))
-        if first.told is not None:
-            first.told(int(each.index[-1]) + 1, len(images))
+        if first.progress is not None:
+            first.progress(int(each.index[-1]) + 1, len(images))
     if not index:
         raise UserError(f"{images.name}: not one image can be read; check them with `dualtemp data`")
     return {name: torch.cat(found) for name, found in parts.items()}, labels_of(images)[torch.cat(index)]

@@ -1,4 +1,4 @@
-"""Weighted nearest neighbours (Wu et al. 2018): how well features do without any learning."""
+"""Weighted nearest neighbors (Wu et al. 2018): how well features do without any learning."""
 
 from collections.abc import Iterator
 
@@ -30,8 +30,8 @@ def knn_accuracy(
         train_labels: (M,), from 0.
         test_features: (N, F).
         test_labels: (N,), from 0.
-        k: number of neighbours that vote; all of the bank if it is smaller.
-        temperature: a neighbour of cosine similarity s votes with weight exp(s / temperature); inf: all alike.
+        k: number of neighbors that vote; all of the bank if it is smaller.
+        temperature: a neighbor of cosine similarity s votes with weight exp(s / temperature); inf: all alike.
     """
     if len(test_labels) != len(test_features) or len(test_labels) == 0:
         raise ValueError(f"knn: {len(test_features)} test features and {len(test_labels)} labels; give one per feature")
@@ -51,9 +51,9 @@ def knn_votes(
     k: int = 200,
     temperature: float = 0.1,
 ) -> Tensor:
-    """Votes (N, classes) of the k nearest of the bank, each row relative to its nearest neighbour's vote of 1.
+    """Votes (N, classes) of the k nearest of the bank, each row relative to its nearest neighbor's vote of 1.
 
-    Of equally similar neighbours the one that stands earlier in the bank is the nearer. Arguments as in `knn_accuracy`.
+    Of equally similar neighbors the one that stands earlier in the bank is the nearer. Arguments as in `knn_accuracy`.
     """
     if len(train_labels) != len(train_features) or len(train_labels) == 0:
         raise ValueError(f"knn: {len(train_features)} features in the bank and {len(train_labels)} labels")
@@ -70,15 +70,15 @@ def knn_votes(
 
 @torch.no_grad()
 def best_k(features: Tensor, labels: Tensor, *, temperature: float = 0.1, most: int = 2_000) -> int:
-    """The k of KS that is best inside the bank: with it the votes of the others tell most images (leave-one-out).
+    """Choose the k of KS with the best leave-one-out accuracy inside the bank.
 
-    Of equally good ones the smallest, which small classes can fill. No test image takes part, and nothing is random.
+    Of equally good ones the smallest is taken, which small classes can fill. It uses no test image, and no randomness.
 
     Args:
         features: the bank, (M, F).
         labels: (M,), from 0.
         temperature: as in `knn_accuracy`.
-        most: images that are asked about, evenly chosen; all of the bank votes.
+        most: number of images to classify, evenly spaced; the whole bank votes.
     """
     if len(labels) != len(features) or len(labels) == 0:
         raise ValueError(f"knn: {len(features)} features in the bank and {len(labels)} labels")

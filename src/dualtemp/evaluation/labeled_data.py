@@ -1,4 +1,4 @@
-"""Labelled images to measure an encoder with: the run's own, or any others."""
+"""Labeled images to measure an encoder with: the run's own, or any others."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,15 +12,17 @@ from dualtemp.data.sources.catalogue import resolved_name
 from dualtemp.data.sources.opening import named_path
 from dualtemp.errors import UserError
 from dualtemp.runs.folder import RunFolder
-from dualtemp.training.run_data import opened
+from dualtemp.training.run_data import open_data
 
 VALIDATION = "validation"  # what results on a run's own data are filed under
 
 
 @dataclass(frozen=True)
-class LabelledData:
-    """name: for tables and evaluation.json; train: to learn from, test: to be asked about, both with labels; classes:
-    number of them; untested: names of classes without a test image; unreadable: files left out already, name -> reason.
+class LabeledData:
+    """Training and test images with labels.
+
+    name: for tables and evaluation.json; classes: number of classes; untested: names of classes without a test image;
+    unreadable: files that were left out, name -> reason.
     """
 
     name: str
@@ -31,15 +33,15 @@ class LabelledData:
     unreadable: dict[str, str] = field(default_factory=dict)
 
 
-def labelled_data(run: Path, chosen: Settings, data: str | Path | None) -> LabelledData:
-    """The run's training and validation images with their labels, or those of another source, split as it is opened.
+def labeled_data(run: Path, settings: Settings, data: str | Path | None) -> LabeledData:
+    """Open the run's training and validation images with their labels, or those of another source.
 
-    What a run learned from stays what it was (`subset`), but labels that were made wrong on purpose are right here.
+    The run's `subset` is kept; its label noise is not.
     """
     if data is None:
-        made_with = RunFolder(run).made_with()
-        splits, name = opened(with_right_labels(chosen), made_with), VALIDATION
-        missing = f"{run} was trained without labels: give labelled images to measure with, --data FOLDER|SET|FILE.npz"
+        environment = RunFolder(run).read_environment()
+        splits, name = open_data(with_right_labels(settings), environment), VALIDATION
+        missing = f"{run} was trained without labels: give labeled images, --data FOLDER|SET|FILE.npz"
     else:
         splits, path = open_source(data), named_path(data)
         name = (
@@ -50,32 +52,32 @@ def labelled_data(run: Path, chosen: Settings, data: str | Path | None) -> Label
     return _checked(splits, name, str(data or run), missing)
 
 
-def with_right_labels(chosen: Settings) -> Settings:
-    """The settings of a run without labels made wrong on purpose."""
-    return chosen if chosen.get("label_noise") is None else chosen.model_copy(update={"label_noise": 0.0})
+def with_right_labels(settings: Settings) -> Settings:
+    """Return the settings of a run without label noise."""
+    return settings if settings.get("label_noise") is None else settings.model_copy(update={"label_noise": 0.0})
 
 
-def _checked(splits: Splits, name: str, source: str, missing: str) -> LabelledData:
+def _checked(splits: Splits, name: str, source: str, missing: str) -> LabeledData:
     train, test = splits.train, splits.test
     if train.labels is None:
         raise UserError(missing)
     if test is None or test.labels is None:
         raise UserError(
-            f"{source}: every class has one image, or copies of one, so that none is left to test on; give two or more"
+            f"{source}: every class has one image, or copies of one, so none is left to test on; give two or more"
         )
     learned, asked = (set(part.unique().tolist()) for part in (train.labels, test.labels))
     names = train.classes or tuple(str(label) for label in range(1 + max(learned | asked)))
     if asked - learned:
         lost = names[min(asked - learned)]
-        raise UserError(f"{source}: class {lost!r} has test images but none to learn from; give some, or take it away")
+        raise UserError(f"{source}: class {lost!r} has test images but none to learn from; add some, or remove it")
     if len(learned) < 2:
         raise UserError(f"{source}: one class only, {names[min(learned)]!r}; give two or more")
     untested = tuple(names[label] for label in sorted(learned - asked))
     unreadable = {each.name: each.reason for each in splits.unreadable}
-    return LabelledData(name, train, test, 1 + max(learned), untested, unreadable)
+    return LabeledData(name, train, test, 1 + max(learned), untested, unreadable)
 
 
 def labels_of(images: ImageSet) -> Tensor:
-    """Labels (N,), which `labelled_data` has seen to."""
+    """Labels (N,), which sets of `LabeledData` have."""
     assert images.labels is not None
     return images.labels

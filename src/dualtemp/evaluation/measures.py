@@ -1,4 +1,4 @@
-"""Measures of one's own: a function of features and labels that runs call at every evaluation. Needs no torch."""
+"""Your own measures: functions of features and labels that runs call at every evaluation. Needs no torch."""
 
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar

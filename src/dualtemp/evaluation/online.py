@@ -21,14 +21,14 @@ from dualtemp.frameworks.network import Network
 
 SPREAD_IMAGES = 2_000  # at most, where only the features are looked at, and for what grows faster than their number
 ALIGNED_IMAGES = 512  # at most, of which two augmented views are compared
-ALIGNED_BATCH = 64  # photographs of a batch are held twice, and are large
+ALIGNED_BATCH = 64  # images of a batch are held twice, and may be large
 
 
 def evaluate(
     network: Network,
     probe: OnlineProbe | None,
     data: TrainingData,
-    chosen: Settings,
+    settings: Settings,
     device: torch.device,
     workers: int | None = None,
     *,
@@ -40,12 +40,12 @@ def evaluate(
 
     All are of clean images but the alignment, which compares two augmented views as this epoch draws them.
 
-    progress: is told, batch by batch, how many images of how many have been seen; note: is told of a plugin's measure
+    progress: called after each batch with the number of images seen, and of all; note: called about a plugin's measure
     that fails, which is left out.
     """
     parts = [few(data.images, SPREAD_IMAGES)]
     if data.bank is not None and data.test is not None:
-        parts = [data.test, few(data.bank, chosen.knn_images)]
+        parts = [data.test, few(data.bank, settings.knn_images)]
     pairs = min(len(data.images), ALIGNED_IMAGES)
     total, done = pairs - pairs % min(ALIGNED_BATCH, pairs) + sum(map(len, parts)), 0
 
@@ -68,13 +68,13 @@ def evaluate(
     else:
         top1, top5 = probe.accuracy(found, labels)
     bank = clean_features(network.backbone, parts[1], data.views, device, workers, data.unreadable, seen)
-    k = best_k(*bank) if chosen.knn == "auto" else chosen.knn
+    k = best_k(*bank) if settings.knn == "auto" else settings.knn
     nearest = knn_accuracy(*bank, found, labels, k=k).top1
     return {
         "probe_top1": 100 * top1,
         "probe_top5": 100 * top5,
         "knn_top1": 100 * nearest,
-        **({"knn_k": k} if chosen.knn == "auto" else {}),
+        **({"knn_k": k} if settings.knn == "auto" else {}),
         **sphere(found),
         **aligned,
         **compute_declared(*bank, found, labels, note=note),
@@ -82,7 +82,7 @@ def evaluate(
 
 
 def sphere(features: Tensor) -> dict[str, float]:
-    """Spread of features (N, F); uniformity (of at least two) and effective rank of 2,000 of them, evenly chosen."""
+    """Spread of features (N, F); uniformity (of at least two) and effective rank of 2,000 of them, evenly settings."""
     some = features
     if len(features) > SPREAD_IMAGES:
         some = features[torch.linspace(0, len(features) - 1, SPREAD_IMAGES, device=features.device).long()]
@@ -133,7 +133,7 @@ def clean_features(
 
 
 def _counting(batches: Iterable[Any], seen: Callable[[int], None]) -> Iterator[Any]:
-    """Pass batches on; `seen` is told the size of each once it has been used."""
+    """Pass batches on; `seen` is called with the size of each once it has been used."""
     for batch in batches:
         yield batch
         seen(len(batch.index))

@@ -1,4 +1,4 @@
-"""Linear classifiers on frozen features: one that learns along with the training, and one fitted afterwards."""
+"""Linear classifiers on frozen features: one that learns during training, and one fitted afterwards."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -20,8 +20,8 @@ class OnlineProbe(nn.Module):
     """A linear classifier that learns from detached features of each training step: its accuracy is the paper's.
 
     It holds its own SGD (momentum .9, no weight decay): velocities are buffers, so that the state dict is all that a
-    continued run needs. It starts at zero, where all classes are equally likely. With several processes every one
-    learns from the features of all.
+    resumed run needs. It starts at zero, where all classes are equally likely. With several processes, each learns
+    from the features of all.
 
     Args:
         num_features: F.
@@ -37,7 +37,7 @@ class OnlineProbe(nn.Module):
     def __init__(self, num_features: int, classes: int, *, momentum: float = 0.9) -> None:
         super().__init__()
         self.momentum = momentum
-        # Buffers, not parameters: an optimiser, gradient clipping or DDP around the framework must not find them.
+        # Buffers, not parameters: an optimizer, gradient clipping or DDP around the framework must not find them.
         for name in ("weight", "weight_velocity"):
             self.register_buffer(name, torch.zeros(classes, num_features))
         for name in ("bias", "bias_velocity"):
@@ -50,9 +50,9 @@ class OnlineProbe(nn.Module):
 
     @torch.no_grad()
     def learn(self, features: Tensor, labels: Tensor, lr: float = 0.3) -> Tensor:
-        """Take one step on features (N, F) with labels (N,); gives the mean cross entropy before it, a scalar.
+        """Take one step on features (N, F) with labels (N,); returns the mean cross entropy before it, a scalar.
 
-        The loss is that of this process's features. Processes may bring different numbers of them, also none.
+        The loss is that of this process's features. Processes may have different numbers of them, even none.
         """
         logits = self(features)
         loss = F.cross_entropy(logits, labels)
@@ -98,7 +98,7 @@ def linear_probe(
 ) -> LinearProbe:
     """Fit a multinomial logistic regression to frozen features and read it on others.
 
-    Features are standardised by the training part's mean and deviation. The penalty is the one with the best top-1
+    Features are standardized by the training part's mean and deviation. The penalty is the one with the best top-1
     accuracy (then the lower loss) on a balanced tenth of the training features held out by `seed`; the search goes from
     strong to weak and ends when two in a row did worse than the best. The final fit is on all of them.
 
@@ -132,7 +132,7 @@ def probe_scores(
     """
     if len(train_features) != len(train_labels) or len(test_features) != len(test_labels) or len(train_labels) < 2:
         raise ValueError("linear_probe: give one label per feature, and at least two training features")
-    train, test = standardised(train_features.float(), test_features.float().to(train_features.device))
+    train, test = standardize(train_features.float(), test_features.float().to(train_features.device))
     train_labels = train_labels.to(train.device)
     classes = 1 + max(int(train_labels.max()), int(test_labels.max()))
     held = _held_out(train_labels, seed)
@@ -150,10 +150,10 @@ def logistic_regression(
     start: tuple[Tensor, Tensor] | None = None,
     iterations: int = 300,
 ) -> tuple[Tensor, Tensor]:
-    """Weight (C, F) and bias (C,) that minimise mean cross entropy + penalty / 2 * |weight|^2, by full-batch L-BFGS.
+    """Weight (C, F) and bias (C,) that minimize mean cross entropy + penalty / 2 * |weight|^2, by full-batch L-BFGS.
 
     Args:
-        features: (N, F), float32 or float64, about standardised.
+        features: (N, F), float32 or float64, about standardized.
         labels: (N,), from 0.
         classes: C.
         penalty: on the weight, not on the bias; scikit-learn's C is 1 / (N * penalty).
@@ -163,7 +163,7 @@ def logistic_regression(
     if start is None:
         start = features.new_zeros(classes, features.shape[1]), features.new_zeros(classes)
     weight, bias = (part.detach().clone().requires_grad_() for part in start)
-    optimiser = torch.optim.LBFGS(
+    optimizer = torch.optim.LBFGS(
         [weight, bias],
         max_iter=iterations,
         tolerance_grad=1e-6,
@@ -173,18 +173,18 @@ def logistic_regression(
     )
 
     def objective() -> Tensor:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss = F.cross_entropy(F.linear(features, weight, bias), labels) + penalty / 2 * weight.square().sum()
         loss.backward()
         return loss
 
     with torch.enable_grad(), torch.autocast(features.device.type, enabled=False):
-        optimiser.step(objective)  # pyright: ignore[reportArgumentType]: L-BFGS asks for the tensor, not for a float
+        optimizer.step(objective)  # pyright: ignore[reportArgumentType]: L-BFGS asks for the tensor, not for a float
     return weight.detach(), bias.detach()
 
 
-def standardised(train: Tensor, test: Tensor) -> tuple[Tensor, Tensor]:
-    """Both (., F) with the mean and deviation of the training features taken out; what is constant there becomes 0."""
+def standardize(train: Tensor, test: Tensor) -> tuple[Tensor, Tensor]:
+    """Standardize both (., F) by the mean and std of the training features; those that are constant become 0."""
     mean, deviation = train.mean(0), train.std(0, correction=0)
     # Below this, the deviation is rounding of the mean, and the test features would be blown up by it.
     scale = torch.where(deviation > 1e-5 * mean.abs(), deviation, torch.inf)

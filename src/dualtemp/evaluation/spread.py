@@ -1,4 +1,4 @@
-"""What features look like on the unit sphere, without labels. All take features (N, F) and give a scalar tensor."""
+"""Geometry of features on the unit sphere, without labels. All take features (N, F) and return a scalar tensor."""
 
 import math
 
@@ -22,7 +22,7 @@ def feature_spread(features: Tensor) -> Tensor:
 def effective_rank(features: Tensor) -> Tensor:
     """exp(-sum_i p_i log p_i) with p_i = s_i / sum_j s_j, and s the singular values of the (N, F) matrix.
 
-    From 1 (all features on one line: collapse) to min(N, F). Features are taken as they are: not centred, not scaled.
+    From 1 (all features on one line: collapse) to min(N, F). Features are taken as they are: not centered, not scaled.
     """
     s = torch.linalg.svdvals(features if features.dtype == torch.float64 else features.float())
     p = s / s.sum().clamp_min(torch.finfo(s.dtype).tiny)

@@ -1,4 +1,4 @@
-"""Fine-tuning of a run's encoder on labelled images, and of the same encoder from scratch."""
+"""Fine-tuning of a run's encoder on labeled images, and of the same encoder from scratch."""
 
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -17,26 +17,26 @@ from dualtemp.evaluation.answers import Answers
 from dualtemp.evaluation.evaluation_file import result
 from dualtemp.evaluation.features import image_features_and_labels
 from dualtemp.evaluation.fine_tune import default_batch, default_epochs, fine_tuned
-from dualtemp.evaluation.labeled_data import LabelledData
+from dualtemp.evaluation.labeled_data import LabeledData
 from dualtemp.quantities import duration
 from dualtemp.training.schedule import lr_factor
 
 RECIPE = "weak"  # crop a little and flip
 WARMUP = 0.1  # share of the steps
-TRIAL_STEPS = 3  # by which the time is foretold
-TOLD_EPOCHS = 5  # lines of progress an encoder
+TRIAL_STEPS = 3  # timed to predict the duration
+PROGRESS_LINES = 5  # lines of progress per encoder
 
 
 def tuned_measures(
     encoders: dict[str, RunEncoder],
-    found: LabelledData,
+    found: LabeledData,
     epochs: int | None,
     seed: int,
     workers: int | None,
     tell: Callable[[str], None],
     problems: dict[str, str],
 ) -> Iterator[dict[str, Any]]:
-    """Fine-tuning of each encoder; how long it takes is said before; problems knows and collects unreadable files."""
+    """Fine-tune each encoder and yield its row; tell: gets the expected time first; problems: unreadable files."""
     encoder = encoders["trained"]
     views = Views(RECIPE, encoder.views.size, seed, encoder.views.mean, encoder.views.std)
     train, test = encoder.fitted(found.train), encoder.fitted(found.test)
@@ -47,10 +47,10 @@ def tuned_measures(
         def batches(epoch: int) -> Generator[tuple[Tensor, Tensor]]:
             for each in loader.batches(epoch):
                 assert each.labels is not None
-                yield encoder.laid_out(each.views[0]), each.labels
+                yield encoder.in_memory_format(each.views[0]), each.labels
 
         steps = epochs * loader.steps
-        seconds = _foretold(encoder, found.classes, batches) * steps * len(encoders)
+        seconds = _seconds_of_step(encoder, found.classes, batches) * steps * len(encoders)
 
         def factor(step: int) -> float:
             return lr_factor(step, steps, round(WARMUP * steps))
@@ -63,7 +63,7 @@ def tuned_measures(
             began = time.monotonic()
 
             def after(epoch: int, loss: float, name: str = name) -> None:
-                if epoch == epochs or epoch % -(-epochs // TOLD_EPOCHS) == 0:
+                if epoch == epochs or epoch % -(-epochs // PROGRESS_LINES) == 0:
                     tell(f"{name}: fine-tuning, epoch {epoch}/{epochs}, loss {loss:.3f}")
 
             model = fine_tuned(
@@ -85,8 +85,10 @@ def tuned_measures(
             yield {**row, "epochs": epochs, **answers.details(row["name"], name, [predicted(logits)], labels)}
 
 
-def _foretold(encoder: RunEncoder, classes: int, batches: Callable[[int], Generator[tuple[Tensor, Tensor]]]) -> float:
-    """Seconds of a step of fine-tuning, from a few on a copy; the first, which prepares much, is not counted."""
+def _seconds_of_step(
+    encoder: RunEncoder, classes: int, batches: Callable[[int], Generator[tuple[Tensor, Tensor]]]
+) -> float:
+    """Seconds of a step of fine-tuning, from a few steps on a copy, without the first, which fills caches."""
     times: list[float] = []
 
     def some(epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -107,5 +109,5 @@ def _logits(
     clean = evaluation_batches(
         test, encoder.views, device=encoder.device, workers=workers, problems=problems, may_be_empty=False
     )
-    batches = ((encoder.laid_out(each.pixels), each.labels) for each in clean)
+    batches = ((encoder.in_memory_format(each.pixels), each.labels) for each in clean)
     return image_features_and_labels(model, batches)  # pyright: ignore[reportArgumentType]

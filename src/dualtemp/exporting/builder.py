@@ -5,8 +5,6 @@ from typing import Any
 
 from dualtemp.models import resnet_mini
 
-WEIGHTS, BUILDER = "model.safetensors", "model.py"
-
 _OPENING = '''"""An image encoder; needs {packages}."""
 
 from __future__ import annotations
@@ -14,12 +12,12 @@ from __future__ import annotations
 from pathlib import Path
 
 '''
-_LOAD = f'''
+_LOAD = '''
 
-def load(path: str | Path = Path(__file__).with_name("{WEIGHTS}")) -> nn.Module:
-    """The trained encoder in eval mode: images (N, {{channels}}, {{size}}, {{size}}) -> features (N, {{width}}).
+def load(path: str | Path = Path(__file__).with_name("{weights}")) -> nn.Module:
+    """Load the trained encoder in eval mode: images (N, {channels}, {size}, {size}) -> features (N, {width}).
 
-    The images are normalised as preprocessing.json says.
+    The images are normalized as preprocessing.json says.
     """
     model = build()
     model.load_state_dict(load_file(path))
@@ -27,15 +25,16 @@ def load(path: str | Path = Path(__file__).with_name("{WEIGHTS}")) -> nn.Module:
 '''
 
 
-def builder(recipe: dict[str, Any], size: int, channels: int) -> str:
-    """The text of model.py, with `build()` and `load(path)`.
+def builder(recipe: dict[str, Any], size: int, channels: int, weights: str) -> str:
+    """Return the text of model.py, with `build()` and `load(path)`.
 
     Args:
         recipe: of `models.describe_backbone`.
         size: of the images.
         channels: of the images.
+        weights: the name of the weights file beside it.
     """
-    load = _LOAD.format(channels=channels, size=size, width=recipe["num_features"])
+    load = _LOAD.format(channels=channels, size=size, width=recipe["num_features"], weights=weights)
     if recipe["library"] == "timm":
         body = [line for line in recipe["python"].splitlines() if not line.startswith(("import ", "from "))]
         imports = "import timm\nfrom safetensors.torch import load_file\nfrom torch import nn\n"

@@ -1,4 +1,4 @@
-"""A run's encoder for use without dualtemp: weights or graph, preprocessing, model card."""
+"""Export a run's encoder for use without dualtemp: weights or graph, preprocessing, model card."""
 
 import contextlib
 import hashlib
@@ -15,37 +15,41 @@ from torch import nn
 from dualtemp import __version__
 from dualtemp.encoder.encoder import run_encoder
 from dualtemp.errors import UserError, writing
-from dualtemp.exporting.files import FORMATS, OPSET, Encoder, refuse_missing_packages, written
+from dualtemp.exporting.exported_encoder import ExportedEncoder
+from dualtemp.exporting.lookup import export_formats
 from dualtemp.exporting.model_card import CardFacts, model_card
 from dualtemp.exporting.preprocessing import preprocessing
+from dualtemp.exporting.write_format import refuse_missing_packages, write_and_compare
 from dualtemp.models.backbones import describe_backbone
+from dualtemp.renamed import renamed_arguments
 from dualtemp.runs.folder import RunFolder
 
-FOLDER = "export"  # of a run, if no other is named
+FOLDER = "export"  # in the run's, unless --out names another
 MANIFEST, PREPROCESSING, CARD = "export.json", "preprocessing.json", "README.md"
 
 
+@renamed_arguments(normalise="normalize")
 def export(
     run: Path | str,
     format: str | Sequence[str] = "safetensors",
     out: Path | str | None = None,
     *,
-    normalise: bool = False,
+    normalize: bool = False,
     note: Callable[[str], None] | None = None,
 ) -> Path:
     """Write a run's encoder in formats that need no dualtemp: what `dualtemp export` does. Returns the folder.
 
-    Beside the files of the formats lie preprocessing.json, a model card (README.md) and export.json, which lists what
-    was written. Every format is read back and compared with the run's encoder before it takes its place. Formats of an
-    earlier export in the same folder stay if they hold the same encoder, else they go.
+    The folder also gets preprocessing.json, a model card (README.md) and export.json, which lists what was written.
+    Every format is read back and compared with the run's encoder before it is put in place. Formats of an earlier
+    export to the same folder are kept if they hold the same encoder, and removed if not.
 
     Args:
         run: the run's folder.
         format: "safetensors" (weights and model.py, default), "timm" (a folder for `timm.create_model`), "onnx",
-            "torch-export", several of them, or "all" for those that the encoder can have.
+            "torch-export", several of them, or "all" that the encoder can be exported in.
         out: the folder; default RUN/export.
-        normalise: the graphs (onnx, torch-export) take uint8 pixels and normalise them themselves.
-        note: is told what is being written.
+        normalize: let graphs (onnx, torch-export) take uint8 pixels and normalize them themselves.
+        note: called with a line about what is being written.
 
     Example:
         >>> dualtemp.export("runs/mine", format=("timm", "onnx"), out="mine")  # doctest: +SKIP
@@ -53,20 +57,22 @@ def export(
     path = Path(run)
     out = path / FOLDER if out is None else Path(out)
     names = _names(format)
-    refuse_missing_packages(names)
+    for name in names:
+        refuse_missing_packages(export_formats()[name])
     _refuse_other_content(out)
     trained = run_encoder(path, "cpu")
-    chosen = trained.chosen
-    assert chosen.image_size is not None
-    encoder = Encoder(
+    settings = trained.settings
+    assert settings.image_size is not None
+    encoder = ExportedEncoder(
         trained.backbone.to(memory_format=torch.contiguous_format),  # pyright: ignore[reportCallIssue]
-        describe_backbone(chosen.backbone, chosen.image_size, trained.channels),
+        describe_backbone(settings.backbone, settings.image_size, trained.channels),
         trained.views,
-        normalise,
+        normalize,
     )
     names = _possible(names, encoder, everything="all" in _words(format))
-    if normalise and not any(FORMATS[name].graph for name in names):
-        raise UserError("normalise is for graphs: give --format onnx or torch-export, or leave it out")
+    if normalize and not any(export_formats()[name].is_graph for name in names):
+        graphs = [each.name for each in export_formats().values() if each.is_graph]
+        raise UserError(f"normalize is for graphs: give --format {' or '.join(graphs)}, or leave it out")
     how = preprocessing(trained.views)
     manifest = _facts(RunFolder(path), encoder, how)
     with _workshop(out) as workshop:
@@ -74,10 +80,10 @@ def export(
         for name in names:
             if note is not None:
                 note(f"{name}: writing it, and comparing its features with the run's")
-            difference = written(name, encoder, workshop)
+            difference = write_and_compare(export_formats()[name], encoder, workshop)
             fresh[name] = _entry(name, encoder, difference)
         stale, manifest["formats"] = _merged(out, manifest["weights"], fresh)
-        facts = CardFacts(RunFolder(path), chosen, trained.classes, encoder.recipe, how, manifest)
+        facts = CardFacts(RunFolder(path), settings, trained.classes, encoder.recipe, how, manifest)
         texts = {PREPROCESSING: json.dumps(how, indent=2) + "\n", CARD: model_card(facts)}
         for file, text in (*texts.items(), (MANIFEST, json.dumps(manifest, indent=2) + "\n")):  # the list comes last
             (workshop / file).write_text(text, encoding="utf-8")
@@ -86,10 +92,10 @@ def export(
 
 
 def formats_in(folder: Path) -> dict[str, dict[str, Any]]:
-    """What an export folder holds, by format; empty if it is not one."""
+    """The formats in an export folder with their entries in export.json; empty if it is no export."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text())
-        return {name: entry for name, entry in manifest["formats"].items() if name in FORMATS}
+        return {name: entry for name, entry in manifest["formats"].items() if name in export_formats()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
@@ -101,19 +107,19 @@ def _words(format: str | Sequence[str]) -> list[str]:
 def _names(format: str | Sequence[str]) -> tuple[str, ...]:
     words = _words(format)
     for word in words:
-        if word not in FORMATS and word != "all":
-            raise UserError(f"no format is called {word!r}: choose among {', '.join(FORMATS)} or all")
+        if word not in export_formats() and word != "all":
+            raise UserError(f"no format is called {word!r}: choose among {', '.join(export_formats())} or all")
     if not words:
-        raise UserError(f"no format is given: choose among {', '.join(FORMATS)} or all")
-    return tuple(FORMATS) if "all" in words else tuple(dict.fromkeys(words))
+        raise UserError(f"no format is given: choose among {', '.join(export_formats())} or all")
+    return tuple(export_formats()) if "all" in words else tuple(dict.fromkeys(words))
 
 
-def _possible(names: tuple[str, ...], encoder: Encoder, everything: bool) -> tuple[str, ...]:
-    refusals = {name: reason for name in names if (reason := FORMATS[name].refusal(encoder))}
+def _possible(names: tuple[str, ...], encoder: ExportedEncoder, everything: bool) -> tuple[str, ...]:
+    refusals = {name: reason for name in names if (reason := export_formats()[name].refusal(encoder))}
     if refusals and not everything:
         name, reason = next(iter(refusals.items()))
-        others = [other for other, each in FORMATS.items() if not each.refusal(encoder)]
-        others = [f"{each} (its model.py builds the encoder)" if each == "safetensors" else each for each in others]
+        others = [each for each in export_formats().values() if not each.refusal(encoder)]
+        others = [f"{each.name} ({each.hint})" if each.hint else each.name for each in others]
         raise UserError(f"--format {name}: {reason}; take {', '.join(others[:-1])} or {others[-1]}")
     return tuple(name for name in names if name not in refusals)
 
@@ -124,7 +130,7 @@ def _refuse_other_content(out: Path) -> None:
             raise UserError(f"{out} exists and is not an export: give another --out")
 
 
-def _facts(run: RunFolder, encoder: Encoder, how: dict[str, Any]) -> dict[str, Any]:
+def _facts(run: RunFolder, encoder: ExportedEncoder, how: dict[str, Any]) -> dict[str, Any]:
     last = (run.history() or [{}])[-1]
     return {
         "dualtemp": __version__,
@@ -137,7 +143,7 @@ def _facts(run: RunFolder, encoder: Encoder, how: dict[str, Any]) -> dict[str, A
 
 
 def _digest(backbone: nn.Module, how: dict[str, Any]) -> str:
-    """32 hexadecimal digits of all that decides features: weights and preprocessing."""
+    """Digest everything that determines the features, weights and preprocessing, as 32 hexadecimal digits."""
     digest = hashlib.sha256(json.dumps(how, sort_keys=True).encode())
     for name, value in sorted(backbone.state_dict().items()):
         digest.update(name.encode())
@@ -145,33 +151,33 @@ def _digest(backbone: nn.Module, how: dict[str, Any]) -> str:
     return digest.hexdigest()[:32]
 
 
-def _entry(name: str, encoder: Encoder, difference: float) -> dict[str, Any]:
-    graph = FORMATS[name].graph
-    found: dict[str, Any] = {
-        "files": list(FORMATS[name].files),
-        "takes": "uint8 pixels" if graph and encoder.normalising else "float32, normalised",
+def _entry(name: str, encoder: ExportedEncoder, difference: float) -> dict[str, Any]:
+    format = export_formats()[name]
+    return {
+        "files": list(format.files),
+        "takes": "uint8 pixels" if format.is_graph and encoder.normalizes else "float32, normalised",
         "difference": difference,
+        **format.facts,
     }
-    return found | ({"opset": OPSET} if name == "onnx" else {})
 
 
 def _merged(out: Path, weights: str, fresh: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
-    """Files of an earlier export that must go, because they hold another encoder; and all formats afterwards."""
+    """Return the files of an earlier export that hold another encoder, to be removed, and all formats afterwards."""
     before = formats_in(out)
     same = bool(before) and json.loads((out / MANIFEST).read_text()).get("weights") == weights
     kept = {
         name: entry
         for name, entry in before.items()
-        if same and all((out / file).is_file() for file in FORMATS[name].files)
+        if same and all((out / file).is_file() for file in export_formats()[name].files)
     }
-    after = {name: {**kept, **fresh}[name] for name in FORMATS if name in kept or name in fresh}
-    files = {file for name in after for file in FORMATS[name].files}
-    return [file for name in before for file in FORMATS[name].files if file not in files], after
+    after = {name: {**kept, **fresh}[name] for name in export_formats() if name in kept or name in fresh}
+    files = {file for name in after for file in export_formats()[name].files}
+    return [file for name in before for file in export_formats()[name].files if file not in files], after
 
 
 @contextlib.contextmanager
 def _workshop(out: Path) -> Iterator[Path]:
-    """A folder on the disk of `out` in which everything is made before anything takes its place; gone afterwards."""
+    """Yield a temporary folder on the same disk as `out`, in which everything is made before it is put in place."""
     missing = [folder for folder in out.parents if not folder.exists()]
     done = False
     try:
@@ -189,7 +195,7 @@ def _workshop(out: Path) -> Iterator[Path]:
 
 
 def _put_in_place(workshop: Path, out: Path, stale: list[str]) -> None:
-    """A new folder appears at once; in an existing one every file is exchanged whole, the list of them last."""
+    """Rename the folder if `out` is new; else replace its files one by one, atomically, the list of them last."""
     files = sorted(workshop.iterdir(), key=lambda file: file.name == MANIFEST)
     for file in files:
         with open(file, "rb") as content:

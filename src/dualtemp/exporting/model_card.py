@@ -6,21 +6,22 @@ from pathlib import Path
 from typing import Any
 
 from dualtemp.config import Settings, to_yaml
-from dualtemp.exporting.loading import how_to_load, how_to_preprocess
+from dualtemp.exporting.loading import how_to_preprocess
+from dualtemp.exporting.lookup import export_formats
 from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.metrics import measures
 
 
 @dataclass(frozen=True)
 class CardFacts:
-    """What a card tells.
+    """What a model card is written from.
 
-    run: of the encoder; chosen: its settings; classes: names by label; recipe: of `describe_backbone`; how:
-    preprocessing.json; manifest: export.json, with all formats that are there.
+    run: the encoder's; settings: its settings; classes: names by label; recipe: from `describe_backbone`; how: the
+    content of preprocessing.json; manifest: that of export.json, with all formats in the folder.
     """
 
     run: RunFolder
-    chosen: Settings
+    settings: Settings
     classes: tuple[str, ...]
     recipe: dict[str, Any]
     how: dict[str, Any]
@@ -28,16 +29,17 @@ class CardFacts:
 
 
 def model_card(facts: CardFacts) -> str:
-    """README.md of the export, in Markdown; its Python runs in the folder, without dualtemp."""
-    parts = (_opening(facts), _figures(facts), _data(facts), _loading(facts), _settings(facts), _limits(facts))
+    """Write README.md of an export, in Markdown; its Python programs run in the folder, without dualtemp."""
+    parts = (_opening(facts), _figures(facts), _data(facts), _loading(facts), _settings_part(facts), _limits(facts))
     return "\n\n".join(parts) + "\n"
 
 
 def _opening(facts: CardFacts) -> str:
-    how, chosen, formats = facts.how, facts.chosen, facts.manifest["formats"]
-    library = "timm" if "timm" in formats else "pytorch"
-    tag, learned = ("supervised", "with") if chosen.framework.learns_from_labels else ("self-supervised", "without")
-    epochs = "" if facts.manifest["epoch"] is None else f" after epoch {facts.manifest['epoch']} of {chosen.epochs}"
+    how, settings, formats = facts.how, facts.settings, facts.manifest["formats"]
+    libraries = [export_formats()[name].library for name in formats]
+    library = next((name for name in libraries if name != "pytorch"), "pytorch")
+    tag, learned = ("supervised", "with") if settings.framework.learns_from_labels else ("self-supervised", "without")
+    epochs = "" if facts.manifest["epoch"] is None else f" after epoch {facts.manifest['epoch']} of {settings.epochs}"
     return f"""---
 library_name: {library}
 tags:
@@ -49,7 +51,7 @@ tags:
 
 A `{facts.recipe["model"]}`{_stem(facts.recipe)} that turns images of {how["size"]} x {how["size"]} pixels with \
 {how["channels"]} channel{"s" if how["channels"] > 1 else ""} into {facts.recipe["num_features"]} features. It was \
-trained {learned} labels by {chosen.method}{_temperatures(chosen)} with dualtemp {facts.manifest["dualtemp"]}; \
+trained {learned} labels by {settings.method}{_temperatures(settings)} with dualtemp {facts.manifest["dualtemp"]}; \
 these are its weights{epochs}."""
 
 
@@ -57,8 +59,8 @@ def _stem(recipe: dict[str, Any]) -> str:
     return " with a stem for small images" if recipe["replaced"] else ""
 
 
-def _temperatures(chosen: Settings) -> str:
-    alpha, beta = chosen.get("tau_alpha"), chosen.get("tau_beta")
+def _temperatures(settings: Settings) -> str:
+    alpha, beta = settings.get("tau_alpha"), settings.get("tau_beta")
     if alpha is None:
         return ""
     return f" (tau_alpha {alpha:g}{'' if beta is None else f', tau_beta {beta}'})"
@@ -67,18 +69,18 @@ def _temperatures(chosen: Settings) -> str:
 def _figures(facts: CardFacts) -> str:
     rows = [*_of_training(facts), *_of_evaluation(facts.run.path / "evaluation.json")]
     if not rows:
-        return "## Measured\n\nNothing was measured. `dualtemp evaluate` measures on any labelled set of images."
+        return "## Measured\n\nNothing was measured. `dualtemp evaluate` measures on any set of labeled images."
     heads = "| measured | encoder | images | training labels | top 1, % | top 5, % |\n|---|---|---|---|---|---|"
     return "\n".join(["## Measured", "", heads, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
 def _of_training(facts: CardFacts) -> list[list[str]]:
-    """What the run itself measured last on its validation images."""
+    """The run's last measurements on its validation images."""
     last: dict[str, Any] = {}
     for line in facts.run.history():
         last |= {key: value for key, value in line.items() if value is not None}
-    images = (facts.run.made_with().get("train") or {}).get("images")
-    bank = facts.chosen.knn_images
+    images = (facts.run.read_environment().get("train") or {}).get("images")
+    bank = facts.settings.knn_images
     labels = {"probe_top1": images or "all", "knn_top1": min(bank, images or bank)}
     return [
         [each.card, "trained", "validation", str(labels.get(key, "")), _number(last[key]), _number(last.get(each.top5))]
@@ -88,7 +90,7 @@ def _of_training(facts: CardFacts) -> list[list[str]]:
 
 
 def _of_evaluation(path: Path) -> list[list[str]]:
-    """What `dualtemp evaluate` found, if it was run."""
+    """The results of `dualtemp evaluate`, if it was run."""
     try:
         measured = json.loads(path.read_text())["measured"]
         return [
@@ -108,8 +110,8 @@ def _of_evaluation(path: Path) -> list[list[str]]:
 
 
 def _data(facts: CardFacts) -> str:
-    made = facts.run.made_with()
-    lines = [f"Trained on `{_plain(Path(facts.chosen.data).name)}`: {_count(made.get('train'))}."]
+    made = facts.run.read_environment()
+    lines = [f"Trained on `{_plain(Path(facts.settings.data).name)}`: {_count(made.get('train'))}."]
     if made.get("unlabelled"):
         lines.append(f"And without labels: {_count(made['unlabelled'])}.")
     if made.get("test"):
@@ -118,7 +120,7 @@ def _data(facts: CardFacts) -> str:
         shown = ", ".join(_plain(name) for name in facts.classes[:20])
         more = f" and {len(facts.classes) - 20} more" if len(facts.classes) > 20 else ""
         lines.append(f"{len(facts.classes)} classes: {shown}{more}.")
-    lines.append("The licence of these images is not known to dualtemp: find it out before you pass the weights on.")
+    lines.append("The license of these images is not known to dualtemp: look it up before you pass the weights on.")
     return "\n".join(["## Data", "", *lines])
 
 
@@ -137,31 +139,32 @@ def _loading(facts: CardFacts) -> str:
         "",
         _python(how_to_preprocess(facts.how)),
         "",
-        "Some pixels that Pillow has resized differ from those of training by one or two grey levels of 255; images "
-        "of the right size do not differ. Images with transparency or more than 8 bits want what `decode` says there "
-        "first.",
+        "Some pixels that Pillow has resized differ from those of training by one or two gray levels of 255; images "
+        "of the right size do not differ. Images with transparency or more than 8 bits first need what `decode` "
+        "says there.",
     ]
-    for title, text, program in how_to_load(facts.manifest["formats"], facts.recipe, facts.how):
-        parts += ["", f"### {title}", "", text, "", _python(program)]
+    for name, entry in facts.manifest["formats"].items():
+        for title, text, program in export_formats()[name].how_to_load(entry, facts.recipe, facts.how):
+            parts += ["", f"### {title}", "", text, "", _python(program)]
     return "\n".join(parts)
 
 
-def _settings(facts: CardFacts) -> str:
-    chosen = facts.chosen.model_copy(update={"data": Path(facts.chosen.data).name})
-    if chosen.init is not None:
-        chosen = chosen.model_copy(update={"init": Path(chosen.init).name})
-    made = facts.run.made_with()
+def _settings_part(facts: CardFacts) -> str:
+    settings = facts.settings.model_copy(update={"data": Path(facts.settings.data).name})
+    if settings.init is not None:
+        settings = settings.model_copy(update={"init": Path(settings.init).name})
+    made = facts.run.read_environment()
     versions = ", ".join(
         f"{name} {made[name]}" for name in ("python", "torch", "torchvision", "timm") if made.get(name)
     )
-    told = f"\n\nTrained with {versions}." if versions else ""
-    return f"## Settings\n\n```yaml\n{to_yaml(chosen)}```{told}"
+    trained_with = f"\n\nTrained with {versions}." if versions else ""
+    return f"## Settings\n\n```yaml\n{to_yaml(settings)}```{trained_with}"
 
 
 def _limits(facts: CardFacts) -> str:
     lines = [
-        "The features carry what the training images had in common with yours, biases included; figures above hold for "
-        "the data that they name. Measure on your own images before you rely on them.",
+        "The features carry what the training images have in common with yours, biases included; the figures above "
+        "hold for the data that they name. Measure on your own images before you rely on them.",
     ]
     if any(line.get("collapsed") for line in facts.run.history()[-1:]):
         lines.insert(0, "**The features have collapsed: they hardly differ from image to image.**")
@@ -177,5 +180,5 @@ def _number(value: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that Markdown takes as it is: names of folders may hold anything."""
+    """Replace what Markdown would interpret: names of folders may hold anything."""
     return " ".join(text.replace("|", "/").replace("`", "'").replace("<", "(").replace(">", ")").split())

@@ -1,4 +1,4 @@
-"""How an image becomes what an exported encoder takes, in words that any program can follow."""
+"""How to turn an image into the input of an exported encoder, for programs in any language."""
 
 from typing import Any
 
@@ -10,18 +10,14 @@ MODES = {1: "L", 3: "RGB"}
 
 
 def preprocessing(views: Views) -> dict[str, Any]:
-    """What evaluation makes of an image file (`data.photographs`, `data.views`), as preprocessing.json tells it.
-
-    Args:
-        views: of the run.
-    """
+    """Describe how evaluation prepares an image file, as preprocessing.json has it; views: the run's."""
     channels, size = len(views.mean), views.size
     return {
         "channels": channels,
         "mode": MODES.get(channels),  # None: Pillow has no such images
         "size": size,
         "decode": "upright by the EXIF orientation, first frame, transparent pixels on white, 8 bits a channel",
-        "reduce": {  # of photographs far larger than needed
+        "reduce": {  # images far larger than needed
             "enough": enough_pixels(views),
             "jpeg": "decoded at the smallest of 1/1, 1/2, 1/4, 1/8 that leaves the shorter side `enough` pixels",
             "factor": "then shorter // enough, if above 1: the mean of whole squares of pixels (Pillow's reduce)",

@@ -9,7 +9,7 @@ from dualtemp.config import Settings
 from dualtemp.frameworks.network import Network, Step
 from dualtemp.frameworks.protocol import Context, Framework
 from dualtemp.models.backbones import build_backbone
-from dualtemp.models.weights import initialise
+from dualtemp.models.weights import initialize
 
 
 class FrameworkModule(nn.Module):
@@ -45,7 +45,7 @@ def build_framework(chosen: Settings, channels: int, classes: int) -> FrameworkM
     assert chosen.image_size is not None
     backbone: Any = build_backbone(chosen.backbone, chosen.image_size, channels, seed=chosen.seed)
     if chosen.init is not None:
-        initialise(backbone, chosen.init)
+        initialize(backbone, chosen.init)
     kind, options = chosen.framework, chosen.options
     context = Context(chosen.seed, chosen.batch, classes, chosen.computation or chosen.framework.version)
     with torch.random.fork_rng(devices=[]):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dualtemp.lazy import lazily
 
 if TYPE_CHECKING:
-    from dualtemp.models.backbones import build_backbone, describe_backbone, seeded_initialisation
+    from dualtemp.models.backbones import build_backbone, describe_backbone, seeded_initialization
     from dualtemp.models.heads import (
         byol_predictor,
         byol_projector,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dualtemp.models.momentum import MomentumCopy
     from dualtemp.models.registry import backbone
     from dualtemp.models.resnet_mini import ResNetMini
-    from dualtemp.models.weights import initialise, load_weights, save_backbone
+    from dualtemp.models.weights import initialize, load_weights, save_backbone
 
 _HOME = {
     "MomentumCopy": "momentum",
@@ -35,11 +35,11 @@ _HOME = {
     "contrastive_predictor": "heads",
     "contrastive_projector": "heads",
     "describe_backbone": "backbones",
-    "initialise": "weights",
+    "initialize": "weights",
     "load_weights": "weights",
     "mlp": "heads",
     "save_backbone": "weights",
-    "seeded_initialisation": "backbones",
+    "seeded_initialization": "backbones",
     "simclr_projector": "heads",
     "simsiam_predictor": "heads",
     "simsiam_projector": "heads",
@@ -56,15 +56,19 @@ __all__ = [
     "contrastive_predictor",
     "contrastive_projector",
     "describe_backbone",
-    "initialise",
+    "initialize",
     "load_weights",
     "mlp",
     "save_backbone",
-    "seeded_initialisation",
+    "seeded_initialization",
     "simclr_projector",
     "simsiam_predictor",
     "simsiam_projector",
     "three_layer_projector",
 ]
 
-__getattr__, __dir__ = lazily(__name__, _HOME)
+_RENAMED = {
+    "initialise": "dualtemp.models.initialize",
+    "seeded_initialisation": "dualtemp.models.seeded_initialization",
+}
+__getattr__, __dir__ = lazily(__name__, _HOME, _RENAMED)

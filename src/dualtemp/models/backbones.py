@@ -4,7 +4,7 @@ What is built is the plain timm module without classifier: its weights load into
 default, the last batch norm of a ResNet block starts at zero (`zero_init_last`), so that blocks start as identities.
 
 The names with "paper_" are laid out as in the public code of the paper's authors: ResNets whose last batch norms start
-at one, with a 3x3 stem padded by 2 below 64 px that is initialised as torch does it; vit_tiny with patches of 16 px and
+at one, with a 3x3 stem padded by 2 below 64 px that is initialized as torch does it; vit_tiny with patches of 16 px and
 swin_tiny with patches of 4 px at every size.
 """
 
@@ -21,7 +21,7 @@ from dualtemp.models.resnet_mini import ResNetMini
 from dualtemp.text import similar_words
 from dualtemp.torchvision_operators import declare_missing_operators
 
-# Our short names, and what they are called in timm.
+# Our short names, and timm's.
 SHORT_NAMES = {
     "resnet18": "resnet18",
     "resnet50": "resnet50",
@@ -52,26 +52,26 @@ def build_backbone(name: str, image_size: int, channels: int = 3, *, seed: int |
     Returns:
         The module of timm (or `ResNetMini`) itself, in training mode, with an attribute `num_features`.
     """
-    with seeded_initialisation(seed):
+    with seeded_initialization(seed):
         return _build(name, image_size, channels)[0]
 
 
 def describe_backbone(name: str, image_size: int, channels: int = 3) -> dict[str, Any]:
-    """Tell how to build the same module without dualtemp, as a dictionary that JSON can hold.
+    """Describe how to build the same module without dualtemp, as a dictionary for JSON.
 
     Its entries: `library` ("timm", "dualtemp", "plugin"), `model` and `arguments` (of `timm.create_model`), `replaced`
-    (modules of the stem, by name, and what stands there instead), `num_features`, and but for a plugin's `python`, the
-    same as a program whose last name is `model`.
+    (modules of the stem that are replaced, by name, and by what), `num_features`, and except for plugins `python`, a
+    program that builds it as `model`.
     """
-    with seeded_initialisation(0):
+    with seeded_initialization(0):
         return _build(name, image_size, channels)[1]
 
 
 @contextlib.contextmanager
-def seeded_initialisation(seed: int | None) -> Iterator[None]:
-    """Draw the initial weights of what is built inside from `seed`; torch's global generators stay as they were.
+def seeded_initialization(seed: int | None) -> Iterator[None]:
+    """Draw the initial weights of modules built inside from `seed`, without touching torch's global generators.
 
-    None changes nothing: weights come from the global generator.
+    None does nothing: weights come from the global generator.
     """
     if seed is None:
         yield
@@ -136,7 +136,7 @@ def _program(timm_name: str, arguments: dict[str, Any], replaced: dict[str, str]
 
 
 def _layout(name: str, image_size: int) -> dict[str, Any]:
-    """Arguments of timm that fit the transformers among our names to the size of the images."""
+    """timm's arguments that fit our transformers to the size of the images."""
     if name == "vit_tiny":
         patch = 4 if image_size < 64 else 8 if image_size < 128 else 16
         padded = {"dynamic_img_size": True, "dynamic_img_pad": True} if image_size % patch else {}
@@ -157,7 +157,7 @@ def _layout(name: str, image_size: int) -> dict[str, Any]:
 
 
 def _published_layout(name: str, image_size: int) -> dict[str, Any]:
-    """Arguments of timm for what the authors build of a short name."""
+    """timm's arguments for the networks that the authors build."""
     if name == "vit_tiny":
         return {"img_size": image_size, "patch_size": 16}
     if name == "swin_tiny":
@@ -168,7 +168,7 @@ def _published_layout(name: str, image_size: int) -> dict[str, Any]:
 def _create(
     name: str, timm_name: str, layout: dict[str, Any], image_size: int, channels: int
 ) -> tuple[nn.Module, dict[str, Any]]:
-    """Create a model of timm without classifier; also give the arguments that did it."""
+    """Create a model of timm without classifier; also returns the arguments that worked."""
     declare_missing_operators()
     import timm
 
@@ -192,9 +192,9 @@ def _create(
 
 
 def _small_image_stem(model: nn.Module, published: bool = False) -> dict[str, str]:
-    """Put a 3x3 convolution of stride 1 in the place of a ResNet's 7x7 one, and nothing in that of its max-pool.
+    """Replace a ResNet's 7x7 convolution by a 3x3 one of stride 1, and remove its max-pool.
 
-    Gives what now stands where, as Python; other models are left as they are.
+    Returns the replacements by name, as Python; other models are left unchanged.
     """
     from timm.models.resnet import ResNet
 
@@ -214,7 +214,7 @@ def _small_image_stem(model: nn.Module, published: bool = False) -> dict[str, st
 
 @torch.no_grad()
 def _measured_features(model: nn.Module, name: str, image_size: int, channels: int) -> int:
-    """Width of what the model makes of an image of this size; refuses models that cannot take one."""
+    """Measure the number of features of an image of this size; refuses models that cannot take one."""
     model.eval()  # batch-norm statistics stay as they are
     try:
         out = model(torch.zeros(1, channels, image_size, image_size))

@@ -48,13 +48,13 @@ class KeyDictionary(nn.Module):
 
     @torch.no_grad()
     def enqueue(self, keys: Tensor, *, gather: bool = False) -> None:
-        """Put the keys of a step, (N, dim), of any length, in the place of the oldest.
+        """Replace the oldest keys by those of a step, (N, dim), of any length.
 
-        Of a batch larger than the dictionary the last `size` keys stay.
+        Of a batch larger than the dictionary, the last `size` keys are kept.
 
         Args:
             keys: (N, dim), for any N.
-            gather: put in the keys of all processes, so that they go on holding the same dictionary.
+            gather: take the keys of all processes, so that every process keeps the same dictionary.
         """
         if keys.ndim != 2 or keys.shape[1] != self.keys.shape[1] or not keys.is_floating_point():
             raise ValueError(
@@ -107,11 +107,11 @@ class KeyDictionary(nn.Module):
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def get_extra_state(self) -> Tensor:
-        """The place in the ring, as a tensor that any format of weights can hold."""
+        """The position in the ring, as a tensor, which any weights format can hold."""
         return torch.tensor([self.seen, self.step])
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Take the place in the ring from a state dict."""
+        """Restore the position in the ring from a state dict."""
         self.seen, self.step = (int(x) for x in state)
 
     def extra_repr(self) -> str:
@@ -120,5 +120,5 @@ class KeyDictionary(nn.Module):
 
 
 def dictionaries(count: int, size: int, dim: int, seed: int) -> nn.ModuleList:
-    """So many dictionaries, each with random keys of its own."""
+    """Create `count` dictionaries, each with its own random keys."""
     return nn.ModuleList(KeyDictionary(size, dim, seed=seed + i) for i in range(count))

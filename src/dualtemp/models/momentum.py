@@ -1,4 +1,4 @@
-"""The key encoder of MoCo and BYOL: a copy that follows slowly."""
+"""The key encoder of MoCo and BYOL: a copy that follows its source slowly."""
 
 import copy
 from typing import Any
@@ -29,12 +29,12 @@ class MomentumCopy(nn.Module):
 
     @torch.no_grad()
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
-        """What the copy makes of the arguments, detached."""
+        """The copy's output, detached."""
         return self.module(*args, **kwargs)
 
     @torch.no_grad()
     def follow(self, source: nn.Module, momentum: float) -> None:
-        """Move the parameters after a step of the optimiser: new = momentum * old + (1 - momentum) * source.
+        """Move the parameters after a step of the optimizer: new = momentum * old + (1 - momentum) * source.
 
         Args:
             source: the module that was copied, or one with the same parameters in the same order.

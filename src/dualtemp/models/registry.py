@@ -1,4 +1,4 @@
-"""Backbones that people declare, by name; those of this package and of timm are in `backbones.py`. Needs no torch."""
+"""Backbones declared by plugins, by name; those of this package and of timm are in `backbones.py`. Needs no torch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _registry: Registry[Build] = Registry("backbone")
 
 
 def backbone(name: str) -> Callable[[Build], Build]:
-    """Register a function as what builds the backbone of this name: `@backbone("mine")`.
+    """Register a function that builds the backbone of this name: `@backbone("mine")`.
 
     It takes image_size and channels, and returns a module: images (N, channels, image_size, image_size) -> features (N,
     F). Initial weights come from torch's global generator, which is seeded for it.
@@ -34,5 +34,5 @@ def backbone(name: str) -> Callable[[Build], Build]:
 
 
 def declared_backbones() -> Mapping[str, Build]:
-    """What builds the backbones that plugins and installed packages have declared, by name."""
+    """The functions that build the backbones of plugins and installed packages, by name."""
     return _registry

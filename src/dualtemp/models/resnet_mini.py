@@ -31,7 +31,7 @@ class ResNetMini(nn.Module):
 
     Every stage halves the image, the first one too, so that an image costs little and can be seen often. The stem
     brings images of 16 to 63 px to half their size before that, larger ones to a quarter, and leaves smaller ones (8 px
-    digits) as they are. Names of the parameters are those of torchvision's ResNets, the initialisation is He's.
+    digits) as they are. Names of the parameters are those of torchvision's ResNets, the initialization is He's.
 
     Args:
         image_size: height and width that the stem is laid out for; others can be passed through.

@@ -1,4 +1,4 @@
-"""Weights files: a backbone out, anybody's backbone in. Reading one never runs code that it carries."""
+"""Weights files: save our backbones, load anybody's. Loading a file never runs code in it."""
 
 import json
 import os
@@ -16,21 +16,21 @@ from dualtemp.errors import UserError
 
 BACKBONE_FILE = "backbone.safetensors"  # of a run folder
 PICKLES = (".pt", ".pth", ".bin", ".ckpt")
-# What stands behind the features in files of timm and torchvision.
+# Prefixes of the layers after the features, in files of timm and torchvision.
 CLASSIFIERS = ("fc.", "head.", "classifier.", "head_dist.", "last_linear.")
-# Under which checkpoints keep the weights among other things.
+# Keys under which checkpoints hold the weights.
 CHECKPOINT_ENTRIES = ("state_dict", "model", "model_state_dict", "backbone", "encoder", "teacher", "student")
 
 
 def save_backbone(path: Path | str, module: nn.Module, metadata: Mapping[str, str] | None = None) -> None:
-    """Write a module's state dict, with the names it has, to a safetensors file; whole or not at all.
+    """Write a module's state dict to a safetensors file, under its own names, atomically.
 
     Args:
         path: of the file, in an existing folder.
         module: on any device, in any memory format.
         metadata: text that goes into the file's header.
     """
-    # Each tensor by itself and in plain order: the format knows neither shared memory nor channels-last.
+    # Each tensor on its own and contiguous: the format has neither shared memory nor channels-last.
     tensors = {name: value.detach().to("cpu", copy=True).contiguous() for name, value in module.state_dict().items()}
     content = safetensors.torch.save(tensors, metadata={"format": "pt", **(metadata or {})})
     with whole_file(Path(path)) as file:
@@ -38,7 +38,7 @@ def save_backbone(path: Path | str, module: nn.Module, metadata: Mapping[str, st
 
 
 def _in_order(content: bytes) -> bytes:
-    """A safetensors file with its header sorted: the library orders metadata anew in every process."""
+    """Sort the header of a safetensors file: the library orders metadata differently in every process."""
     start = 8 + int.from_bytes(content[:8], "little")
     header = json.dumps(json.loads(content[8:start]), sort_keys=True, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
@@ -63,7 +63,7 @@ def load_weights(path: Path | str) -> dict[str, Tensor]:
         try:
             return safetensors.torch.load_file(path)
         except (safetensors.SafetensorError, OSError) as error:
-            raise UserError(f"{path}: not a whole safetensors file ({_first_line(error)}); get it anew.") from error
+            raise UserError(f"{path}: not a whole safetensors file ({_first_line(error)}); fetch it again.") from error
     if path.suffix not in PICKLES:
         raise UserError(
             f"{path}: weights must be .safetensors or {', '.join(PICKLES)}, not {path.suffix or 'nameless'}."
@@ -78,12 +78,12 @@ def load_weights(path: Path | str) -> dict[str, Tensor]:
     return _state_dict(content, path)
 
 
-def initialise(backbone: nn.Module, path: Path | str) -> None:
-    """Start from the weights of an earlier run or of a file of timm or torchvision.
+def initialize(backbone: nn.Module, path: Path | str) -> None:
+    """Load the weights of an earlier run, or of a file of timm or torchvision, into a backbone.
 
-    A classifier in the file is ignored, and so is everything beside the backbone if its names carry a prefix such as
+    A classifier in the file is ignored, and so is everything besides the backbone if its names have a prefix such as
     "module.", "backbone." or "encoder." (if several fit, the first in the file is taken: in MoCo's, the query encoder).
-    Anything else must fit, or nothing is changed.
+    Everything else must fit; if it does not, nothing is changed.
 
     Args:
         backbone: takes the weights.
@@ -103,7 +103,7 @@ def initialise(backbone: nn.Module, path: Path | str) -> None:
     first = next(iter([*(f"it lacks {name}" for name in missing), *(f"it has {n}" for n in unexpected), *shapes]), None)
     if first is not None:
         raise UserError(
-            f"{path}: does not fit this backbone ({fitting} of {len(own)} tensors do; {first}); "
+            f"{path}: does not fit this backbone ({fitting} of {len(own)} tensors fit; {first}); "
             "take the backbone, image size and channels that it was trained with."
         )
     backbone.load_state_dict(own | {name: found[name] for name in own if name in found})

@@ -9,7 +9,7 @@ from types import ModuleType
 from dualtemp.atomic_write import whole_file
 from dualtemp.config import Settings
 from dualtemp.data.sources.cache import cache_folder
-from dualtemp.data.sources.catalogue import PHOTOGRAPH, named_set
+from dualtemp.data.sources.catalogue import DEFAULT_VIEW_SIZE, named_set
 
 WITH_GRADIENT = 3  # a backward pass costs twice a forward pass
 
@@ -33,10 +33,8 @@ def expected_seconds(chosen: Settings) -> float | None:
     entry = named_set(chosen.data)
     if entry is None:
         return None
-    size = chosen.image_size or entry.size or PHOTOGRAPH
-    steps = count_passes(chosen, entry.train + entry.unlabelled) * seconds_of_pass(
-        chosen.backbone, size, entry.channels
-    )
+    size = chosen.image_size or entry.size or DEFAULT_VIEW_SIZE
+    steps = count_passes(chosen, entry.train + entry.unlabeled) * seconds_of_pass(chosen.backbone, size, entry.channels)
     return seconds_of_small_run() + steps
 
 

@@ -154,7 +154,7 @@ def read_data_facts(word: str) -> DataFacts:
     from dualtemp.training.run_data import image_size
 
     splits = open_source(word)
-    parts = (splits.train, splits.test, splits.unlabelled)
+    parts = (splits.train, splits.test, splits.unlabeled)
     text = " ".join("-" if part is None else part.fingerprint for part in parts)
     digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
     own = named_path(word) is not None and splits.train.channels == 3

@@ -121,7 +121,7 @@ def make_result(job: Job, folder: Path, device: str, threads: int, watch: Any) -
             raise UserError(said) from None
         return {"status": "failed", "reason": " ".join(said.split())}
     run = RunFolder(folder)
-    with_versions = {name: value for name, value in run.made_with().items() if name in VERSIONS}
+    with_versions = {name: value for name, value in run.read_environment().items() if name in VERSIONS}
     return {
         "status": "collapsed" if metrics.get("collapsed") else "done",
         "metrics": metrics,

@@ -100,10 +100,10 @@ def read(path: Path) -> bytes:
 def unpack(payload: bytes, name: str = "checkpoint") -> Checkpoint:
     """Decode what `read` returned, onto the CPU: tensors and plain values only, never code."""
     try:
-        with warnings.catch_warnings(action="ignore"):  # what torch has to say of strange files is said below
+        with warnings.catch_warnings(action="ignore"):  # torch warns about foreign files; the error below says it
             return Checkpoint.from_payload(torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True))
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, TypeError) as error:
-        raise DamagedCheckpoint(f"{name} holds something else than a run ({type(error).__name__})") from None
+        raise DamagedCheckpoint(f"{name} does not hold a run ({type(error).__name__})") from None
 
 
 def read_latest(folder: Path) -> tuple[bytes | None, list[str]]:
@@ -135,7 +135,7 @@ def refuse_foreign(checkpoint: Checkpoint, method: nn.Module, folder: Path) -> N
         return
     whose = f" ({settings['method']}, {settings['backbone']})" if {"method", "backbone"} <= settings.keys() else ""
     raise UserError(
-        f"the newest checkpoint of {folder} is of another run{whose} than its config.yaml tells: put the run's own "
+        f"the newest checkpoint of {folder} is of another run{whose} than its config.yaml: put the run's own "
         "checkpoint or config back, or train anew in another folder"
     )
 

@@ -1,4 +1,4 @@
-"""The measures of evaluation.json, which `dualtemp evaluate` takes of a finished encoder. Needs no torch."""
+"""The measures of evaluation.json, by which `dualtemp evaluate` judges a finished encoder. Needs no torch."""
 
 from typing import NamedTuple
 
@@ -28,5 +28,5 @@ MEANINGS = {each.name: each.says for each in EVALUATED}
 WORDS = tuple(dict.fromkeys(each.asked_as for each in EVALUATED))
 NAMES = tuple(each.name for each in EVALUATED)
 FROZEN = tuple(each.name for each in EVALUATED if each.frozen)
-BASELINES = ("raw pixels", "colour histogram", "untrained")  # encoders that a trained one has to beat
+BASELINES = ("raw pixels", "colour histogram", "untrained")  # for a trained encoder to beat; spelled as in old files
 ENCODERS = (*BASELINES, "trained", "online")

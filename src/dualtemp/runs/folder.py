@@ -1,4 +1,4 @@
-"""One run, one folder, self-contained: what is in it, and that nobody else writes to it."""
+"""A run folder: its files, and the lock that keeps others from writing to it."""
 
 import contextlib
 import json
@@ -9,7 +9,7 @@ from typing import Any
 
 from dualtemp.atomic_write import whole_file
 from dualtemp.config import Settings, from_yaml, of_run, settings, to_yaml
-from dualtemp.errors import UserError
+from dualtemp.errors import UserError, writing
 from dualtemp.file_lock import CLAIM, locked
 
 
@@ -24,8 +24,8 @@ class RunFolder:
         self.trouble, self.logs = path / "trouble.txt", path / "logs"
 
     @staticmethod
-    def opened(path: Path) -> "RunFolder":
-        """An existing run."""
+    def open(path: Path) -> "RunFolder":
+        """Open the folder of an existing run."""
         folder = RunFolder(path)
         if not os.path.isfile(folder.config):  # False too where a Path would raise: a name that is too long, a loop
             raise UserError(f"{path} is not a run: it has no config.yaml; give the folder that --out named")
@@ -33,77 +33,70 @@ class RunFolder:
 
     @staticmethod
     def refuse_existing(path: Path) -> None:
-        """A run folder is never overwritten; what a kill left of one that was never begun may be."""
+        """Refuse a path that exists, unless it is what a killed process left before its run began."""
         folder = RunFolder(path)
         if os.path.exists(folder.config):
-            raise UserError(f"{path} holds a run already: go on with `dualtemp resume {path}`, or give another --out")
+            raise UserError(f"{path} holds a run already: `dualtemp resume {path}` continues it; or give another --out")
         above = next(folder for folder in (*path.parents, Path("/")) if os.path.exists(folder))
         if not above.is_dir():
-            raise UserError(f"{above} is a file, so that {path} cannot be made: give another --out")
+            raise UserError(f"{above} is a file, so {path} cannot be made: give another --out")
         for name in path.relative_to(above).parts if above in path.parents else ():
-            try:
-                os.lstat(above / name)  # names over the limit are told before anything is computed
-            except FileNotFoundError:
-                pass
-            except OSError as error:
-                raise UserError(f"{path} cannot be made ({error.strerror}): give another --out") from None
+            with writing(path, "give another --out", "made"), contextlib.suppress(FileNotFoundError):
+                os.lstat(above / name)  # a name that is too long is refused before anything is computed
         if os.path.lexists(path) and (not path.is_dir() or not folder._never_begun()):
             raise UserError(f"{path} exists and is not a run: give another --out")
 
     @contextlib.contextmanager
-    def created(self, chosen: Settings, environment: dict[str, Any]) -> Iterator[None]:
-        """Make the folder and hold its lock; the config comes last, so that a folder with a config is a run.
+    def create(self, settings: Settings, environment: dict[str, Any]) -> Iterator[None]:
+        """Create the folder and hold its lock. The config is written last: a folder with a config is a run.
 
-        If it cannot be made, nothing is left of it. Another process may be making the same folder, so that whatever is
-        inside is touched by the lock's holder alone.
+        If it cannot be created, nothing is left of it. Another process may be creating the same folder, so only the
+        holder of the lock touches what is inside.
         """
         missing = [folder for folder in (self.path, *self.path.parents) if not os.path.exists(folder)]
         with contextlib.ExitStack() as held:
             try:
-                self._make_and_lock(held)
-                try:
-                    self.refuse_existing(self.path)  # once more: another process may have made it meanwhile
-                    self._clear_parts()
-                    self.checkpoints.mkdir(exist_ok=True)
-                    _write(self.environment, json.dumps(environment, indent=2) + "\n")
-                    _write(self.config, to_yaml(chosen))
-                except OSError:
-                    self._remove_unbegun()
-                    raise
-            except (OSError, UserError) as error:
+                with writing(self.path, "give another --out", "made"):
+                    self._make_and_lock(held)
+                    try:
+                        self.refuse_existing(self.path)  # once more: another process may have made it meanwhile
+                        self._clear_parts()
+                        self.checkpoints.mkdir(exist_ok=True)
+                        _write(self.environment, json.dumps(environment, indent=2) + "\n")
+                        _write(self.config, to_yaml(settings))
+                    except OSError:
+                        self._remove_unbegun()
+                        raise
+            except UserError:
                 for folder in missing:
                     with contextlib.suppress(OSError):  # somebody else's by now
                         folder.rmdir()
-                if isinstance(error, UserError):
-                    raise
-                raise UserError(f"{self.path} cannot be made ({error.strerror}): give another --out") from None
+                raise
             yield
 
     @contextlib.contextmanager
-    def reopened(self) -> Iterator[None]:
-        """Hold the lock of an existing run, and clear away what a kill left half-written."""
+    def reopen(self) -> Iterator[None]:
+        """Hold the lock of an existing run, and remove half-written files of a killed process."""
         with contextlib.ExitStack() as held:
-            try:
+            with writing(self.path, "make it writable"):
                 held.enter_context(locked(self.lock))
-            except OSError as error:
-                raise UserError(f"{self.path} cannot be written ({error.strerror}): make it writable") from None
-            self._clear_parts()
+                self._clear_parts()
             yield
 
     def settings(self) -> Settings:
-        """What the run computes."""
+        """Read the run's settings."""
         values = of_run(from_yaml(self.config))
         try:
             return settings(values)
         except UserError as error:
             raise UserError(f"{self.config}: {error}") from None
 
-    def set_settings(self, chosen: Settings) -> None:
+    def set_settings(self, settings: Settings) -> None:
         """Replace the config."""
-        _write(self.config, to_yaml(chosen))
+        _write(self.config, to_yaml(settings))
 
-    def made_with(self) -> dict[str, Any]:
-        """environment.json; empty if somebody took it away or damaged it."""
+    def read_environment(self) -> dict[str, Any]:
+        """Read environment.json; empty if it is missing or damaged."""
         try:
             found = json.loads(self.environment.read_text())
         except (OSError, ValueError):
@@ -111,17 +104,17 @@ class RunFolder:
         return found if isinstance(found, dict) else {}
 
     def threads(self) -> int | None:
-        """CPU threads that the run began with, if environment.json tells."""
-        found = self.made_with().get("threads")
+        """CPU threads that the run started with; None if unknown."""
+        found = self.read_environment().get("threads")
         return found if isinstance(found, int) and found >= 1 else None
 
     def set_trouble(self, why: str) -> None:
-        """Write down, in one line, why the run failed; where that cannot be written either, nothing is."""
+        """Record in one line why the run failed; ignored if even that cannot be written."""
         with contextlib.suppress(OSError), whole_file(self.trouble) as file:
             file.write((" ".join(why.split()) + "\n").encode(errors="backslashreplace"))  # names of files
 
     def clear_trouble(self) -> None:
-        """Forget why the run failed: it goes on."""
+        """Remove the record of a failure, because the run continues."""
         with contextlib.suppress(OSError):
             self.trouble.unlink(missing_ok=True)
 
@@ -137,13 +130,13 @@ class RunFolder:
         return self.metrics.stat().st_size if self.metrics.exists() else 0
 
     def cut_back(self, length: int) -> None:
-        """Forget metrics after a checkpoint."""
+        """Discard metrics that were written after a checkpoint."""
         if self.length() > length:
             with open(self.metrics, "r+b") as file:
                 file.truncate(length)
 
     def history(self) -> list[dict[str, Any]]:
-        """All lines of metrics.jsonl; a line that a kill cut short is left out."""
+        """Read the lines of metrics.jsonl, without an incomplete last line."""
         if not self.metrics.exists():
             return []
         try:
@@ -167,7 +160,7 @@ class RunFolder:
                     raise
 
     def _remove_unbegun(self) -> None:
-        """Remove what is there of a run that cannot be begun; the lock last, for another process may wait for it."""
+        """Remove the files of a run that cannot begin; the lock last, since another process may wait for it."""
         with contextlib.suppress(OSError):
             self.config.unlink(missing_ok=True)  # its name may not have reached the disk
             self._clear_parts()

@@ -33,13 +33,13 @@ def accuracies() -> list[Measure]:
 
 
 def described(keys: Iterable[str]) -> dict[str, Measure]:
-    """The table with an entry for each of these keys: one that nobody declared gets a chart under its own name."""
+    """The table with an entry for each of these keys; an undeclared one gets a chart under its own name."""
     unknown = [key for key in dict.fromkeys(keys) if key not in _table]
     return {**_table, **{key: _undeclared(key) for key in unknown}}
 
 
 def is_logged(key: str) -> bool:
-    """Whether logs take this key; one that nobody declared is logged."""
+    """Whether this key is logged; undeclared ones are."""
     return key not in _table or _table[key].logged
 
 
@@ -144,7 +144,7 @@ _ENTRIES = (
         evaluated_as="kNN",
         top5="",
     ),
-    Measure("knn_k", "Neighbours", "How many neighbours `--knn auto` lets vote.", "", _ONLINE, "{:.0f}"),
+    Measure("knn_k", "Neighbors", "Number of neighbors that vote with `--knn auto`.", "", _ONLINE, "{:.0f}"),
     Measure(
         "lr",
         "Learning rate",
@@ -202,7 +202,7 @@ _ENTRIES = (
         "alignment",
         "Alignment",
         "Mean squared distance of the unit features of two views of an image: lower is better, as long as uniformity "
-        "does not rise towards 0 with it.",
+        "does not rise toward 0 with it.",
         "lower",
         _ONLINE,
         group="features",

@@ -1,4 +1,4 @@
-"""What a run folder tells, read once for pages and lists. Needs no torch."""
+"""The content of a run folder, read once for pages and lists. Needs no torch."""
 
 import json
 import math
@@ -20,7 +20,7 @@ History = Sequence[dict[str, Any]]
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run: its folder, settings, environment.json, the lines of metrics.jsonl, how it stands, when it last moved."""
+    """A run: its folder, settings, environment.json, the lines of metrics.jsonl, status, and time of last change."""
 
     path: Path
     chosen: Settings
@@ -36,17 +36,17 @@ class RunRecord:
 
     @property
     def data(self) -> str:
-        """The data in a word: a set's name, or that of a folder or file."""
+        """Name of the data: of a set, a folder or a file."""
         return Path(self.chosen.data).name or self.chosen.data
 
     @property
     def epoch(self) -> int:
-        """Epochs that are over."""
+        """Finished epochs."""
         return self.history[-1]["epoch"] if self.history else 0
 
     @property
     def classes(self) -> int:
-        """Classes of the data; 0 if that is unknown, or if the run leaves labels aside."""
+        """Number of classes; 0 if unknown, or if the run ignores labels."""
         if not self.chosen.labels:
             return 0
         names = part(self.environment, "images").get("classes")
@@ -57,12 +57,12 @@ class RunRecord:
 
     @property
     def test_images(self) -> int:
-        """Images that accuracies are read on; 0 if that is unknown."""
+        """Number of images that accuracies are measured on; 0 if unknown."""
         return int(part(self.environment, "test").get("images") or 0)
 
     @property
     def chance(self) -> float | None:
-        """Share of test images that always naming the commonest class gets right; of an older run, of even classes."""
+        """Accuracy of always answering the most common class; for older runs, of classes of equal size."""
         if self.classes < 2:
             return None
         commonest, images = part(self.environment, "test").get("commonest"), self.test_images
@@ -79,8 +79,8 @@ class RunRecord:
 class Beside(NamedTuple):
     """A measure of the trained encoder beside that of another ("untrained", "raw pixels"): top-1 in %, test images.
 
-    pairs: images that the trained encoder alone got right, and that the other alone did, a pair a draw of labels; empty
-    in files of before they were counted.
+    pairs: for each draw of labels, the images that only the trained encoder got right, and those that only the other
+    did; empty in older files, which do not count them.
     """
 
     name: str
@@ -93,7 +93,7 @@ class Beside(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """What the rules must know beside the epochs; classes and test_images are 0, chance is None, if unknown."""
+    """What the rules need besides the epochs; if unknown, classes and test_images are 0 and chance is None."""
 
     epochs: int
     anchors: int
@@ -109,14 +109,14 @@ class Facts:
 
     @property
     def chance(self) -> float | None:
-        """Share of right answers that takes no image to look at."""
+        """Accuracy that needs no look at the images."""
         if self.commonest is not None:
             return self.commonest
         return 1 / self.classes if self.classes > 1 else None
 
 
 def facts_of(run: RunRecord) -> Facts:
-    """The facts of a run."""
+    """Collect the facts of a run."""
     chosen = run.chosen
     weighted = chosen.framework.weighs_anchors(chosen.options)
     return Facts(
@@ -135,7 +135,7 @@ def facts_of(run: RunRecord) -> Facts:
 
 
 def evaluated(run: RunRecord) -> tuple[dict[str, Any], list[dict[str, Any]], bool]:
-    """evaluation.json, the rows in it that can be read, and whether the run has gone on since."""
+    """Read evaluation.json: its content, its valid rows, and whether the run has continued since."""
     found = read_json(run.path / "evaluation.json") or {}
     rows = found.get("measured")
     last = run.history[-1].get("step") if run.history else None
@@ -144,7 +144,7 @@ def evaluated(run: RunRecord) -> tuple[dict[str, Any], list[dict[str, Any]], boo
 
 
 def beside(run: RunRecord) -> tuple[Beside, ...]:
-    """What the trained encoder of the run's last step reaches on validation data beside each that it has to beat."""
+    """Compare the trained encoder of the run's last step with each baseline, on validation data."""
     _, rows, old = evaluated(run)
     if old:
         return ()
@@ -157,13 +157,13 @@ def beside(run: RunRecord) -> tuple[Beside, ...]:
 
 
 def rows_of(rows: Sequence[dict[str, Any]], encoder: str, data: str = "validation") -> dict[str, dict[str, Any]]:
-    """Rows of evaluation.json of one encoder and data, by measure, in their order."""
+    """Select the rows of evaluation.json of one encoder and data, by measure."""
     found = [row for row in rows if row.get("encoder") == encoder and row.get("data") == data]
     return {str(row.get("name")): row for row in found if number(row.get("top1")) is not None}
 
 
 def beside_trained(trained: dict[str, Any] | None, other: dict[str, Any]) -> Beside | None:
-    """A row of evaluation.json beside the trained encoder's of the same measure; None if there is none."""
+    """Compare a row of evaluation.json with the trained encoder's row of the same measure; None if there is none."""
     if trained is None:
         return None
     images, own = int(number(other.get("images")) or 0), int(number(trained.get("images")) or 0)
@@ -180,20 +180,20 @@ def beside_trained(trained: dict[str, Any] | None, other: dict[str, Any]) -> Bes
 
 
 def number(value: Any) -> float | None:
-    """A finite number, if that is what the value is."""
+    """Return the value if it is a finite number, else None."""
     there = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return value if there else None
 
 
 class ReadOnce(RunFolder):
-    """A run folder whose config and metrics are read once, however many ask: a list of runs asks of hundreds."""
+    """A run folder whose config and metrics are read only once: a list may have hundreds of runs."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._settings, self._history = super().settings(), super().history()
 
     def settings(self) -> Settings:
-        """What the run computes."""
+        """The run's settings."""
         return self._settings
 
     def history(self) -> list[dict[str, Any]]:
@@ -202,16 +202,16 @@ class ReadOnce(RunFolder):
 
 
 def read_run(path: Path) -> RunRecord:
-    """Read a run folder; what is damaged in it is a UserError."""
-    RunFolder.opened(path)
+    """Read a run folder; raises UserError if a file is damaged."""
+    RunFolder.open(path)
     run = ReadOnce(path)
     newest = run.metrics if run.metrics.exists() else run.config
     moved = _local_time(newest.stat().st_mtime)
-    return RunRecord(path, run.settings(), run.made_with(), run.history(), status_of(run), moved)
+    return RunRecord(path, run.settings(), run.read_environment(), run.history(), status_of(run), moved)
 
 
 def _local_time(seconds: float) -> datetime:
-    """A moment in the local time zone; in UTC if TZ names none that there could be."""
+    """Convert a time to the local time zone; to UTC if TZ is invalid."""
     try:
         return datetime.fromtimestamp(seconds).astimezone()
     except (ValueError, OverflowError):
@@ -219,7 +219,7 @@ def _local_time(seconds: float) -> datetime:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """A JSON object that may be missing; one that is damaged counts as missing."""
+    """Read a JSON object; None if it is missing or damaged."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -228,12 +228,12 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def points(history: History, key: str) -> list[tuple[int, float]]:
-    """(epoch, value) wherever an epoch has a finite value of this measure."""
+    """(epoch, value) of each epoch with a finite value of this measure."""
     found = [(line["epoch"], line.get(key)) for line in history]
     return [(epoch, float(value)) for epoch, value in found if isinstance(value, int | float) and math.isfinite(value)]
 
 
 def part(values: dict[str, Any], name: str) -> dict[str, Any]:
-    """A part of a JSON object that is an object itself; empty if it is not there."""
+    """A nested object of a JSON object; empty if there is none."""
     found = values.get(name)
     return found if isinstance(found, dict) else {}

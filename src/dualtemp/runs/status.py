@@ -1,4 +1,4 @@
-"""How a run stands, from its folder alone; needs no torch."""
+"""The status of a run, from its folder alone. Needs no torch."""
 
 from typing import Literal, NamedTuple
 
@@ -7,14 +7,14 @@ from dualtemp.runs.folder import RunFolder
 
 
 class Status(NamedTuple):
-    """A word, and the reason for it: "failed", "the loss is not finite at step 3 (epoch 1); ..."."""
+    """A status, and the reason for it: "failed", "the loss is not finite at step 3 (epoch 1); ..."."""
 
     word: Literal["running", "done", "interrupted", "failed"]
     reason: str
 
 
 def status_of(run: RunFolder) -> Status:
-    """How a run stands now: running while a process holds its lock, else failed, done or interrupted.
+    """Status of a run: running while a process holds its lock, else failed, done or interrupted.
 
     Raises UserError if the config cannot be read.
     """

@@ -10,7 +10,7 @@ import torch
 from dualtemp import __version__, distributed
 from dualtemp.data.images import Splits
 from dualtemp.data.training_data import TrainingData
-from dualtemp.training.run_data import SPLIT, described
+from dualtemp.training.run_data import SPLIT, describe_part
 
 
 def describe_environment(device: torch.device, splits: Splits, data: TrainingData) -> dict[str, Any]:
@@ -27,9 +27,9 @@ def describe_environment(device: torch.device, splits: Splits, data: TrainingDat
         "processes": distributed.world_size(),
         "launch": os.environ.get("TORCHELASTIC_RUN_ID"),
         "split": SPLIT,
-        "train": described(splits.train),
-        "unlabelled": described(splits.unlabelled),
-        "test": described(splits.test),
+        "train": describe_part(splits.train),
+        "unlabelled": describe_part(splits.unlabeled),
+        "test": describe_part(splits.test),
         "images": {
             "channels": data.images.channels,
             "size": data.views.size,

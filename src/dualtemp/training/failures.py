@@ -1,7 +1,7 @@
 """Why a run ends early, and the message for each reason: a requested stop, values that are not finite, a full disk."""
 
-import contextlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -9,7 +9,7 @@ from torch import nn
 
 from dualtemp import distributed
 from dualtemp.config import Settings
-from dualtemp.errors import UserError
+from dualtemp.errors import UserError, writing
 from dualtemp.runs.checkpoint import checkpoints
 from dualtemp.runs.folder import RunFolder
 
@@ -18,16 +18,9 @@ class Interrupted(Exception):
     """The run was asked to stop and has saved a checkpoint."""
 
 
-@contextlib.contextmanager
-def explain_disk_errors(run: RunFolder) -> Iterator[None]:
+def explain_disk_errors(run: RunFolder) -> AbstractContextManager[None]:
     """Turn write errors, such as of a full disk, into one line that names the last good checkpoint."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(
-            f"{run.path} cannot be written ({error.strerror or error}); {describe_last_checkpoint(run)}. "
-            f"Make room, then `dualtemp resume {run.path}`"
-        ) from None
+    return writing(run.path, lambda: f"make room, then `dualtemp resume {run.path}`; {describe_last_checkpoint(run)}")
 
 
 def all_finite(*parts: Any) -> bool:

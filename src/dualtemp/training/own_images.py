@@ -1,4 +1,4 @@
-"""Somebody's own images: what was found, what is chosen for them, and how long it will take, in one paragraph."""
+"""The user's own images: one paragraph on what was found, which settings fit, and how long the run will take."""
 
 import shutil
 import textwrap
@@ -15,33 +15,33 @@ from dualtemp.data.images import ImageSet, ImageSource, Splits, UnreadableImage
 from dualtemp.data.sources.opening import named_path
 from dualtemp.data.training_data import TrainingData
 from dualtemp.machine import cores
-from dualtemp.progress_bar import told
+from dualtemp.progress_bar import status_line
 from dualtemp.quantities import counted, duration
 from dualtemp.training.sensible_settings import Facts, sensible
 from dualtemp.training.timing import expected_seconds
 
-LOOKED_AT = 100  # headers of a folder that are read for their sizes
-LONG = 2 * 3600  # seconds from which on a shorter run is proposed
+LOOKED_AT = 100  # images of a folder whose headers are read
+LONG = 2 * 3600  # seconds; for longer runs a shorter one is proposed
 WIDEST = 100  # columns of the paragraph
 
 
 @dataclass(frozen=True)
 class Found:
-    """What is known of the images before the run.
+    """What is known about the images before the run.
 
-    facts: what the settings follow from; sizes: (height, width) of the images that were looked at; unreadable: reason
-    by name, so far; chosen: the settings that follow, by name, without those that were given; grey: stored in colour.
+    facts: what settings are chosen by; sizes: (height, width) of the images looked at; unreadable: reasons by name, so
+    far; chosen: settings by name, without those that the user gave; gray: whether they are gray but stored in color.
     """
 
     facts: Facts
     sizes: list[tuple[int, int]]
     unreadable: dict[str, str]
     chosen: dict[str, Any]
-    grey: bool = False
+    gray: bool = False
 
 
 def with_sensible_settings(given: Settings, splits: Splits, device: torch.device) -> tuple[Settings, Found | None]:
-    """The settings with what nobody chose, and what that follows from; named sets keep the paper's recipe (None)."""
+    """Choose the settings that the user did not give; returns them with the reasons. Named sets keep theirs (None)."""
     if named_path(given.data) is None:
         return given, None
     images = splits.train if given.framework.learns_from_labels else splits.pretraining
@@ -52,16 +52,16 @@ def with_sensible_settings(given: Settings, splits: Splits, device: torch.device
 
 
 def facts_of(images: ImageSet, splits: Splits) -> tuple[Facts, list[tuple[int, int]], dict[str, str]]:
-    """What settings follow from, sizes of the images looked at, and which of these cannot be read, with the reason."""
-    sizes, broken = looked_at(images.source) if images.size is None else ([images.size], {})
+    """Return what settings are chosen by, sizes of the images looked at, and the unreadable ones with the reason."""
+    sizes, broken = read_sizes(images.source) if images.size is None else ([images.size], {})
     in_files = not images.in_memory
     side = round(median(min(size) if in_files else max(size) for size in sizes)) if sizes else 1
     measured = splits.train.labels is not None and splits.test is not None
     return Facts(len(images), len(splits.train.classes) if measured else 0, side, in_files), sizes, broken
 
 
-def looked_at(source: ImageSource) -> tuple[list[tuple[int, int]], dict[str, str]]:
-    """Heights and widths of some images, evenly chosen, and which of them cannot be read, with the reason."""
+def read_sizes(source: ImageSource) -> tuple[list[tuple[int, int]], dict[str, str]]:
+    """Read heights and widths of evenly spaced images; also returns the unreadable ones with the reason."""
     sizes, unreadable = [], {}
     for i in range(0, len(source), max(1, len(source) // LOOKED_AT)):
         try:
@@ -80,11 +80,11 @@ def introduce(
     device: torch.device,
     workers: int | None,
 ) -> None:
-    """Say it before the run starts, after a few measured steps; the framework stays as it is.
+    """Print the paragraph before the run starts, after a few timed steps; the framework is not changed.
 
-    Every process calls it, for a step needs them all; rank 0 alone speaks.
+    Every process must call it, because a step needs them all; only rank 0 prints.
     """
-    with told("measuring a few steps", quiet=distributed.rank() > 0):
+    with status_line("measuring a few steps", quiet=distributed.rank() > 0):
         seconds = expected_seconds(chosen, data, method, device, workers)
     if distributed.rank() > 0:
         return
@@ -93,7 +93,7 @@ def introduce(
 
 
 def paragraph(found: Found, chosen: Settings, splits: Splits, device: torch.device, seconds: float) -> str:
-    """What was found, what was chosen and why, the expected time, and how to change it."""
+    """Say what was found, what was chosen and why, the expected time, and how to change it."""
     return " ".join(
         (
             _found(found, chosen, splits),
@@ -106,8 +106,8 @@ def paragraph(found: Found, chosen: Settings, splits: Splits, device: torch.devi
 
 def _found(found: Found, chosen: Settings, splits: Splits) -> str:
     parts = [f"{counted(len(splits.train), 'image')} to learn from"]
-    if splits.unlabelled is not None:
-        parts.append(f"{len(splits.unlabelled):,} more without labels")
+    if splits.unlabeled is not None:
+        parts.append(f"{len(splits.unlabeled):,} more without labels")
     test = splits.test
     parts.append("none to measure with" if test is None else f"{len(test):,} to measure with, never trained on")
     split = f" ({splits.split})" if splits.split else ""
@@ -116,8 +116,8 @@ def _found(found: Found, chosen: Settings, splits: Splits) -> str:
     if found.unreadable:
         name, reason = next(iter(found.unreadable.items()))
         broken = f"{len(found.unreadable)} unreadable so far, the first {name} ({reason})"
-    grey = "; grey, stored in three channels (hue and saturation of the views change nothing)" if found.grey else ""
-    return f"Found in {chosen.data}: {', '.join(parts)}{split}; {classes}; {_sizes(found)}{grey}; {broken}."
+    gray = "; gray, stored in three channels (hue and saturation of the views change nothing)" if found.gray else ""
+    return f"Found in {chosen.data}: {', '.join(parts)}{split}; {classes}; {_sizes(found)}{gray}; {broken}."
 
 
 def _sizes(found: Found) -> str:
@@ -138,14 +138,18 @@ def _chosen(found: Found, chosen: Settings, device: torch.device) -> str:
         "batch": f"batches of {chosen.batch}",
         "epochs": f"{counted(chosen.epochs, 'epoch')} (more over small folders, fewer over large ones)",
         "lr": f"lr {chosen.lr:g}",
-        "knn": "as many neighbours vote as do best among the training images",
+        "knn": "as many neighbors vote as work best among the training images",
         "dictionary_size": f"a dictionary of {chosen.get('dictionary_size')} keys",
         "evaluate_every": f"measured every {counted(chosen.evaluate_every, 'epoch')}".replace(
             "every 1 epoch", "every epoch"
         ),
     }
-    told = ", ".join(text for name, text in why.items() if name in found.chosen)
-    return f"{chosen.method} on {place}; chosen for it: {told}." if told else f"{chosen.method} on {place}, as given."
+    choices = ", ".join(text for name, text in why.items() if name in found.chosen)
+    return (
+        f"{chosen.method} on {place}; chosen for it: {choices}."
+        if choices
+        else f"{chosen.method} on {place}, as given."
+    )
 
 
 def _how_to_change(found: Found, chosen: Settings, seconds: float) -> str:

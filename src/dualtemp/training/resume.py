@@ -12,7 +12,7 @@ from dualtemp.data.training_data import TrainingData
 from dualtemp.errors import UserError
 from dualtemp.frameworks import build_framework
 from dualtemp.machine import cores
-from dualtemp.progress_bar import told
+from dualtemp.progress_bar import status_line
 from dualtemp.runs.checkpoint import Checkpoint, read_latest, refuse_foreign, unpack
 from dualtemp.runs.folder import RunFolder
 from dualtemp.training.failures import explain_disk_errors
@@ -25,7 +25,7 @@ from dualtemp.training.launch import (
 )
 from dualtemp.training.observers.display import Display
 from dualtemp.training.observers.observer import Observer
-from dualtemp.training.run_data import check_batch, opened, refuse_other_data, training_data
+from dualtemp.training.run_data import check_batch, open_data, refuse_other_data, training_data
 from dualtemp.training.schedule import schedule_change
 
 
@@ -52,7 +52,7 @@ def resume_run(
         data = reopen_data(run, chosen, options)
         method = build_framework(chosen, data.images.channels, data.classes)
         if distributed.rank() == 0 and options.threads is None and (threads or 0) > cores():
-            observer.note(f"going on with {threads} threads, as it began, on {cores()} cores: --threads may be faster")
+            observer.note(f"using {threads} threads, as at first, on {cores()} cores: --threads may be faster")
 
         checkpoint, problems = load_checkpoint(run)
         if checkpoint is not None:
@@ -80,8 +80,8 @@ def resume_run(
 
 def reopen(run: RunFolder, held: ExitStack) -> tuple[Settings, int | None]:
     """Lock an existing run; returns its settings and the CPU threads that it began with."""
-    RunFolder.opened(run.path).settings()  # before anything is written: it may not be a run
-    held.enter_context(run.reopened())
+    RunFolder.open(run.path).settings()  # before anything is written: it may not be a run
+    held.enter_context(run.reopen())
     return run.settings(), run.threads()
 
 
@@ -89,9 +89,9 @@ def reopen_data(run: RunFolder, chosen: Settings, options: ExecutionOptions) -> 
     """Open the data that the run began with; refuse other images."""
     if Path(chosen.data).is_absolute() and not Path(chosen.data).exists():
         raise UserError(f"{chosen.data}, which {run.path} learns from, is not there: put it back, then resume")
-    environment = distributed.run_on_rank0(run.made_with)
-    with told(f"opening {chosen.data}", options.quiet or distributed.rank() > 0):
-        splits = opened(chosen, environment)
+    environment = distributed.run_on_rank0(run.read_environment)
+    with status_line(f"opening {chosen.data}", options.quiet or distributed.rank() > 0):
+        splits = open_data(chosen, environment)
     distributed.run_on_rank0(lambda: refuse_other_data(run, splits))
     data = training_data(chosen, splits, environment)
     check_batch(chosen, data)

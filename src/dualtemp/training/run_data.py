@@ -1,4 +1,4 @@
-"""The data of a run: opened, checked against its settings, and the same when it goes on."""
+"""The data of a run: open it, check it against the settings, and require the same data when a run is resumed."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,7 +10,7 @@ from dualtemp.data import open_source
 from dualtemp.data.augment.views import Views
 from dualtemp.data.images import ImageSet, Splits
 from dualtemp.data.normalization import Normalization, earlier_normalization, normalization
-from dualtemp.data.sources.catalogue import PHOTOGRAPH, resolved_name
+from dualtemp.data.sources.catalogue import DEFAULT_VIEW_SIZE, resolved_name
 from dualtemp.data.sources.label_noise import with_label_noise
 from dualtemp.data.sources.opening import named_path
 from dualtemp.data.sources.validation import held_out_for_validation
@@ -18,79 +18,79 @@ from dualtemp.data.training_data import TrainingData
 from dualtemp.errors import UserError
 from dualtemp.runs.folder import RunFolder
 
-# How a run treats its images, in environment.json: since 2 all copies of an image are on one side of a split, and own
-# images in colour are normalised by their own figures.
+# How a run treats its images, in environment.json: since 2 all copies of an image are on one side of a split, and the
+# user's own color images are normalized by their own mean and std.
 SPLIT = 2
 
 
-def split_of(made_with: Mapping[str, Any] | None) -> int:
-    """How the images of a run were held out; where nothing is known of the run, as it is done now."""
-    return made_with.get("split", 1) if made_with else SPLIT
+def split_of(environment: Mapping[str, Any] | None) -> int:
+    """How the images of a run were held out; without an environment, as it is done now."""
+    return environment.get("split", 1) if environment else SPLIT
 
 
-def located(chosen: Settings) -> Settings:
-    """The settings with the data's own name, or with a path to them that holds from any folder."""
-    path = named_path(chosen.data)
-    data = resolved_name(chosen.data) if path is None else str(path.resolve())
-    return chosen.model_copy(update={"data": data})
+def resolve_data(settings: Settings) -> Settings:
+    """Replace `data` by the set's own name, or by an absolute path."""
+    path = named_path(settings.data)
+    data = resolved_name(settings.data) if path is None else str(path.resolve())
+    return settings.model_copy(update={"data": data})
 
 
-def opened(chosen: Settings, made_with: Mapping[str, Any] | None = None) -> Splits:
-    """The data of a run; on several processes, rank 0 first, which may have to fetch it.
+def open_data(settings: Settings, environment: Mapping[str, Any] | None = None) -> Splits:
+    """Open the data of a run; with several processes, first on rank 0, which may have to download it.
 
-    made_with: environment.json of a run that is there already, whose split stays as it was; None for a new one.
+    environment: environment.json of an existing run, whose split is kept; None for a new one.
     """
 
     def whole() -> Splits:
-        return open_source(chosen.data, labels=chosen.labels, together=split_of(made_with) == SPLIT)
+        return open_source(settings.data, labels=settings.labels, together=split_of(environment) == SPLIT)
 
     if distributed.world_size() > 1:
         distributed.run_on_rank0(lambda: whole() and None)
     splits = whole()
     there = len(splits.train)
-    if chosen.validate == "held-out":
+    if settings.validate == "held-out":
         splits = held_out_for_validation(splits)
-    if chosen.subset is not None:
-        amount = chosen.subset
+    if settings.subset is not None:
+        amount = settings.subset
         if isinstance(amount, int) and len(splits.train) < amount <= there:
             amount = len(splits.train)  # what is left of a count that the whole set has
-        splits = replace(splits, train=splits.train.subset(amount, chosen.seed), unlabelled=None)
-    if chosen.framework.learns_from_labels:
+        splits = replace(splits, train=splits.train.subset(amount, settings.seed), unlabeled=None)
+    if settings.framework.learns_from_labels:
         if splits.train.labels is None:
             raise UserError(
-                f"{chosen.method} learning needs labels, and {chosen.data} has none: choose another --method"
+                f"{settings.method} learning needs labels, and {settings.data} has none: choose another --method"
             )
-        if chosen.get("label_noise"):
-            splits = with_label_noise(splits, chosen.options.noise, chosen.options.label_noise, chosen.seed)
+        if settings.get("label_noise"):
+            splits = with_label_noise(splits, settings.options.noise, settings.options.label_noise, settings.seed)
     return splits
 
 
-def normalised(chosen: Settings, splits: Splits, made_with: Mapping[str, Any] | None) -> Normalization:
-    """Mean and std of a run's images: of a run that is there already, those that it began with."""
+def run_normalization(settings: Settings, splits: Splits, environment: Mapping[str, Any] | None) -> Normalization:
+    """Mean and std of a run's images: for an existing run, those that it recorded."""
     pixels = splits.train.pixels
     try:
-        known = (made_with or {})["images"]
+        known = (environment or {})["images"]
         mean, std = (tuple(float(value) for value in known[name]) for name in ("mean", "std"))
         assert len(mean) == len(std) == splits.train.channels
         return mean, std
     except (TypeError, KeyError, ValueError, AssertionError):
-        how = normalization if split_of(made_with) == SPLIT else earlier_normalization
-        return distributed.run_on_rank0(lambda: how(chosen.data, pixels))
+        how = normalization if split_of(environment) == SPLIT else earlier_normalization
+        return distributed.run_on_rank0(lambda: how(settings.data, pixels))
 
 
-def training_data(chosen: Settings, splits: Splits, made_with: Mapping[str, Any] | None = None) -> TrainingData:
-    """What the loop sees of the data; made_with: environment.json of a run that is there already."""
-    assert chosen.image_size is not None
-    mean, std = normalised(chosen, splits, made_with)
-    views = Views(chosen.recipe, chosen.image_size, chosen.seed, mean, std)
-    images = splits.train if chosen.framework.learns_from_labels else splits.pretraining
-    labelled = splits.train.labels is not None and splits.test is not None and splits.test.labels is not None
+def training_data(settings: Settings, splits: Splits, environment: Mapping[str, Any] | None = None) -> TrainingData:
+    """Prepare data for the trainer; environment: environment.json of an existing run."""
+    assert settings.image_size is not None
+    mean, std = run_normalization(settings, splits, environment)
+    views = Views(settings.recipe, settings.image_size, settings.seed, mean, std)
+    images = splits.train if settings.framework.learns_from_labels else splits.pretraining
+    labeled = splits.train.labels is not None and splits.test is not None and splits.test.labels is not None
     return TrainingData(
         images,
-        splits.train if labelled else None,
+        splits.train if labeled else None,
         splits.test,
         views,
-        classes=_classes(splits) if labelled else 0,
+        classes=_classes(splits) if labeled else 0,
         unreadable={each.name: each.reason for each in splits.unreadable},
     )
 
@@ -102,35 +102,37 @@ def _classes(splits: Splits) -> int:
 
 
 def image_size(splits: Splits) -> int:
-    """The side of a view if nobody says otherwise: that of the images, 224 for photographs."""
+    """Default side of a view: that of the images, 224 if they are read from files."""
     side = splits.train.size
-    return PHOTOGRAPH if side is None else max(side)
+    return DEFAULT_VIEW_SIZE if side is None else max(side)
 
 
-def check_batch(chosen: Settings, data: TrainingData) -> None:
-    """Refuse batches that the data cannot fill, and dictionaries' parts that are larger than the whole."""
+def check_batch(settings: Settings, data: TrainingData) -> None:
+    """Refuse batches that the data cannot fill, and settings of the framework that contradict each other."""
     if len(data.images) < 2:
-        raise UserError(f"{chosen.data} has {len(data.images)} image to train on: at least two are needed")
-    if chosen.batch > len(data.images):
+        raise UserError(f"{settings.data} has {len(data.images)} image to train on: at least two are needed")
+    if settings.batch > len(data.images):
         raise UserError(
-            f"batch {chosen.batch} is larger than the set of {len(data.images)} images: give --batch "
+            f"batch {settings.batch} is larger than the set of {len(data.images)} images: give --batch "
             f"{1 << (len(data.images).bit_length() - 1)} or fewer"
         )
-    if chosen.batch % distributed.world_size():
-        raise UserError(f"batch {chosen.batch} cannot be shared by {distributed.world_size()} processes evenly")
-    share = chosen.batch // distributed.world_size()
+    if settings.batch % distributed.world_size():
+        raise UserError(f"batch {settings.batch} cannot be divided evenly among {distributed.world_size()} processes")
+    share = settings.batch // distributed.world_size()
     if share < 2:
-        raise UserError(f"batch {chosen.batch} leaves one image to a process: give --batch {2 * chosen.batch} or more")
-    if chosen.chunk is not None and share % chosen.chunk == 1:
-        raise UserError(f"chunk {chosen.chunk} leaves one image of {share} over: give another --chunk")
-    if problem := chosen.options.contradiction():
+        raise UserError(
+            f"batch {settings.batch} leaves one image to a process: give --batch {2 * settings.batch} or more"
+        )
+    if settings.chunk is not None and share % settings.chunk == 1:
+        raise UserError(f"chunk {settings.chunk} leaves one image of {share} over: give another --chunk")
+    if problem := settings.options.contradiction():
         raise UserError(problem)
 
 
-def described(part: ImageSet | None) -> dict[str, Any] | None:
-    """Size and fingerprint of a part of the data, as environment.json has them; of files, that of their names.
+def describe_part(part: ImageSet | None) -> dict[str, Any] | None:
+    """Size and fingerprint of a part of the data for environment.json; for files, the fingerprint of their names.
 
-    commonest: images of the largest class, which naming it always would get right.
+    commonest: number of images in the largest class.
     """
     if part is None:
         return None
@@ -141,16 +143,16 @@ def described(part: ImageSet | None) -> dict[str, Any] | None:
 
 
 def refuse_other_data(run: RunFolder, splits: Splits) -> None:
-    """A run goes on with the images that it began with."""
-    before = run.made_with()
+    """Refuse to resume a run with other images than it started with."""
+    before, parts = run.read_environment(), splits.parts()
     for part in ("train", "unlabelled"):
-        now, then = described(getattr(splits, part)) or {"images": 0}, before.get(part)
+        now, then = describe_part(parts.get(part)) or {"images": 0}, before.get(part)
         if then is None or all(now.get(name) == value for name, value in then.items()):
             continue
-        told = f"had {then['images']:,} images, now there are {now['images']:,}"
+        change = f"had {then['images']:,} images, now there are {now['images']:,}"
         if then["images"] == now["images"]:
-            told = f"still has {now['images']:,} images, but others"
+            change = f"still has {now['images']:,} images, but others"
         raise UserError(
-            f"the data are not those that {run.path} began with: its {part} part {told}; put the images back, or train "
-            f"anew with --init {run.path}, which starts from what it has learned"
+            f"the data are not those that {run.path} started with: its {part} part {change}; put the images back, or "
+            f"train anew with --init {run.path}, which starts from what it has learned"
         )

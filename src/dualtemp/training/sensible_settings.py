@@ -1,7 +1,7 @@
-"""Settings for somebody's own images, from what they are and what they are trained on.
+"""Choose settings for the user's own images by the images and the device.
 
-The rules stand in docs/own-images.md. Only what nobody has chosen is chosen here, and the same images on the same
-kind of device get the same settings. Needs no torch.
+The rules are in docs/own-images.md. Settings that the user gave are never changed, and the same images on the same kind
+of device get the same settings. Needs no torch.
 """
 
 from collections.abc import Mapping
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dualtemp.config import Settings
-from dualtemp.data.sources.catalogue import PHOTOGRAPH
+from dualtemp.data.sources.catalogue import DEFAULT_VIEW_SIZE
 from dualtemp.frameworks import framework_named
 from dualtemp.training.schedule import quoted_lr
 
-PHOTOGRAPH_ON_CPU = 128
+LARGEST_VIEW_ON_CPU = 128
 SMALLEST_VIEW = 8
 BATCH_ON_CPU = 64  # the default elsewhere
 STEP_SIZE = 0.06  # highest learning rate of SGD as a step takes it; `lr` is quoted at batch 256
@@ -28,8 +28,10 @@ ROUND = (10, 15, 20, 25, 30, 40, 50, 60, 80, 100, 120, 150, 200, 250, 300, 400)
 
 @dataclass(frozen=True)
 class Facts:
-    """What matters of a set: images to learn from, classes (0: no labels), the typical shorter side in pixels of images
-    in files or the larger side of those in memory, and whether they stay in files.
+    """What settings are chosen by.
+
+    images: number to learn from; classes: 0 without labels; side: in pixels, the typical shorter side of images in
+    files, the larger side of those in memory; in_files: whether they are read from files.
     """
 
     images: int
@@ -39,9 +41,9 @@ class Facts:
 
 
 def sensible(facts: Facts, device: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by name for what is not among the given ones.
+    """Choose settings by name that are not among the given ones.
 
-    device: "cpu", or the type of an accelerator ("cuda", "mps"); given: what the user chose, by name.
+    device: "cpu", or the type of an accelerator ("cuda", "mps"); given: the user's settings by name.
     """
     on_cpu = device == "cpu"
     chosen: dict[str, Any] = {
@@ -68,20 +70,20 @@ def default(name: str) -> Any:
 
 
 def view_size(facts: Facts, on_cpu: bool) -> int:
-    """Side of a view: small images keep their size, photographs get what the device can bear."""
-    largest = PHOTOGRAPH_ON_CPU if on_cpu else PHOTOGRAPH
+    """Side of a view: small images keep their size, large ones are limited by the device."""
+    largest = LARGEST_VIEW_ON_CPU if on_cpu else DEFAULT_VIEW_SIZE
     if not facts.in_files:
         return min(largest, facts.side)
     return max(SMALLEST_VIEW, min(largest, facts.side // 8 * 8))
 
 
 def batch_size(images: int, largest: int) -> int:
-    """A power of two of which an epoch has four or more, if there are images enough."""
+    """A power of two, such that an epoch has at least four steps if there are enough images."""
     return max(2, min(largest, power_of_two(images // 4)))
 
 
 def passes(facts: Facts, both: Mapping[str, Any], on_cpu: bool) -> int:
-    """Epochs: many over a small folder, fewer over a large one, within the limits above; a round number."""
+    """Number of epochs: many for a small folder, fewer for a large one, within the limits above; a round number."""
     if on_cpu:
         wanted = SECONDS_ON_CPU / (
             facts.images * seconds_an_image(both["backbone"], both["image_size"], facts.in_files)
@@ -92,7 +94,7 @@ def passes(facts: Facts, both: Mapping[str, Any], on_cpu: bool) -> int:
 
 
 def seconds_an_image(backbone: str, image_size: int, in_files: bool) -> float:
-    """About what one image costs a core in an epoch of SimCo, fitted to measured steps; see docs/own-images.md."""
+    """Seconds per image of an epoch of SimCo on one core, fitted to measured steps; see docs/own-images.md."""
     encoder = 0.001 + (image_size / 47) ** 2 * 0.001
     if backbone != "resnet_mini":
         encoder *= 20

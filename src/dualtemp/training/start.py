@@ -8,7 +8,7 @@ from typing import Any
 from dualtemp import distributed
 from dualtemp.config import Settings, complete, given_settings
 from dualtemp.frameworks import build_framework
-from dualtemp.progress_bar import told
+from dualtemp.progress_bar import status_line
 from dualtemp.runs.folder import RunFolder
 from dualtemp.training.environment import describe_environment
 from dualtemp.training.launch import (
@@ -21,7 +21,7 @@ from dualtemp.training.launch import (
 from dualtemp.training.observers.observer import Observer
 from dualtemp.training.own_images import introduce, with_sensible_settings
 from dualtemp.training.resume import resume_run
-from dualtemp.training.run_data import check_batch, image_size, located, opened, training_data
+from dualtemp.training.run_data import check_batch, image_size, open_data, resolve_data, training_data
 
 
 def start(
@@ -31,16 +31,16 @@ def start(
     observer: Observer | None = None,
 ) -> dict[str, Any]:
     """Create a run folder and train; returns the last epoch's metrics. A mistake leaves no folder behind."""
-    settings, run, device = located(settings), RunFolder(out), options.open_device()
+    settings, run, device = resolve_data(settings), RunFolder(out), options.open_device()
     refuse_unsafe_bf16(settings, device)
     with process_group(run, device), ExitStack() as held:
         if distributed.run_on_rank0(lambda: is_elastic_restart(run, settings)):
             return resume_run(out, None, options, observer)
         distributed.run_on_rank0(lambda: RunFolder.refuse_existing(out))
         quiet = options.quiet or distributed.rank() > 0
-        with told(f"opening {settings.data}", quiet):
-            splits = opened(settings)
-        with told(f"looking at {len(splits.train):,} images", quiet):
+        with status_line(f"opening {settings.data}", quiet):
+            splits = open_data(settings)
+        with status_line(f"looking at {len(splits.train):,} images", quiet):
             settings, own_images = with_sensible_settings(settings, splits, device)
             settings = complete(settings, image_size(splits))
             data = training_data(settings, splits)
@@ -49,7 +49,7 @@ def start(
         if own_images is not None and distributed.run_on_rank0(lambda: not options.quiet):
             introduce(own_images, settings, splits, data, method, device, options.workers)
         environment = describe_environment(device, splits, data)
-        distributed.run_on_rank0(lambda: held.enter_context(run.created(settings, environment)))
+        distributed.run_on_rank0(lambda: held.enter_context(run.create(settings, environment)))
         return train_prepared(PreparedRun(settings, method, data, run, device), options, observer)
 
 
@@ -59,4 +59,4 @@ def is_elastic_restart(run: RunFolder, settings: Settings) -> bool:
         return False
     recorded = run.settings().model_dump()
     same = all(recorded[name] == value for name, value in given_settings(settings).items())
-    return same and run.made_with().get("launch") == os.environ.get("TORCHELASTIC_RUN_ID")
+    return same and run.read_environment().get("launch") == os.environ.get("TORCHELASTIC_RUN_ID")

@@ -18,7 +18,7 @@ SECONDS = 2.0  # of timed steps; at least one, after one that does not count
 
 
 def expected_seconds(
-    chosen: Settings, data: TrainingData, method: Any, device: torch.device, workers: int | None = None
+    settings: Settings, data: TrainingData, method: Any, device: torch.device, workers: int | None = None
 ) -> float:
     """Estimate the seconds of the whole run from a step and an evaluation of some images; the framework is not changed.
 
@@ -26,30 +26,30 @@ def expected_seconds(
     """
     copied = copy.deepcopy(method).to(device)
     # On a CPU, workers compete with the network for cores, and what they read ahead would look like no work.
-    learning = seconds_of_step(copied, chosen, data, device, 0 if device.type == "cpu" else workers)
+    learning = seconds_of_step(copied, settings, data, device, 0 if device.type == "cpu" else workers)
     measuring = distributed.run_on_rank0(lambda: seconds_of_evaluation(copied.network.backbone, data, device))
-    seen = chosen.epochs * (len(data.images) // chosen.batch) * chosen.batch / distributed.world_size()
-    looks = -(-chosen.epochs // chosen.evaluate_every)
+    seen = settings.epochs * (len(data.images) // settings.batch) * settings.batch / distributed.world_size()
+    looks = -(-settings.epochs // settings.evaluate_every)
     if data.bank is None or data.test is None:
         measured = min(len(data.images), 2000)
     else:
-        measured = min(len(data.bank), chosen.knn_images) + len(data.test)
+        measured = min(len(data.bank), settings.knn_images) + len(data.test)
     measured += 2 * min(len(data.images), ALIGNED_IMAGES)
     return seen * learning + looks * measured * measuring
 
 
 def seconds_of_step(
-    method: Any, chosen: Settings, data: TrainingData, device: torch.device, workers: int | None
+    method: Any, settings: Settings, data: TrainingData, device: torch.device, workers: int | None
 ) -> float:
     """Seconds per image of this process in a step: reading, views, passes, optimizer. Every process must call it."""
     rank, world = distributed.rank(), distributed.world_size()
-    share = chosen.batch // world
-    count, chunk = min(IMAGES, share), chosen.chunk
+    share = settings.batch // world
+    count, chunk = min(IMAGES, share), settings.chunk
     if chunk is not None and count < share and chunk < share:
         chunk = min(chunk, count // 2)  # so that chunks, which take two passes, are timed too
     # Without the compiler, whose start-up would take longer than everything timed here.
-    small = chosen.model_copy(update={"batch": count * world, "chunk": chunk, "compile": False})
-    step, steps, views = TrainStep(small, method, data, device), 0, chosen.framework.views
+    small = settings.model_copy(update={"batch": count * world, "chunk": chunk, "compile": False})
+    step, steps, views = TrainStep(small, method, data, device), 0, settings.framework.views
     with Loader(
         data.images, data.views, small.batch, device=device, rank=rank, world=world, workers=workers, count=views
     ) as loader:

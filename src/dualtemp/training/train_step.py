@@ -16,9 +16,9 @@ from dualtemp.data.training_data import TrainingData
 from dualtemp.evaluation.probe import OnlineProbe
 from dualtemp.frameworks.network import Network, Step
 from dualtemp.models.sync_batch_norm import synchronize_batch_norm
+from dualtemp.optimizers import build_optimizer, set_lr
 from dualtemp.runs.checkpoint import PARTS, Checkpoint
 from dualtemp.training.chunked import ChunkedNetwork
-from dualtemp.training.optimizers import build_optimizer, set_lr
 from dualtemp.training.schedule import highest_lr, step_seed
 
 

@@ -1,6 +1,6 @@
 """The training loop: read `Trainer.train` from top to bottom, then follow the names.
 
-The loop knows no page and no terminal: whoever starts it passes an `Observer`, which is told of steps and epochs.
+The loop knows no page and no terminal: whoever starts it passes an `Observer`, which follows steps and epochs.
 """
 
 import time
@@ -51,7 +51,7 @@ class Trainer:
         data: images to learn from and to evaluate on.
         run: the run's folder, which this process has locked.
         device: where to compute.
-        observer: is told of steps, epochs and notes.
+        observer: gets steps, epochs and notes.
         workers: processes that read image files; default: by the number of cores.
         checkpoint_minutes: save at least this often within an epoch; each epoch ends with a checkpoint.
         stop_requested: asked between steps; once it returns True, the run saves a checkpoint and raises Interrupted.

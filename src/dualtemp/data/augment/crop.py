@@ -26,11 +26,11 @@ def random_crops(
     fits = (tried_heights > 0) & (tried_heights <= heights) & (tried_widths > 0) & (tried_widths <= widths)
     first = fits.to(torch.uint8).argmax(0, keepdim=True)  # the first of equal maxima
     found = fits.gather(0, first)[0]
-    centred = central_crops(heights, widths, ratio)
-    height = torch.where(found, tried_heights.gather(0, first)[0], centred[:, 2])
-    width = torch.where(found, tried_widths.gather(0, first)[0], centred[:, 3])
-    top = torch.where(found, integer_below(random[Slot.CROP_TOP], heights - height + 1), centred[:, 0])
-    left = torch.where(found, integer_below(random[Slot.CROP_LEFT], widths - width + 1), centred[:, 1])
+    centered = central_crops(heights, widths, ratio)
+    height = torch.where(found, tried_heights.gather(0, first)[0], centered[:, 2])
+    width = torch.where(found, tried_widths.gather(0, first)[0], centered[:, 3])
+    top = torch.where(found, integer_below(random[Slot.CROP_TOP], heights - height + 1), centered[:, 0])
+    left = torch.where(found, integer_below(random[Slot.CROP_LEFT], widths - width + 1), centered[:, 1])
     return torch.stack((top, left, height, width), 1)
 
 

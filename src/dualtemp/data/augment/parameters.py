@@ -47,10 +47,10 @@ def drawn_parameters(random: Tensor, augmentation: Augmentation) -> Parameters:
     jittered = unit[Slot.JITTER] < (0.0 if jitter is None else jitter.probability)
     order = _ORDERS[integer_below(random[Slot.JITTER_ORDER], len(_ORDERS))]
     order = torch.where(jittered.unsqueeze(1), order, NOTHING)
-    centre = torch.tensor([1.0, 1.0, 1.0, 0.0], dtype=torch.float64).unsqueeze(1)
-    low = centre - strengths
+    center = torch.tensor([1.0, 1.0, 1.0, 0.0], dtype=torch.float64).unsqueeze(1)
+    low = center - strengths
     low[:3].clamp_(min=0.0)
-    factors = low + unit[Slot.BRIGHTNESS : Slot.HUE + 1] * (centre + strengths - low)
+    factors = low + unit[Slot.BRIGHTNESS : Slot.HUE + 1] * (center + strengths - low)
     low_sigma, high_sigma = (1.0, 1.0) if blur is None else blur.sigma
     return Parameters(
         flipped=unit[Slot.FLIP] < augmentation.flip,

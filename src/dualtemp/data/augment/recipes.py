@@ -12,11 +12,10 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from dualtemp.errors import UserError
 from dualtemp.plugins import Registry
 from dualtemp.text import suggest
+from dualtemp.yaml_file import read_yaml
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ RECIPES: Registry[Recipe] = Registry("recipe")
 
 
 def register_recipe(name: str, made: Recipe | Augmentation, module: str = "") -> None:
-    """Register a recipe under a name; one augmentation is meant for both views."""
+    """Register a recipe under a name; a single augmentation is used for both views."""
     made = Recipe(made, made) if isinstance(made, Augmentation) else made
     if not isinstance(made, Recipe):
         raise UserError(f"the recipe {name!r} is a {type(made).__name__}: give a Recipe or an Augmentation")
@@ -114,7 +113,7 @@ _BUILT_IN: dict[str, Recipe | Augmentation] = {
         Augmentation(jitter=_BYOL, blur=Blur(probability=1.0)),
         Augmentation(jitter=_BYOL, blur=Blur(probability=0.1), solarize=0.2),
     ),
-    # crop a little and flip, as for supervised learning
+    # a mild crop and a flip, as for supervised learning
     "weak": Augmentation(scale=(0.64, 1.0), jitter=None, grayscale=0.0),
 }
 
@@ -124,14 +123,15 @@ def recipe_named(word: str) -> Recipe:
     if word.startswith("{"):
         return recipe_from(json.loads(word), "recipe")
     if word.endswith((".yaml", ".yml")) or os.sep in word:
-        return _read(Path(word).expanduser())
+        path = Path(word).expanduser()
+        return recipe_from(read_yaml(path, "a recipe in a YAML file, such as `flip: 0.5`"), str(path))
     if word in RECIPES:
         return RECIPES[word]
     raise UserError(f"there is no recipe {word!r}: {suggest(word, RECIPES)} (your own: FILE.yaml, or --plugin FILE.py)")
 
 
 def recipe_text(given: str | Mapping[str, Any] | Recipe) -> str:
-    """What settings hold of a recipe: the name of one of this package's, of any other the content as a line of JSON."""
+    """Return a recipe as settings store it: the name of a built-in one, else its content as a line of JSON."""
     if isinstance(given, str) and given in _BUILT_IN:
         return given
     if isinstance(given, str):
@@ -166,7 +166,7 @@ _VIEWS = ("first", "second")
 def recipe_from(values: Any, where: str) -> Recipe:
     """Build a recipe from operations by name, those of one view alone below `first` or `second`.
 
-    What is not named does not happen (an image is always cropped). where: the beginning of what is said of a mistake.
+    Operations that are not named are left out (an image is always cropped). where: the start of error messages.
     """
     _check_names(values, (*OPERATIONS, *_VIEWS), where)
     shared = {name: value for name, value in values.items() if name in OPERATIONS}
@@ -192,7 +192,7 @@ _MOST = {"probability": 1.0, "hue": 0.5}  # of the numbers of an operation; of t
 
 
 def _part(kind: Any, values: Any, where: str) -> Any:
-    """A Jitter or a Blur; what is not named of it is as usual."""
+    """Build a Jitter or a Blur; what is not named keeps its default."""
     if values is None or values is False:
         return None
     _check_names(values, [each.name for each in fields(kind)], where)
@@ -229,16 +229,6 @@ def _check_names(values: Any, known: Iterable[str], where: str) -> None:
     for name in values:
         if name not in known:
             raise UserError(f"{where}: nothing is called {name!r}: {suggest(str(name), known)}")
-
-
-def _read(path: Path) -> Recipe:
-    try:
-        values = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); give a recipe in a YAML file") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not YAML ({str(error).splitlines()[0]}); write it as `flip: 0.5`") from None
-    return recipe_from(values, str(path))
 
 
 for _name, _made in _BUILT_IN.items():

@@ -35,9 +35,9 @@ def bicubic_weights(start: Tensor, length: Tensor, side: int, size: int, dtype: 
     """
     device = start.device
     scale = (length.to(dtype) / size).view(-1, 1, 1)
-    centre = (torch.arange(size, dtype=dtype, device=device) + 0.5).view(1, -1, 1) * scale  # from the start of the crop
+    center = (torch.arange(size, dtype=dtype, device=device) + 0.5).view(1, -1, 1) * scale  # from the start of the crop
     pixel = (torch.arange(side, device=device) - start.view(-1, 1, 1)).to(dtype)  # (N, 1, side), 0 at the crop's start
-    weights = cubic((pixel + 0.5 - centre).abs() / scale.clamp(min=1.0))  # reducing widens the kernel: antialias
+    weights = cubic((pixel + 0.5 - center).abs() / scale.clamp(min=1.0))  # reducing widens the kernel: antialias
     weights = weights * ((pixel >= 0) & (pixel < length.view(-1, 1, 1)))
     return weights / weights.sum(2, keepdim=True)
 

@@ -56,7 +56,7 @@ class Views:
             return torch.cat([self(pixels[part], index[part], epoch, view) for part in parts])
         plan = self.plan(index.cpu(), epoch, view, (pixels.shape[2], pixels.shape[3]))
         (plan,), _ = plans_on_device([plan], [], pixels.device)
-        return self.carried_out(plan, pixels)
+        return self.apply(plan, pixels)
 
     def plan(self, index: Tensor, epoch: int, view: int, sides: tuple[int, int] | None = None) -> ViewPlan:
         """Draw a view of images with the given height and width, on the CPU; sides None: they are cropped already."""
@@ -68,7 +68,7 @@ class Views:
         kernel = 0 if augmentation.blur is None or self.size == 1 else augmentation.blur.kernel(self.size)
         return view_plan(boxes, drawn_parameters(random, augmentation), kernel)
 
-    def carried_out(self, plan: ViewPlan, pixels: Tensor) -> Tensor:
+    def apply(self, plan: ViewPlan, pixels: Tensor) -> Tensor:
         """uint8 (N, C, H, W) -> float32 (N, C, size, size), normalized; the plan is on the device of the pixels."""
         height, width = pixels.shape[2:]
         with true_precision(pixels.device):  # half precision would round pixels to 8 bits or fewer
@@ -94,7 +94,7 @@ class Views:
         if (parts := _parts(cropped, self.size)) is not None:
             return torch.cat([self.after_crop(cropped[part], index[part], epoch, view) for part in parts])
         (plan,), _ = plans_on_device([self.plan(index.cpu(), epoch, view)], [], cropped.device)
-        return self.carried_out(plan, cropped)
+        return self.apply(plan, cropped)
 
     def evaluation(self, pixels: Tensor) -> Tensor:
         """The clean view: uint8 (N, C, H, W) -> float32 (N, C, size, size). See evaluation_view."""
@@ -105,17 +105,17 @@ class Views:
         return self._normalize(pixels.to(torch.float32).div_(255.0))
 
     def normalised(self, pixels: Tensor) -> Tensor:
-        """Call `normalize`, which it is called now."""
+        """Former name of `normalize`."""
         warnings.warn("Views.normalised is now Views.normalize", DeprecationWarning, stacklevel=2)
         return self.normalize(pixels)
 
     def unnormalize(self, views: Tensor) -> Tensor:
-        """Normalised views back to pixels in [0, 1], to be looked at."""
+        """Convert normalized views back to pixels in [0, 1]."""
         mean, std = self._constants(views.device)
         return (views * std + mean).clamp_(0.0, 1.0)
 
     def unnormalised(self, views: Tensor) -> Tensor:
-        """Call `unnormalize`, which it is called now."""
+        """Former name of `unnormalize`."""
         warnings.warn("Views.unnormalised is now Views.unnormalize", DeprecationWarning, stacklevel=2)
         return self.unnormalize(views)
 

@@ -126,7 +126,7 @@ class Loader:
             index, plans = following
             plans, (there,) = plans_on_device(plans, [index], self.device)
             chosen = pixels.index_select(0, there)
-            views = tuple(self.views.carried_out(plan, chosen) for plan in plans)
+            views = tuple(self.views.apply(plan, chosen) for plan in plans)
             batch = Batch(index, _labels(self.images, there), views)
             following = next(drawn, None)  # while the device works at these
             yield batch
@@ -143,7 +143,7 @@ class Loader:
                 yield Batch(shown, _labels(self.images, shown), views)
             else:
                 plans, (pixels, there) = plans_on_device(self._plans(index, epoch, None), [pixels, shown], self.device)
-                views = tuple(map(self.views.carried_out, plans, pixels))
+                views = tuple(map(self.views.apply, plans, pixels))
                 yield Batch(shown, _labels(self.images, there), views)
 
     def _plans(self, index: Tensor, epoch: int, sides: tuple[int, int] | None) -> list[ViewPlan]:

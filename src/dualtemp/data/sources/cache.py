@@ -1,4 +1,4 @@
-"""Where downloaded sets live, and how a set gets there: whole, or not at all."""
+"""The folder of downloaded sets; a set is added to it completely, or not at all."""
 
 import math
 import os
@@ -14,8 +14,8 @@ from dualtemp.file_lock import locked
 
 def cache_folder() -> Path:
     """Return the folder of the cache: DUALTEMP_DATA, else `dualtemp` in the user's cache folder."""
-    if told := os.environ.get("DUALTEMP_DATA"):
-        return _at_home(told)
+    if given := os.environ.get("DUALTEMP_DATA"):
+        return _at_home(given)
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
     elif sys.platform == "darwin":
@@ -30,7 +30,7 @@ def _at_home(path: str) -> Path:
         return Path(path).expanduser()
     except RuntimeError:
         raise UserError(
-            f"there is no home directory, so that data cannot be kept in {path}: set DUALTEMP_DATA to a folder"
+            f"there is no home directory, so data cannot be kept in {path}: set DUALTEMP_DATA to a folder"
         ) from None
 
 
@@ -41,7 +41,7 @@ def cached_set(name: str) -> Path | None:
 
 
 def fill(name: str, make: Callable[[Path], None]) -> Path:
-    """Return the cached set's folder; if it is not there, let `make` fill a folder beside it, then rename that.
+    """Return a set's folder in the cache; if it is missing, let `make` fill a temporary folder, then rename that.
 
     A process that is killed leaves at most a hidden temporary folder, never a set that looks whole. Of several
     processes that want the same set, one makes it and the others wait.

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from dualtemp.errors import UserError
 from dualtemp.text import similar_words
 
-PHOTOGRAPH = 224  # px, side of a view of photographs where nobody says otherwise
+DEFAULT_VIEW_SIZE = 224  # px, side of a view of image files by default
 
 
 @dataclass(frozen=True)
 class NamedSet:
     """One named set, in figures.
 
-    train, test, unlabelled: numbers of images; size: height = width in pixels, None for photographs of all sizes;
+    train, test, unlabeled: numbers of images; size: height = width in pixels, None if images differ in size;
     download: megabytes to fetch, 0 if nothing is fetched; origin: who made it.
     """
 
@@ -25,7 +25,7 @@ class NamedSet:
     channels: int
     download: int
     origin: str
-    unlabelled: int = 0
+    unlabeled: int = 0
 
 
 CATALOGUE: dict[str, NamedSet] = {
@@ -35,7 +35,7 @@ CATALOGUE: dict[str, NamedSet] = {
         NamedSet("cifar10", 10, 50_000, 10_000, 32, 3, 170, "Krizhevsky 2009"),
         NamedSet("cifar100", 100, 50_000, 10_000, 32, 3, 169, "Krizhevsky 2009"),
         NamedSet("svhn", 10, 73_257, 26_032, 32, 3, 246, "Netzer et al. 2011"),
-        NamedSet("stl10", 10, 5_000, 8_000, 96, 3, 2640, "Coates et al. 2011", unlabelled=100_000),
+        NamedSet("stl10", 10, 5_000, 8_000, 96, 3, 2640, "Coates et al. 2011", unlabeled=100_000),
         NamedSet("fashion-mnist", 10, 60_000, 10_000, 28, 1, 31, "Xiao et al. 2017"),
         NamedSet("imagenet100", 100, 126_689, 5_000, None, 3, 0, "Russakovsky et al. 2015; Tian et al. 2020"),
     )

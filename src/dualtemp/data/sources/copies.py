@@ -1,7 +1,7 @@
-"""Which images are one image: links to one file, hard links, and exact copies.
+"""Find images that are the same: links to one file, hard links, and exact copies.
 
-Files are told apart by what the file system knows (two names of one file), then by size, then by a hash of their first
-and last bytes, and only what is still alike is read whole: of most sets hardly any.
+Files are compared by what the file system knows (two names of one file), then by size, then by a hash of their first
+and last bytes, and only those that still agree are read completely: in most sets hardly any.
 """
 
 import os
@@ -45,10 +45,10 @@ class Twins:
     across: list[tuple[str, str]] = field(default_factory=list)
     labels: list[tuple[str, str]] = field(default_factory=list)
 
-    def told(self) -> list[str]:
-        """What is wrong with them, a line each."""
+    def lines(self) -> list[str]:
+        """Describe the problems, one line each."""
         wrong = {
-            "exact copies of test images among the training images, so that accuracies are too high": self.across,
+            "exact copies of test images among the training images, so accuracies are too high": self.across,
             "exact copies with different labels": self.labels,
         }
         return [f"{what}: {len(pairs):,}, the first {' = '.join(pairs[0])}" for what, pairs in wrong.items() if pairs]

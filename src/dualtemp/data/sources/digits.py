@@ -16,7 +16,7 @@ from dualtemp.data.subset import HELD_OUT, random_keys, rank_within
 
 
 def open_digits(labels: bool = True) -> Splits:
-    """Open the digits: gray, uint8 (N, 1, 8, 8), ten classes; labels=False leaves the labels aside."""
+    """Open the digits: gray, uint8 (N, 1, 8, 8), ten classes; labels=False ignores the labels."""
     with (
         files("dualtemp.data.sources").joinpath("digits.npz").open("rb") as file,
         np.load(file, allow_pickle=False) as arrays,

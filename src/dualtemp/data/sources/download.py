@@ -17,7 +17,7 @@ from dualtemp.errors import UserError
 def cached_or_fetched(name: str, download: bool = True, say: Callable[[str], None] | None = None) -> Path:
     """Return the folder of a named set (train.npz, test.npz, ...), fetching it into the cache if it is not there.
 
-    say: told in a line what is being done; standard error by default.
+    say: called with a line about what is being done; default: prints it to standard error.
     """
     return fill(name, lambda folder: _make(name, folder, download, say or _to_stderr))
 

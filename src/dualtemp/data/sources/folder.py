@@ -21,7 +21,7 @@ from dualtemp.data.sources.held_out import held_out
 from dualtemp.errors import UserError
 
 TEST_NAMES = ("test", "val", "validation")
-UNLABELLED_NAMES = ("unlabelled", "unlabeled")
+UNLABELED_NAMES = ("unlabelled", "unlabeled")
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def open_folder(
 ) -> Splits:
     """Open a folder of images.
 
-    labels=False leaves the class folders aside; only_classes keeps the images of these class folders; together=False
+    labels=False ignores the class folders; only_classes keeps the images of these class folders; together=False
     holds out by names alone, as earlier runs did, so that a copy of a held-out image may be learned from.
     """
     parts, split = _parts(root, labels, only_classes, together)
@@ -153,7 +153,7 @@ def name_keys(names: list[str]) -> np.ndarray:
 def _parts(
     root: Path, labels: bool, only_classes: frozenset[str] | None, together: bool
 ) -> tuple[dict[str, Part], str]:
-    """The parts of a folder by name, and in words how they were told apart."""
+    """The parts of a folder by name, and how they were separated, in words."""
     try:
         below = {entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith(".")}
     except OSError as error:
@@ -164,15 +164,15 @@ def _parts(
         return _hold_out(root, _part(root, "", labels, only_classes), together)
     train = _part(root, "train", labels, only_classes)
     found = {name: _part(root, name, labels, only_classes) for name in tests}
-    # ImageNet's test/ has no labels, its val/ has: take the first that is labelled as train/ is.
+    # ImageNet's test/ has no labels, its val/ has: take the first that is labeled as train/ is.
     fitting = [name for name in tests if found[name].names and bool(found[name].folders[0]) == bool(train.folders[0])]
     test = next(iter(fitting or [name for name in tests if found[name].names]), None)
-    extra = next((name for name in UNLABELLED_NAMES if name in below), None)
+    extra = next((name for name in UNLABELED_NAMES if name in below), None)
     more = _part(root, extra, False, None) if extra else NO_FILES
     if test is None:
         return _hold_out(root, train, together, more)
     unused = [f"{name}/" for name in tests if name != test and found[name].names]
-    split = f"train/ and {test}/" + (f"; {' and '.join(unused)} left aside" if unused else "")
+    split = f"train/ and {test}/" + (f"; {' and '.join(unused)} not used" if unused else "")
     return _present({"train": train, "test": found[test], "unlabelled": more}), split
 
 
@@ -180,7 +180,7 @@ def _part(root: Path, split: str, labels: bool, only_classes: frozenset[str] | N
     names = find_images(root / split, only_classes)
     if not names and split in ("", "train"):
         if foreign := foreign_images(root / split):
-            raise UserError(f"{root / split}: its {len(foreign)} photographs cannot be read, the first {foreign[0]}")
+            raise UserError(f"{root / split}: its {len(foreign)} image files cannot be read, the first {foreign[0]}")
         raise UserError(f"{root / split}: no image file in it; expected images, class folders, or train/ and test/")
     folders = [name.split("/", 1)[0] if labels and "/" in name else "" for name in names]
     loose = [name for name, folder in zip(names, folders, strict=True) if not folder]
@@ -193,7 +193,7 @@ def _part(root: Path, split: str, labels: bool, only_classes: frozenset[str] | N
 
 
 def _hold_out(root: Path, whole: Part, together: bool, more: Part = NO_FILES) -> tuple[dict[str, Part], str]:
-    """Hold a tenth out; of `more`, unlabelled images, those go that are held out under another name."""
+    """Hold a tenth out; of `more`, unlabeled images, those go that are held out under another name."""
     _, groups = np.unique(np.array(whole.folders, dtype=object).astype(str), return_inverse=True)
     count = len(whole.names)
     alike = np.arange(count + len(more.names))

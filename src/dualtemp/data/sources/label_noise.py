@@ -50,7 +50,7 @@ def with_label_noise(splits: Splits, kind: Kind, rate: float, seed: int = 0) -> 
 
 
 def noisy(images: ImageSet, kind: Kind, rate: float, seed: int = 0) -> ImageSet:
-    """Return a labelled set with noisy labels.
+    """Return a labeled set with noisy labels.
 
     symmetric: a label moves to one of the other classes, each equally likely.
     asymmetric: a label moves to the one class that asymmetric_target names for it; classes without one stay clean.

@@ -19,6 +19,7 @@ from dualtemp.atomic_write import whole_file
 from dualtemp.data.images import ImageSet, Splits
 from dualtemp.data.sources.copies import copies
 from dualtemp.data.sources.held_out import held_out
+from dualtemp.data.sources.registry import source
 from dualtemp.data.subset import HELD_OUT, random_keys
 from dualtemp.errors import UserError
 
@@ -46,7 +47,7 @@ def open_npz(path: Path, name: str = "", labels: bool = True, together: bool = T
     """Open an .npz file, or a folder with train.npz and, if there are, test.npz and unlabelled.npz.
 
     Without a test.npz a tenth is held out, balanced over the classes, by a hash of the position in the file.
-    labels=False leaves labels and classes aside; together=False lets equal images part, as earlier runs did.
+    labels=False ignores labels and classes; together=False may separate equal images, as earlier runs did.
     """
     whole = path.is_file()
     name = name or (path.stem if whole else path.name)
@@ -60,11 +61,17 @@ def open_npz(path: Path, name: str = "", labels: bool = True, together: bool = T
                 "(H, W, C); expected the same"
             )
     classes = _classes_of(train, test) if labels else ()
-    unlabelled = None if more is None else _image_set(name, more, (), False)
+    unlabeled = None if more is None else _image_set(name, more, (), False)
     train_set = _image_set(name, train, classes, labels)
     if test is None:
-        return _hold_out(train_set, unlabelled, together)
-    return Splits(train_set, _image_set(name, test, classes, labels), unlabelled, split="train.npz and test.npz")
+        return _hold_out(train_set, unlabeled, together)
+    return Splits(train_set, _image_set(name, test, classes, labels), unlabeled, split="train.npz and test.npz")
+
+
+@source(".npz")
+def open_npz_file(path: Path, *, labels: bool, together: bool) -> Splits:
+    """Open one .npz file."""
+    return open_npz(path, labels=labels, together=together)
 
 
 def read_npz(path: Path) -> NpzArrays:
@@ -145,16 +152,16 @@ def _class_names(path: Path, classes: np.ndarray) -> tuple[str, ...]:
 def _classes_of(train: NpzArrays, test: NpzArrays | None) -> tuple[str, ...]:
     """The names by label: given by either file, else the numbers."""
     parts = [train] if test is None else [train, test]
-    labelled = [part for part in parts if part.labels is not None]
-    if not labelled:
+    labeled = [part for part in parts if part.labels is not None]
+    if not labeled:
         return ()
-    if len(labelled) < len(parts):
+    if len(labeled) < len(parts):
         lacks = next(part.path for part in parts if part.labels is None)
-        raise UserError(f"{lacks}: no `labels`, though {labelled[0].path.name} has some; expected both or neither")
-    given = {part.classes for part in labelled if part.classes is not None}
+        raise UserError(f"{lacks}: no `labels`, though {labeled[0].path.name} has some; expected both or neither")
+    given = {part.classes for part in labeled if part.classes is not None}
     if len(given) > 1:
         raise UserError(f"{train.path.parent}: train.npz and test.npz have different `classes`; expected the same")
-    highest = max(int(part.labels.max()) for part in labelled if part.labels is not None)
+    highest = max(int(part.labels.max()) for part in labeled if part.labels is not None)
     classes = given.pop() if given else tuple(str(label) for label in range(highest + 1))
     if highest >= len(classes):
         raise UserError(f"{train.path}: `labels` has {highest}, `classes` only {len(classes)} names; expected one each")
@@ -167,9 +174,9 @@ def _classes_of(train: NpzArrays, test: NpzArrays | None) -> tuple[str, ...]:
     return classes
 
 
-def _image_set(name: str, part: NpzArrays, classes: tuple[str, ...], labelled: bool) -> ImageSet:
+def _image_set(name: str, part: NpzArrays, classes: tuple[str, ...], labeled: bool) -> ImageSet:
     pixels = torch.from_numpy(part.images).permute(0, 3, 1, 2).contiguous()  # three times as quick as in numpy
-    labels = torch.from_numpy(part.labels) if labelled and part.labels is not None else None
+    labels = torch.from_numpy(part.labels) if labeled and part.labels is not None else None
     return ImageSet(name, pixels, labels, classes, channels=pixels.shape[1])
 
 
@@ -179,14 +186,14 @@ def held_out_of_one(whole: ImageSet, alike: np.ndarray | None) -> np.ndarray:
     return held_out(groups, random_keys(0, HELD_OUT, len(whole)), alike)
 
 
-def _hold_out(whole: ImageSet, unlabelled: ImageSet | None, together: bool) -> Splits:
-    parts = [whole] if unlabelled is None else [whole, unlabelled]
+def _hold_out(whole: ImageSet, unlabeled: ImageSet | None, together: bool) -> Splits:
+    parts = [whole] if unlabeled is None else [whole, unlabeled]
     alike = copies(part.source for part in parts) if together else None
     test = held_out_of_one(whole, None if alike is None else alike[: len(whole)])
     if not test.any():
-        return Splits(whole, None, unlabelled, split="no image held out: too few")
-    if unlabelled is not None and alike is not None:
+        return Splits(whole, None, unlabeled, split="no image held out: too few")
+    if unlabeled is not None and alike is not None:
         left = np.flatnonzero(~np.isin(alike[len(whole) :], alike[: len(whole)][test]))
-        unlabelled = unlabelled.take(left) if len(left) else None
+        unlabeled = unlabeled.take(left) if len(left) else None
     split = "a tenth held out, balanced, by a hash of the position"
-    return Splits(whole.take(np.flatnonzero(~test)), whole.take(np.flatnonzero(test)), unlabelled, split=split)
+    return Splits(whole.take(np.flatnonzero(~test)), whole.take(np.flatnonzero(test)), unlabeled, split=split)

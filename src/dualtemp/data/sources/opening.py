@@ -1,4 +1,4 @@
-"""Any images in: a named set, a folder of images, an .npz file, or a folder with train.npz."""
+"""Open any images: a named set, a folder of images, an .npz file, or a folder with train.npz."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from dualtemp.data.sources.download import cached_or_fetched
 from dualtemp.data.sources.folder import open_folder
 from dualtemp.data.sources.imagenet100 import open_imagenet100
 from dualtemp.data.sources.npz import is_npz_folder, open_npz
-from dualtemp.data.sources.registry import openers, source
+from dualtemp.data.sources.registry import openers
 from dualtemp.errors import UserError
 
 
@@ -26,15 +26,15 @@ def open_source(
     """Open images by set name ("cifar10", "digits", ...) or by path.
 
     A set's name comes before a folder of that name: write ./cifar10 for the folder.
-    labels=False leaves labels and class folders aside; download=False takes only what is in the cache;
+    labels=False ignores labels and class folders; download=False uses only what is in the cache;
     root is the ImageNet folder of imagenet100 (default: `imagenet100` or `imagenet` in the cache folder);
-    together=False holds out by names alone, as earlier runs did: copies of one image may then part.
+    together=False holds out by names alone, as earlier runs did: copies of one image may then be separated.
     """
     path = named_path(source)
     if path is not None:
         return open_path(path, labels, together)
     entry = named_set(str(source))
-    assert entry is not None  # named_path has seen to it
+    assert entry is not None  # else named_path has raised
     if entry.name == "digits":
         return open_digits(labels)
     if entry.name == "imagenet100":
@@ -57,7 +57,7 @@ def named_path(source: str | Path) -> Path | None:
 
 
 def open_path(path: Path, labels: bool = True, together: bool = True) -> Splits:
-    """Open a folder of images, a folder with train.npz, an .npz file, or another file that a plugin opens."""
+    """Open a folder of images, a folder with train.npz, or a file whose ending a source has registered."""
     if not path.is_file():
         return (open_npz if is_npz_folder(path) else open_folder)(path, labels=labels, together=together)
     opener = openers().get(path.suffix.lower())
@@ -65,8 +65,3 @@ def open_path(path: Path, labels: bool = True, together: bool = True) -> Splits:
         known = " or ".join(f"{'an' if ending == '.npz' else 'a'} {ending} file" for ending in openers())
         raise UserError(f"{path}: a file, but not {known}; give a folder of images or {known}")
     return opener(path, labels=labels, together=together)
-
-
-@source(".npz")
-def _open_npz_file(path: Path, *, labels: bool, together: bool) -> Splits:
-    return open_npz(path, labels=labels, together=together)

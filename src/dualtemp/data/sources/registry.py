@@ -1,11 +1,17 @@
-"""Files that hold whole sets of images, by their ending; others than .npz come from plugins. Needs no torch."""
+"""Files that hold whole sets of images, by their ending. Needs no torch until one is opened.
+
+Every file of this folder may register one with `@source`, and so may plugins.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from dualtemp.data import sources
 from dualtemp.errors import UserError
 from dualtemp.plugins import Registry
 
@@ -22,13 +28,21 @@ class Opener(Protocol):
 
 
 O = TypeVar("O", bound=Opener)  # noqa: E741
-_registry: Registry[Opener] = Registry("source")
+
+
+def _load_built_in() -> tuple[str, ...]:
+    for each in iter_modules(sources.__path__):
+        import_module(f"{sources.__name__}.{each.name}")
+    return _registry.declared_in(sources.__name__)
+
+
+_registry: Registry[Opener] = Registry("source", _load_built_in)
 
 
 def source(ending: str) -> Callable[[O], O]:
-    """Register a function as what opens files with this ending: `@source(".zip")`."""
+    """Register a function that opens files with this ending: `@source(".zip")`."""
     if not ending.startswith(".") or ending != ending.lower():
-        raise UserError(f"the source {ending!r}: give the ending of its files in small letters, such as '.zip'")
+        raise UserError(f"the source {ending!r}: give the ending of its files in lower case, such as '.zip'")
 
     def register(opener: O) -> O:
         _registry.declare(ending, opener, getattr(opener, "__module__", ""))
@@ -38,5 +52,5 @@ def source(ending: str) -> Callable[[O], O]:
 
 
 def openers() -> Mapping[str, Opener]:
-    """What opens files, by their ending."""
+    """The functions that open files, by ending."""
     return _registry

@@ -18,7 +18,7 @@ def held_out_for_validation(splits: Splits) -> Splits:
     No seed decides which: files by a hash of their names, images in memory by a hash of their place, so that all runs
     on a source are measured on the same images. Copies of one image stay on one side.
     """
-    train, more = splits.train, splits.unlabelled
+    train, more = splits.train, splits.unlabeled
     alike = copies(part.source for part in (train, more) if part is not None)
     labels = np.zeros(len(train), np.int64) if train.labels is None else train.labels.numpy()
     test = held_out(labels, _keys(train), alike[: len(train)])
@@ -33,7 +33,7 @@ def held_out_for_validation(splits: Splits) -> Splits:
         splits,
         train=train.take(np.flatnonzero(~test)),
         test=train.take(np.flatnonzero(test)),
-        unlabelled=more if more is not None and len(more) else None,
+        unlabeled=more if more is not None and len(more) else None,
         split="a tenth of the training images held out to measure with; test images are not looked at",
     )
 

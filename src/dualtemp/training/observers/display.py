@@ -10,7 +10,7 @@ from dualtemp.config import Settings
 from dualtemp.quantities import duration
 from dualtemp.runs.metrics import measures
 
-SILENCE = 60.0  # seconds without a line before a file is told what is happening
+SILENCE = 60.0  # seconds without a line before a line goes to a log
 
 
 class Display:

@@ -1,34 +1,11 @@
-"""SGD, AdamW and LARS, with weight decay on weights alone for the latter two."""
+"""LARS, which torch does not have."""
 
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
-
-
-def build_optimizer(name: str, module: nn.Module, momentum: float, weight_decay: float) -> Optimizer:
-    """Build the optimizer of a framework's trainable parameters; `set_lr` sets its rate before every step."""
-    parameters = [p for p in module.parameters() if p.requires_grad]
-    if name == "sgd":  # as the paper's: weight decay on everything
-        return torch.optim.SGD(parameters, lr=0.0, momentum=momentum, weight_decay=weight_decay)
-    matrices = [p for p in parameters if p.ndim > 1]
-    vectors = [p for p in parameters if p.ndim <= 1]  # biases and scales of normalization layers
-    groups: list[dict[str, Any]] = [
-        {"params": matrices, "weight_decay": weight_decay, "adapt": True},
-        {"params": vectors, "weight_decay": 0.0, "adapt": False},
-    ]
-    groups = [group for group in groups if group["params"]]
-    if name == "adamw":
-        return torch.optim.AdamW(groups, lr=0.0)
-    return LARS(groups, momentum=momentum)
-
-
-def set_lr(optimizer: Optimizer, lr: float) -> None:
-    """Set the learning rate of all parameters."""
-    for group in optimizer.param_groups:
-        group["lr"] = lr
 
 
 class LARS(Optimizer):

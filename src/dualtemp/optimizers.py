@@ -1,0 +1,57 @@
+"""Optimizers by name. To add one, add an entry to OPTIMIZERS: the choices of `--optimizer` are its keys.
+
+Needs no torch until one is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.optim import Optimizer
+
+    Build = Callable[[list[Tensor], float, float], Optimizer]  # (parameters, momentum, weight decay)
+
+
+def _sgd(parameters: list[Tensor], momentum: float, weight_decay: float) -> Optimizer:
+    """As in the paper: weight decay on everything."""
+    from torch.optim import SGD
+
+    return SGD(parameters, lr=0.0, momentum=momentum, weight_decay=weight_decay)
+
+
+def _adamw(parameters: list[Tensor], momentum: float, weight_decay: float) -> Optimizer:
+    from torch.optim import AdamW
+
+    return AdamW(_groups(parameters, weight_decay), lr=0.0)
+
+
+def _lars(parameters: list[Tensor], momentum: float, weight_decay: float) -> Optimizer:
+    from dualtemp.lars import LARS
+
+    return LARS(_groups(parameters, weight_decay), momentum=momentum)
+
+
+OPTIMIZERS: dict[str, Build] = {"sgd": _sgd, "adamw": _adamw, "lars": _lars}
+
+
+def build_optimizer(name: str, module: nn.Module, momentum: float, weight_decay: float) -> Optimizer:
+    """Build an optimizer of a module's trainable parameters; `set_lr` sets its rate before every step."""
+    return OPTIMIZERS[name]([p for p in module.parameters() if p.requires_grad], momentum, weight_decay)
+
+
+def set_lr(optimizer: Optimizer, lr: float) -> None:
+    """Set the learning rate of all parameters."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+
+
+def _groups(parameters: list[Tensor], weight_decay: float) -> list[dict[str, Any]]:
+    """Weight matrices apart from biases and scales, which get no weight decay and none of LARS's scaling."""
+    groups = [
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": weight_decay, "adapt": True},
+        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0, "adapt": False},
+    ]
+    return [group for group in groups if group["params"]]
