@@ -1,4 +1,4 @@
-"""Every loss of the paper: a scalar per anchor times a vector. As functions, and as modules with the same arguments.
+"""The family of losses: a scalar per anchor times a vector. As functions, and as modules with the same arguments.
 
 Importing the package is cheap: torch is loaded with the first name that needs it.
 """
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         nt_xent,
         simple,
     )
+    from dualtemp.losses.image_memory import ImageMemory, ImageTemperatures
     from dualtemp.losses.modules import (
         CrossEntropyLoss,
         DecomposedLoss,
@@ -29,16 +30,21 @@ if TYPE_CHECKING:
         NTXentLoss,
         SimpleLoss,
     )
+    from dualtemp.losses.temperature_schedule import AdaptiveTemperature, TemperatureSchedule
 
 _HOME = {
+    "AdaptiveTemperature": "temperature_schedule",
     "CrossEntropyLoss": "modules",
     "DecomposedLoss": "modules",
     "DualTemperatureLoss": "modules",
     "EqualAnchorsLoss": "modules",
+    "ImageMemory": "image_memory",
+    "ImageTemperatures": "image_memory",
     "InfoNCELoss": "modules",
     "NTXentLoss": "modules",
     "NegativeCosineLoss": "modules",
     "SimpleLoss": "modules",
+    "TemperatureSchedule": "temperature_schedule",
     "cross_entropy": "functional",
     "decomposed": "functional",
     "dual_temperature": "functional",
@@ -51,14 +57,18 @@ _HOME = {
 }
 
 __all__ = [
+    "AdaptiveTemperature",
     "CrossEntropyLoss",
     "DecomposedLoss",
     "DualTemperatureLoss",
     "EqualAnchorsLoss",
+    "ImageMemory",
+    "ImageTemperatures",
     "InfoNCELoss",
     "NTXentLoss",
     "NegativeCosineLoss",
     "SimpleLoss",
+    "TemperatureSchedule",
     "cross_entropy",
     "decomposed",
     "dual_temperature",
