@@ -6,6 +6,7 @@ numbers: those of all anchors are exchanged, a few bytes each. In eval mode noth
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -122,8 +123,8 @@ class ImageTemperatures(ImageMemory):
             The larger, the lower the temperatures.
         tau_min: lowest temperature, default 0.05.
         tau_max: highest temperature, default 0.7.
-        lr: of the temperatures; default 0.01.
-        momentum: share of the earlier derivatives in a temperature's move, from 0 to below 1; default 0.1.
+        tau_lr: learning rate of the temperatures; default 0.01.
+        tau_momentum: share of the earlier derivatives in a temperature's move, from 0 to below 1; default 0.1.
     """
 
     tau: Tensor
@@ -138,17 +139,18 @@ class ImageTemperatures(ImageMemory):
         rho: float = 0.3,
         tau_min: float = 0.05,
         tau_max: float = 0.7,
-        lr: float = 0.01,
-        momentum: float = 0.1,
+        tau_lr: float = 0.01,
+        tau_momentum: float = 0.1,
     ) -> None:
         if not 0 < tau_min <= tau_max < math.inf:
             raise ValueError(f"0 < tau_min <= tau_max < inf is needed, got {tau_min} and {tau_max}")
-        if not (0 <= rho < math.inf and 0 <= lr < math.inf and 0 <= momentum < 1):
+        if not (0 <= rho < math.inf and 0 <= tau_lr < math.inf and 0 <= tau_momentum < 1):
             raise ValueError(
-                f"rho and lr must be 0 or more and momentum from 0 to below 1, got {rho}, {lr} and {momentum}"
+                f"rho >= 0, tau_lr >= 0 and 0 <= tau_momentum < 1 are needed, got {rho}, {tau_lr} and {tau_momentum}"
             )
         super().__init__(images, gamma, directions)
-        self.rho, self.tau_min, self.tau_max, self.lr, self.momentum = rho, tau_min, tau_max, lr, momentum
+        self.rho, self.tau_min, self.tau_max = rho, tau_min, tau_max
+        self.tau_lr, self.tau_momentum = tau_lr, tau_momentum
         self.register_buffer("tau", torch.zeros(directions, images))
         self.register_buffer("derivative", torch.zeros(directions, images))
 
@@ -173,18 +175,23 @@ class ImageTemperatures(ImageMemory):
         tau = odds.tau.to(log_u.dtype)
         before = self.derivative[: len(log_u)].index_select(1, index).to(log_u.dtype)
         now = log_u + self.rho - log_w.exp() * odds.slope
-        derivative = self.momentum * before + (1 - self.momentum) * now
-        moved = (tau - self.lr * derivative).clamp(self.tau_min, self.tau_max)
+        derivative = self.tau_momentum * before + (1 - self.tau_momentum) * now
+        moved = (tau - self.tau_lr * derivative).clamp(self.tau_min, self.tau_max)
         self._write(index, gather, log_u=log_u, tau=moved, derivative=derivative)
         share = tau / tau_alpha
         return Weighed(share * log_w.exp(), share.log() + log_w, share * (log_u + self.rho))
 
     def extra_repr(self) -> str:
         """Settings and size."""
-        names = ("rho", "tau_min", "tau_max", "lr", "momentum")
+        names = ("rho", "tau_min", "tau_max", "tau_lr", "tau_momentum")
         return ", ".join((super().extra_repr(), *(f"{name}={getattr(self, name)}" for name in names)))
 
 
 def _require_count(images: int) -> None:
     if isinstance(images, bool) or not isinstance(images, int) or images < 1:
         raise ValueError(f"images must be the number of images of the data set, got {images!r}")
+
+
+def remembered_images(state: Mapping[str, Tensor]) -> int:
+    """Images that a module's state dict keeps numbers of; 0 if it has no memory."""
+    return next((numbers.shape[-1] for name, numbers in state.items() if name.rpartition(".")[2] == "log_u"), 0)

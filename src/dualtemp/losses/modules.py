@@ -48,7 +48,7 @@ class _WeighedLoss(_Loss):
     """Also holds the weight of its anchors as `weigh`: a module, saved with this one, if numbers are kept per image."""
 
     def __init__(self, weight: str | Weight, images: int | None, directions: int, **settings: Any) -> None:
-        super().__init__(weight=weight, **settings)
+        super().__init__(**settings, weight=weight)
         self.weigh = make_weight(weight, images, directions)
 
     def _arguments(self) -> dict[str, Any]:
