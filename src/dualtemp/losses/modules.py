@@ -67,7 +67,7 @@ class InfoNCELoss(_Loss):
         self,
         tau: float = TAU_ALPHA,
         *,
-        weight: str = "sigmoid",
+        weight: str | Weight = "sigmoid",
         normalize: bool = True,
         reduction: Reduction = "mean",
     ) -> None:
@@ -161,7 +161,7 @@ class DecomposedLoss(_Loss):
         tau_alpha: float = TAU_ALPHA,
         tau_beta: float | None = None,
         *,
-        weight: str = "sigmoid",
+        weight: str | Weight = "sigmoid",
         normalize: bool = True,
         reduction: Reduction = "mean",
     ) -> None:
@@ -217,7 +217,7 @@ class CrossEntropyLoss(_Loss):
         tau_alpha: float = 1.0,
         tau_beta: float | None = None,
         *,
-        weight: str = "sigmoid",
+        weight: str | Weight = "sigmoid",
         reduction: Reduction = "mean",
     ) -> None:
         tau_beta = tau_beta_of(weight, tau_beta, 1.0)
