@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dualtemp.api import analyze, embed, evaluate, export, near_duplicates, resume, search, train
     from dualtemp.losses import (
         AdaptiveTemperature,
+        BarlowTwinsLoss,
         CrossEntropyLoss,
         DecomposedLoss,
         DualTemperatureLoss,
@@ -26,12 +27,14 @@ if TYPE_CHECKING:
         NTXentLoss,
         SimpleLoss,
         TemperatureSchedule,
+        VICRegLoss,
     )
     from dualtemp.models.dictionary import KeyDictionary
 
 _HOME = {
     "KeyDictionary": "models.dictionary",
     "AdaptiveTemperature": "losses",
+    "BarlowTwinsLoss": "losses",
     "CrossEntropyLoss": "losses",
     "DecomposedLoss": "losses",
     "DualTemperatureLoss": "losses",
@@ -43,6 +46,7 @@ _HOME = {
     "NTXentLoss": "losses",
     "SimpleLoss": "losses",
     "TemperatureSchedule": "losses",
+    "VICRegLoss": "losses",
     "analyze": "api",
     "embed": "api",
     "evaluate": "api",
@@ -55,6 +59,7 @@ _HOME = {
 
 __all__ = [
     "AdaptiveTemperature",
+    "BarlowTwinsLoss",
     "CrossEntropyLoss",
     "DecomposedLoss",
     "DualTemperatureLoss",
@@ -67,6 +72,7 @@ __all__ = [
     "NegativeCosineLoss",
     "SimpleLoss",
     "TemperatureSchedule",
+    "VICRegLoss",
     "__version__",
     "analyze",
     "embed",

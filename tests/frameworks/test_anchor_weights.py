@@ -59,6 +59,20 @@ def test_a_framework_weighs_its_anchors_as_the_loss_does(method: str, weight: st
     assert len(memories) == (0 if weight == "equal" else 1 + two_ways)
 
 
+def test_a_predictor_makes_two_one_way_losses_each_with_a_memory_of_its_own() -> None:
+    made = framework("simco", predictor=True, weight="memory")
+    memories = [ImageMemory(IMAGES, directions=1) for _ in range(2)]
+    for step in range(2):
+        views, index = batch(step)
+        a, b = (made.network(view) for view in views)
+        ways = ((a.prediction, b.projection), (b.prediction, a.projection))
+        each = [
+            losses.dual_temperature(q, k, weight=memory, index=index, both_directions=False)
+            for (q, k), memory in zip(ways, memories, strict=True)
+        ]
+        torch.testing.assert_close(made(views, None, step, index).loss, (each[0] + each[1]) / 2)
+
+
 def test_mocos_dictionary_with_equal_weights_is_dcl_over_its_keys() -> None:
     made, (views, _) = framework("moco", weight="equal", dictionary_size=32), batch(0)
     q, k = made.network(views[0]).projection, made.key_network(views[1]).projection

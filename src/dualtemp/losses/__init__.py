@@ -1,4 +1,6 @@
-"""The family of losses: a scalar per anchor times a vector. As functions, and as modules with the same arguments.
+"""The family of losses: a scalar per anchor times a vector; and two that need no negatives, to compare with.
+
+As functions, and as modules with the same arguments.
 
 Importing the package is cheap: torch is loaded with the first name that needs it.
 """
@@ -31,9 +33,11 @@ if TYPE_CHECKING:
         SimpleLoss,
     )
     from dualtemp.losses.temperature_schedule import AdaptiveTemperature, TemperatureSchedule
+    from dualtemp.losses.without_negatives import BarlowTwinsLoss, VICRegLoss, barlow_twins, vicreg
 
 _HOME = {
     "AdaptiveTemperature": "temperature_schedule",
+    "BarlowTwinsLoss": "without_negatives",
     "CrossEntropyLoss": "modules",
     "DecomposedLoss": "modules",
     "DualTemperatureLoss": "modules",
@@ -45,6 +49,8 @@ _HOME = {
     "NegativeCosineLoss": "modules",
     "SimpleLoss": "modules",
     "TemperatureSchedule": "temperature_schedule",
+    "VICRegLoss": "without_negatives",
+    "barlow_twins": "without_negatives",
     "cross_entropy": "functional",
     "decomposed": "functional",
     "dual_temperature": "functional",
@@ -54,10 +60,12 @@ _HOME = {
     "negative_cosine": "functional",
     "nt_xent": "functional",
     "simple": "functional",
+    "vicreg": "without_negatives",
 }
 
 __all__ = [
     "AdaptiveTemperature",
+    "BarlowTwinsLoss",
     "CrossEntropyLoss",
     "DecomposedLoss",
     "DualTemperatureLoss",
@@ -69,6 +77,8 @@ __all__ = [
     "NegativeCosineLoss",
     "SimpleLoss",
     "TemperatureSchedule",
+    "VICRegLoss",
+    "barlow_twins",
     "cross_entropy",
     "decomposed",
     "dual_temperature",
@@ -78,6 +88,7 @@ __all__ = [
     "negative_cosine",
     "nt_xent",
     "simple",
+    "vicreg",
 ]
 
 __getattr__, __dir__ = lazily(__name__, _HOME)
