@@ -14,30 +14,38 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from dualtemp.api import analyze, embed, evaluate, export, near_duplicates, resume, search, train
     from dualtemp.losses import (
+        AdaptiveTemperature,
         BarlowTwinsLoss,
         CrossEntropyLoss,
         DecomposedLoss,
         DualTemperatureLoss,
         EqualAnchorsLoss,
+        ImageMemory,
+        ImageTemperatures,
         InfoNCELoss,
         NegativeCosineLoss,
         NTXentLoss,
         SimpleLoss,
+        TemperatureSchedule,
         VICRegLoss,
     )
     from dualtemp.models.dictionary import KeyDictionary
 
 _HOME = {
     "KeyDictionary": "models.dictionary",
+    "AdaptiveTemperature": "losses",
     "BarlowTwinsLoss": "losses",
     "CrossEntropyLoss": "losses",
     "DecomposedLoss": "losses",
     "DualTemperatureLoss": "losses",
     "EqualAnchorsLoss": "losses",
+    "ImageMemory": "losses",
+    "ImageTemperatures": "losses",
     "InfoNCELoss": "losses",
     "NegativeCosineLoss": "losses",
     "NTXentLoss": "losses",
     "SimpleLoss": "losses",
+    "TemperatureSchedule": "losses",
     "VICRegLoss": "losses",
     "analyze": "api",
     "embed": "api",
@@ -50,16 +58,20 @@ _HOME = {
 }
 
 __all__ = [
+    "AdaptiveTemperature",
     "BarlowTwinsLoss",
     "CrossEntropyLoss",
     "DecomposedLoss",
     "DualTemperatureLoss",
     "EqualAnchorsLoss",
+    "ImageMemory",
+    "ImageTemperatures",
     "InfoNCELoss",
     "KeyDictionary",
     "NTXentLoss",
     "NegativeCosineLoss",
     "SimpleLoss",
+    "TemperatureSchedule",
     "VICRegLoss",
     "__version__",
     "analyze",

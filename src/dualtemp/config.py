@@ -101,6 +101,10 @@ class Settings(BaseModel):
         """The framework's own settings, complete, as its `Settings` class."""
         return self.framework.Settings(**{name: v for name, v in (self.model_extra or {}).items() if v is not None})
 
+    def in_effect(self, name: str) -> Any:
+        """A setting of this run by name; None also if others of the run leave it without effect."""
+        return None if name in self.options.without_effect() else self.get(name)
+
     def get(self, name: str) -> Any:
         """A setting by name; None if the framework has no such setting, or it is not set."""
         return getattr(self, name, None)

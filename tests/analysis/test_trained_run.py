@@ -140,8 +140,6 @@ def test_other_channels_are_refused_in_one_line(run_of: RunOf, tmp_path: Path) -
     np.savez(tmp_path / "color.npz", images=np.zeros((40, 8, 8, 3), np.uint8))
     expected = r"color.npz has images with 3 channels, but .* was trained on 1: give images with 1"
     with pytest.raises(UserError, match=expected):
-        UserError, match=r"color.npz has images with 3 channels, but .* was trained on 1: give images with 1"
-    ):
         open_trained_run(run_of("simco"), data=tmp_path / "color.npz")
 
 

@@ -58,6 +58,22 @@ def test_what_was_added_later_counts_only_away_from_what_every_run_had_before() 
             assert key(plain.settings.model_copy(update={name: "other"}), plain.facts) != key(same, plain.facts)
 
 
+def test_a_weight_and_a_schedule_are_in_the_key_only_where_they_change_a_run() -> None:
+    plain = tiny_job(method="simco")
+    assert tiny_job(method="simco", weight="sigmoid", temperature_schedule="constant").name == plain.name
+    others = [
+        {"weight": "equal"},
+        {"weight": "memory"},
+        {"weight": "memory", "gamma": 0.5},
+        {"weight": "per_image"},
+        {"temperature_schedule": "linear", "tau_alpha_end": 0.5},
+        {"temperature_schedule": "cosine", "tau_alpha_end": 0.5},
+        {"temperature_schedule": "adaptive"},
+    ]
+    names = {tiny_job(method="simco", **other).name for other in others}
+    assert len(names - {plain.name}) == len(others)
+
+
 @pytest.mark.parametrize("method", ["moco", "simmoco", "simco"])
 def test_a_predictor_is_in_a_key_only_where_there_is_one(method: str) -> None:
     without, with_one = (tiny_job(method=method, predictor=chosen) for chosen in (False, True))

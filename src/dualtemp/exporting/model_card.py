@@ -60,10 +60,11 @@ def _stem(recipe: dict[str, Any]) -> str:
 
 
 def _temperatures(settings: Settings) -> str:
-    alpha, beta = settings.get("tau_alpha"), settings.get("tau_beta")
+    alpha, beta, weight = settings.get("tau_alpha"), settings.in_effect("tau_beta"), settings.get("weight")
     if alpha is None:
         return ""
-    return f" (tau_alpha {alpha:g}{'' if beta is None else f', tau_beta {beta}'})"
+    words = [f"tau_alpha {alpha:g}", *([] if beta is None else [f"tau_beta {beta}"])]
+    return f" ({', '.join([*words, *([] if weight in (None, 'sigmoid') else [f'weight {weight}'])])})"
 
 
 def _figures(facts: CardFacts) -> str:

@@ -1,4 +1,4 @@
-"""Every loss of the paper: a scalar per anchor times a vector; and two that need no negatives, to compare with.
+"""The family of losses: a scalar per anchor times a vector; and two that need no negatives, to compare with.
 
 As functions, and as modules with the same arguments.
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         nt_xent,
         simple,
     )
+    from dualtemp.losses.image_memory import ImageMemory, ImageTemperatures
     from dualtemp.losses.modules import (
         CrossEntropyLoss,
         DecomposedLoss,
@@ -31,18 +32,23 @@ if TYPE_CHECKING:
         NTXentLoss,
         SimpleLoss,
     )
+    from dualtemp.losses.temperature_schedule import AdaptiveTemperature, TemperatureSchedule
     from dualtemp.losses.without_negatives import BarlowTwinsLoss, VICRegLoss, barlow_twins, vicreg
 
 _HOME = {
+    "AdaptiveTemperature": "temperature_schedule",
     "BarlowTwinsLoss": "without_negatives",
     "CrossEntropyLoss": "modules",
     "DecomposedLoss": "modules",
     "DualTemperatureLoss": "modules",
     "EqualAnchorsLoss": "modules",
+    "ImageMemory": "image_memory",
+    "ImageTemperatures": "image_memory",
     "InfoNCELoss": "modules",
     "NTXentLoss": "modules",
     "NegativeCosineLoss": "modules",
     "SimpleLoss": "modules",
+    "TemperatureSchedule": "temperature_schedule",
     "VICRegLoss": "without_negatives",
     "barlow_twins": "without_negatives",
     "cross_entropy": "functional",
@@ -58,15 +64,19 @@ _HOME = {
 }
 
 __all__ = [
+    "AdaptiveTemperature",
     "BarlowTwinsLoss",
     "CrossEntropyLoss",
     "DecomposedLoss",
     "DualTemperatureLoss",
     "EqualAnchorsLoss",
+    "ImageMemory",
+    "ImageTemperatures",
     "InfoNCELoss",
     "NTXentLoss",
     "NegativeCosineLoss",
     "SimpleLoss",
+    "TemperatureSchedule",
     "VICRegLoss",
     "barlow_twins",
     "cross_entropy",
