@@ -29,6 +29,9 @@ if TYPE_CHECKING:
         NTXentLoss,
         SimpleLoss,
     )
+    from dualtemp.losses.pair_modules import SupervisedContrastiveLoss, TwoTowersLoss
+    from dualtemp.losses.labelled_pairs import supervised_contrastive
+    from dualtemp.losses.tower_pairs import two_towers
 
 _HOME = {
     "CrossEntropyLoss": "modules",
@@ -39,6 +42,8 @@ _HOME = {
     "NTXentLoss": "modules",
     "NegativeCosineLoss": "modules",
     "SimpleLoss": "modules",
+    "SupervisedContrastiveLoss": "pair_modules",
+    "TwoTowersLoss": "pair_modules",
     "cross_entropy": "functional",
     "decomposed": "functional",
     "dual_temperature": "functional",
@@ -48,6 +53,8 @@ _HOME = {
     "negative_cosine": "functional",
     "nt_xent": "functional",
     "simple": "functional",
+    "supervised_contrastive": "labelled_pairs",
+    "two_towers": "tower_pairs",
 }
 
 __all__ = [
@@ -59,6 +66,8 @@ __all__ = [
     "NTXentLoss",
     "NegativeCosineLoss",
     "SimpleLoss",
+    "SupervisedContrastiveLoss",
+    "TwoTowersLoss",
     "cross_entropy",
     "decomposed",
     "dual_temperature",
@@ -68,6 +77,8 @@ __all__ = [
     "negative_cosine",
     "nt_xent",
     "simple",
+    "supervised_contrastive",
+    "two_towers",
 ]
 
 __getattr__, __dir__ = lazily(__name__, _HOME)

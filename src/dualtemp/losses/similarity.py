@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 
 from dualtemp.first_derivative import first_derivative_only
+from dualtemp.losses.exclusion import Exclusion
+from dualtemp.losses.temperature import Temperature, are_tied, is_infinite, learned, temperature_value
 
 # A tile that stays in a core's cache; accelerators want fewer, larger ones.
 TILE_ELEMENTS = {"cpu": 1 << 18, "cuda": 1 << 24, "mps": 1 << 22}
@@ -28,7 +30,8 @@ BITS = 1 / math.log(2)
 class Reduced(NamedTuple):
     """What is left of the similarities of anchors `a` (N, D) and keys `b` (K, D)."""
 
-    alpha: Tensor  # (1, N) log-sum-exp of s_ij / tau_alpha over the negatives, with gradient; (2, N) both directions
+    alpha: Tensor  # (1, N) log-sum-exp of s_ij / tau_alpha over the negatives, with gradient; (2, N) both directions;
+    # -inf where an anchor has no negatives
     beta: Tensor  # the same at tau_beta, detached
     own: Tensor  # (N,) similarity to the anchor's own key, with gradient; empty where there is none
     vector: Tensor  # (N, D) sum_j p^_ij(tau_alpha) b_j, detached; empty where not asked for
@@ -37,41 +40,48 @@ class Reduced(NamedTuple):
 def log_sum_exp(
     a: Tensor,
     b: Tensor,
-    tau_alpha: float,
-    tau_beta: float | None = None,
+    tau_alpha: Temperature,
+    tau_beta: Temperature | None = None,
     *,
     own: int | None = None,
     both_directions: bool = False,
     vector: bool = False,
+    excluded: Exclusion | None = None,
 ) -> Reduced:
     """Reduce the similarities of unit vectors `a` (N, D) and `b` (K, D) at one or two temperatures.
 
     Args:
         a: anchors, (N, D), unit length, float32 or float64.
         b: keys, (K, D), as `a`. If it is `a` itself, half of the tiles can serve for both halves of the matrix.
-        tau_alpha: temperature of the part that carries the gradient (at inf there is none).
+        tau_alpha: temperature of the part that carries the gradient (at inf there is none). A 0-d tensor receives its
+            own gradient; its value is read on the CPU, and never on a device, where it costs a pass for the maximum.
         tau_beta: temperature of the detached part; None means `tau_alpha`.
         own: where given, key i + own belongs to anchor i and is not among its negatives.
         both_directions: take the keys for anchors too, and the anchors for keys (K = N).
         vector: also give the vector component; for one direction.
+        excluded: keys that are no negatives, besides an anchor's own.
     """
-    backward = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
+    if tau_beta is tau_alpha:
+        tau_beta = None
+    learned_tau, tau_alpha = learned(tau_alpha), temperature_value(tau_alpha)
+    backward = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad or learned_tau is not None)
     # Rows are columns too, so half of the matrix is enough; columns as anchors or the vector component want all of it.
-    symmetric = b is a and not (both_directions or vector)
+    symmetric = b is a and not (both_directions or vector or (excluded is not None and excluded.mask is not None))
     anchors_alone = backward and not (b.requires_grad or both_directions or symmetric)
     N, K = a.shape[0], b.shape[0]
     kept = backward and not anchors_alone and N * K <= KEPT_ELEMENTS and _fixed_shift(tau_alpha, a.dtype)
     plan = _Plan(
         tau_alpha,
-        tau_alpha if tau_beta is None else tau_beta,
+        tau_alpha if tau_beta is None else temperature_value(tau_beta),
         own,
         both_directions,
         symmetric,
         vector=vector or anchors_alone,
         kept=kept,
-        tiles=_tiles(N, K, a.device.type, symmetric, kept),
+        tiles=make_tiles(N, K, a.device.type, symmetric, kept),
+        excluded=excluded or None,
     )
-    return Reduced(*_TiledLogSumExp.apply(a, b, plan))  # pyright: ignore
+    return Reduced(*_TiledLogSumExp.apply(a, b, learned_tau, plan))  # pyright: ignore
 
 
 def unit(*embeddings: Tensor, skip: bool = False) -> list[Tensor]:
@@ -108,7 +118,7 @@ class _Unit(torch.autograd.Function):
 Tile = tuple[slice, slice]  # of rows and of columns
 
 
-def _tiles(N: int, K: int, device: str, symmetric: bool, kept: bool) -> list[Tile]:
+def make_tiles(N: int, K: int, device: str, symmetric: bool, kept: bool) -> list[Tile]:
     """Ranges that cover the N x K matrix, the largest first; if it is symmetric and not kept, its upper half."""
     elements = TILE_ELEMENTS.get(device, TILE_ELEMENTS["cuda"])
     if symmetric and not kept:
@@ -125,14 +135,15 @@ def _tiles(N: int, K: int, device: str, symmetric: bool, kept: bool) -> list[Til
 
 @dataclass(slots=True)
 class _Plan:
-    tau_alpha: float
-    tau_beta: float
+    tau_alpha: Temperature
+    tau_beta: Temperature
     own: int | None
     both_directions: bool
     symmetric: bool
     vector: bool
     kept: bool  # exp((s - 1) / tau_alpha) is kept for backward
     tiles: list[Tile]
+    excluded: Exclusion | None = None
 
     def own_keys(self, tile: Tensor, rows: slice, keys: slice) -> tuple[Tensor, slice]:
         """The entries of a tile that belong to anchors' own keys, and these anchors."""
@@ -144,13 +155,14 @@ class _Plan:
 
 class _TiledLogSumExp(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor, plan: _Plan) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, a: Tensor, b: Tensor, tau: Tensor | None, plan: _Plan) -> tuple[Tensor, ...]:
         with true_precision(a.device):
             alpha, beta, own, vector, kept = _reduce(a, b, plan)
         ctx.plan = plan
         # A dictionary is not needed again if its vector component is there: it may take in new keys before backward.
         again = plan.own is not None or not plan.vector or ctx.needs_input_grad[1]
-        ctx.save_for_backward(a, b if again else None, alpha, vector, kept)
+        ctx.save_for_backward(a, b if again else None, alpha, vector, kept, None if tau is None else own)
+        ctx.temperature = tau  # of it, backward needs no more than where it is
         ctx.mark_non_differentiable(beta, vector)
         ctx.set_materialize_grads(False)
         return alpha, beta, own, vector
@@ -158,24 +170,36 @@ class _TiledLogSumExp(torch.autograd.Function):
     @staticmethod
     @first_derivative_only
     def backward(ctx: Any, of_lse: Tensor | None, _: None, of_own: Tensor | None, __: None) -> tuple[Any, ...]:
-        a, b, lse, vector, kept = ctx.saved_tensors
-        plan, (wants_a, wants_b, _) = ctx.plan, ctx.needs_input_grad
+        a, b, lse, vector, kept, own = ctx.saved_tensors
+        plan, (wants_a, wants_b, wants_tau, _) = ctx.plan, ctx.needs_input_grad
         of_lse = torch.zeros_like(lse) if of_lse is None else of_lse
-        da = None
+        da = db = None
         with true_precision(a.device):
-            if plan.vector and wants_a:
-                da, wants_a = vector * (of_lse[0] / plan.tau_alpha)[:, None], False
+            if plan.vector and (wants_a or wants_tau):
+                da = vector * (of_lse[0] / plan.tau_alpha)[:, None]
                 if of_own is not None:
                     da.addcmul_(b[plan.own : plan.own + len(a)], of_own[:, None])
-            if wants_a or wants_b:
-                made, db = _gradient(a, b, plan, lse, of_lse, of_own, kept, wants_a, wants_b)
-                return made if da is None else da, db, None
-        return da, None, None
+            if wants_b or (da is None and (wants_a or wants_tau)):
+                made, db = _gradient(a, b, plan, lse, of_lse, of_own, kept, da is None, wants_b)
+                da = made if da is None else da
+        dtau = _gradient_of_temperature(a, da, own, of_own, plan).to(ctx.temperature) if wants_tau else None
+        return da if wants_a else None, db, dtau, None
 
 
-def _fixed_shift(tau: float, dtype: torch.dtype) -> bool:
+def _gradient_of_temperature(a: Tensor, da: Tensor, own: Tensor, of_own: Tensor | None, plan: _Plan) -> Tensor:
+    """-1 / tau sum_ij s_ij dL/ds_ij: log-sum-exp is a function of s / tau alone, and sum_j s_ij dL/ds_ij = a_i . da_i.
+
+    Own similarities are not divided by tau, so what they have put into `da` is taken out.
+    """
+    total = (a * da).sum() / (2 if plan.symmetric else 1)  # as anchors and as keys
+    if of_own is not None:
+        total = total - (of_own * own).sum()
+    return -total / plan.tau_alpha
+
+
+def _fixed_shift(tau: Temperature, dtype: torch.dtype) -> bool:
     """Whether exp((s - 1) / tau), s in [-1, 1], stays well within the normal numbers: no maximum need be sought."""
-    return 2 / tau < -0.9 * math.log(torch.finfo(dtype).tiny)
+    return not isinstance(tau, Tensor) and 2 / tau < -0.9 * math.log(torch.finfo(dtype).tiny)
 
 
 def _product(scaled: Tensor, b: Tensor, rows: slice, keys: slice, plan: _Plan, out: Tensor, own: Tensor) -> Tensor:
@@ -188,14 +212,17 @@ def _product(scaled: Tensor, b: Tensor, rows: slice, keys: slice, plan: _Plan, o
         entries, anchors = plan.own_keys(tile, rows, keys)
         own[anchors] = entries
         entries.fill_(-math.inf)
+    if plan.excluded is not None:
+        tile.masked_fill_(plan.excluded.tile(rows, keys), -math.inf)
     return tile.sub_(BITS / plan.tau_alpha)
 
 
 class _Sums:
     """Log-sum-exp at one temperature, of tiles BITS (s - 1) / tau_alpha that come one after another."""
 
-    def __init__(self, a: Tensor, plan: _Plan, tau: float) -> None:
+    def __init__(self, a: Tensor, plan: _Plan, tau: Temperature) -> None:
         self.tau, self.factor, self.fixed = tau, plan.tau_alpha / tau, _fixed_shift(tau, a.dtype)
+        self.scaled = isinstance(self.factor, Tensor) or self.factor != 1
         # Of a symmetric matrix only the upper half is walked over: its columns are rows of the lower half.
         self.sums = a.new_full((1 + plan.both_directions, a.shape[0]), 0.0 if self.fixed else -math.inf)
         self.rows, self.columns = self.sums[0], self.sums[-1]
@@ -205,7 +232,7 @@ class _Sums:
         """Take the tile in; `out`, which may be the tile itself, receives its exponentials if the shift is fixed."""
         if not self.fixed:
             return self._add_with_maximum(tile, rows, keys, columns)
-        exponentials = (torch.mul(tile, self.factor, out=out) if self.factor != 1 else tile).exp2_()
+        exponentials = (torch.mul(tile, self.factor, out=out) if self.scaled else tile).exp2_()
         self.rows[rows].add_(exponentials.sum(1))
         if columns:
             self.columns[keys].add_(exponentials.sum(0))
@@ -221,6 +248,7 @@ class _Sums:
         if columns:
             self.columns[keys] = torch.logaddexp(self.columns[keys], torch.logsumexp(tile, 0))
         if self.vector is not None:
+            now = _without_empty(now)
             weights = (tile - now[:, None]).exp_()
             self.vector[rows] = (self.vector[rows] * (before - now).exp()[:, None]).addmm_(weights, self.keys[keys])
         return tile
@@ -233,7 +261,7 @@ class _Sums:
         """Log-sum-exp of s / tau; the vector component becomes a mean."""
         if self.fixed:
             if self.vector is not None:
-                self.vector.div_(self.rows[:, None])
+                self.vector.div_(self.rows.clamp(min=torch.finfo(self.rows.dtype).tiny)[:, None])
             self.sums.log_()
         return self.sums.add_(1 / self.tau)
 
@@ -242,14 +270,14 @@ def _reduce(a: Tensor, b: Tensor, plan: _Plan) -> tuple[Tensor, Tensor, Tensor, 
     """Log-sum-exp at tau_alpha and at tau_beta, own similarities, the vector component, the kept exponentials."""
     none = a.new_empty(0)
     own = none if plan.own is None else a.new_empty(a.shape[0])
-    if math.isinf(plan.tau_alpha):  # every key weighs the same
+    if is_infinite(plan.tau_alpha):  # every key weighs the same
         if plan.own is not None:
             own = (a * b[plan.own : plan.own + len(a)]).sum(-1)
         return _equal_keys(a, b, plan), _equal_keys(a, b, plan), own, none, none
     alpha = _Sums(a, plan, plan.tau_alpha)
     if plan.vector:
         alpha.collect_vector(a, b)
-    two = plan.tau_beta != plan.tau_alpha and not math.isinf(plan.tau_beta)
+    two = not (are_tied(plan.tau_alpha, plan.tau_beta) or is_infinite(plan.tau_beta))
     beta = _Sums(a, plan, plan.tau_beta) if two else None
     scaled = a * (BITS / plan.tau_alpha)
     kept = a.new_empty(a.shape[0] * b.shape[0]) if plan.kept else none  # tile after tile
@@ -266,14 +294,23 @@ def _reduce(a: Tensor, b: Tensor, plan: _Plan) -> tuple[Tensor, Tensor, Tensor, 
     lse, vector = alpha.result(), none if alpha.vector is None else alpha.vector
     if beta:
         return lse, beta.result(), own.mul_(plan.tau_alpha / BITS), vector, kept
-    detached = _equal_keys(a, b, plan) if math.isinf(plan.tau_beta) else lse.clone()
+    detached = _equal_keys(a, b, plan) if is_infinite(plan.tau_beta) else lse.clone()
     return lse, detached, own.mul_(plan.tau_alpha / BITS), vector, kept
 
 
 def _equal_keys(a: Tensor, b: Tensor, plan: _Plan) -> Tensor:
     """Log-sum-exp at an infinite temperature, the logarithm of the number of negatives."""
+    if plan.excluded is not None:
+        tiles = make_tiles(len(a), len(b), a.device.type, symmetric=False, kept=False)
+        counts = plan.excluded.count(tiles, (len(a), len(b)), plan.own)
+        return torch.stack(counts[: 1 + plan.both_directions]).to(a.dtype).log_()
     negatives = len(b) - (plan.own is not None)
     return a.new_full((1 + plan.both_directions, a.shape[0]), math.log(negatives) if negatives else -math.inf)
+
+
+def _without_empty(lse: Tensor) -> Tensor:
+    """Zero in place of -inf, so that exp(s - lse) is 0 where there are no negatives, not exp(-inf + inf)."""
+    return lse.masked_fill(lse == -math.inf, 0.0)
 
 
 def _shaped(buffer: Tensor, rows: slice, keys: slice) -> Tensor:
@@ -311,6 +348,8 @@ def _gradient(
     columns = plan.both_directions or plan.symmetric
     # p^_ij = exp((s_ij - 1) / tau) / exp(lse_i - 1 / tau); without a fixed shift the two may not be taken apart.
     shift, weight = lse - 1 / tau, of_lse / tau
+    if plan.excluded is not None:
+        shift = _without_empty(shift)
     if fixed:
         weight *= torch.exp(-shift)
     scaled = a if plan.kept else a * (BITS / tau)
