@@ -47,7 +47,11 @@ def supervised(
         there = [j for j in range(len(keys)) if exists[i, j]]
         positives = [j for j in there if key_labels[j] == labels[i]]
         s = {j: (anchors[i] * keys[j]).sum() for j in there}
-        values = [_pair(s[p], torch.stack([s[j] for j in there if j != p]), tau, tau_beta) for p in positives if s.keys() > {p}]
+        values = [
+            _pair(s[p], torch.stack([s[j] for j in there if j != p]), tau, tau_beta)
+            for p in positives
+            if s.keys() > {p}
+        ]
         losses.append(torch.stack(values).mean() if values else anchors.sum() * 0)
         counted.append(bool(values))
     return torch.stack(losses), torch.tensor(counted)
@@ -58,6 +62,8 @@ def _pair(positive: Tensor, negatives: Tensor, tau: Tensor | float, tau_beta: fl
     odds = torch.exp((negatives - positive) / tau).sum()
     if tau_beta is None:
         return torch.log1p(odds)
-    other = torch.exp((negatives - positive) / tau_beta).sum() if not math.isinf(tau_beta) else odds * 0 + len(negatives)
+    other = (
+        torch.exp((negatives - positive) / tau_beta).sum() if not math.isinf(tau_beta) else odds * 0 + len(negatives)
+    )
     quotient = (other / (1 + other)) / (odds / (1 + odds))
     return quotient.detach() * torch.log1p(odds)

@@ -119,9 +119,7 @@ class _LabelledLosses(torch.autograd.Function):
         return da if wants_a else None, db, dtau, None, None, None
 
 
-def _tile(
-    a: Tensor, b: Tensor, labels: Tensor, key_labels: Tensor, plan: _Plan, tile: Tile
-) -> tuple[Tensor, Tensor]:
+def _tile(a: Tensor, b: Tensor, labels: Tensor, key_labels: Tensor, plan: _Plan, tile: Tile) -> tuple[Tensor, Tensor]:
     """Similarities of a tile, -inf where the key does not exist for the anchor, and the mask of positives."""
     rows, keys = tile
     s = a[rows] @ b[keys].T
@@ -258,4 +256,3 @@ def backward(
         if db is not None:
             db[keys].addmm_(weights.T, a[rows])
     return da, db
-
