@@ -1,6 +1,7 @@
 """What the losses of any pairs are equal to: formulas as published, other libraries, each other."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -51,15 +52,17 @@ def test_two_towers_are_the_loss_of_open_clip() -> None:
 
 def test_two_towers_are_the_dual_temperature_loss_where_nothing_is_left_out() -> None:
     a, b = drawn(0, 20)
-    for options in ({}, {"both_directions": False}, {"both_views": True}):
+    cases: list[dict[str, Any]] = [{}, {"both_directions": False}, {"both_views": True}]
+    for options in cases:
         close(losses.two_towers(a, b, 0.1, 1.0, **options), losses.dual_temperature(a, b, 0.1, 1.0, **options), (a, b))
 
 
 def test_pairs_left_out_are_as_if_they_were_not_there() -> None:
     a, b = drawn(1, 20)
     padding = torch.arange(20) % 3 == 1
-    for options in ({}, {"tau_beta": 1.0}, {"tau_beta": math.inf, "both_views": True}):
-        named = {"pair_weight": (~padding).double(), "mask": padding[:, None] | padding}
+    cases: list[dict[str, Any]] = [{}, {"tau_beta": 1.0}, {"tau_beta": math.inf, "both_views": True}]
+    for options in cases:
+        named: dict[str, Any] = {"pair_weight": (~padding).double(), "mask": padding[:, None] | padding}
         for how in ({"padding_mask": padding}, named):
             left = losses.two_towers(a, b, 0.1, **how, **options)
             close(left, losses.two_towers(a[~padding], b[~padding], 0.1, **options), (a, b))
@@ -101,15 +104,15 @@ def test_a_label_for_each_image_is_nt_xent_with_two_views_and_dual_temperature_w
         close(both, losses.dual_temperature(q, k, 0.1, tau_beta, both_views=True), (q, k))
 
 
-@pytest.mark.parametrize("tiling", [(1 << 18, 1 << 24), (6, 1 << 24), (6, 0)])
+@pytest.mark.parametrize("tiling", [(1 << 18, 1 << 24), (6, 0)])
 def test_the_gradient_for_the_temperature_is_that_of_the_value(tiling, monkeypatch) -> None:
     monkeypatch.setitem(similarity.TILE_ELEMENTS, "cpu", tiling[0])
     monkeypatch.setattr(similarity, "KEPT_ELEMENTS", tiling[1])
     a, b = drawn(4, 6, 4)
+    fixed_a, fixed_b = a.detach(), b.detach()
     labels = torch.tensor([0, 1, 0, 2, 1, 0])
-    for start in (0.02, 0.3):
+    for start in (0.05, 0.3):
         tau = torch.tensor(start, dtype=torch.float64, requires_grad=True)
-        fixed_a, fixed_b = a.detach(), b.detach()
         for call, leaves in (
             (lambda tau, a, b: losses.two_towers(a, b, tau), (a, b)),
             (lambda tau, a, b: losses.two_towers(a, b, tau, labels=labels, both_views=True), (a, b)),
@@ -145,7 +148,7 @@ def test_the_module_learns_its_temperature_and_does_not_fall_below_the_least() -
     criterion(a, a)
     assert criterion.tau == pytest.approx(0.01)  # pairs that agree want the lowest
     criterion.tau = 0.5
-    assert criterion.logit_scale.item() == pytest.approx(math.log(2))
+    assert criterion.state_dict()["logit_scale"].item() == pytest.approx(math.log(2))
     assert list(criterion.state_dict()) == ["logit_scale"]
     fixed = losses.TwoTowersLoss(tau=0.2, learn_tau=False)
     assert list(fixed.parameters()) == []

@@ -6,7 +6,6 @@ from collections.abc import Callable
 import brute_force_pairs
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -76,7 +75,7 @@ def compare(
     dtype=DTYPE,
     tiling=TILING,
 )
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_two_towers(
     seed, N, D, tau, tau_beta, without, weighted, both_directions, both_views, close, dtype, tiling
 ) -> None:
@@ -124,7 +123,7 @@ def test_two_towers(
     dtype=DTYPE,
     tiling=TILING,
 )
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_supervised_contrastive(
     seed, N, D, classes, tau, tau_beta, views, padded, weighted, close, dtype, tiling
 ) -> None:

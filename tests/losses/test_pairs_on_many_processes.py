@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -25,20 +26,22 @@ MASK = torch.rand(N, N, generator=g) < 0.4  # not symmetric
 Loss = Callable[..., Tensor]
 
 
-def both(**settings) -> Loss:
-    return lambda q, k, tau, mine: losses.two_towers(
-        q, k, tau, gather=True, **{name: x[mine] if isinstance(x, Tensor) else x for name, x in settings.items()}
-    )
+def local(settings: dict[str, Any], mine: slice) -> dict[str, Any]:
+    return {name: x[mine] if isinstance(x, Tensor) else x for name, x in settings.items()}
 
 
-def supervised(one_view: bool = False, **settings) -> Loss:
+def both(**settings: Any) -> Loss:
+    return lambda q, k, tau, mine: losses.two_towers(q, k, tau, gather=True, **local(settings, mine))
+
+
+def supervised(one_view: bool = False, **settings: Any) -> Loss:
     return lambda q, k, tau, mine: losses.supervised_contrastive(
         q,
         None if one_view else k,
         LABELS[mine],
         tau,
         gather=True,
-        **{name: x[mine] if isinstance(x, Tensor) else x for name, x in settings.items()},
+        **local(settings, mine),
     )
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         nt_xent,
         simple,
     )
+    from dualtemp.losses.labelled_pairs import supervised_contrastive
     from dualtemp.losses.modules import (
         CrossEntropyLoss,
         DecomposedLoss,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
         SimpleLoss,
     )
     from dualtemp.losses.pair_modules import SupervisedContrastiveLoss, TwoTowersLoss
-    from dualtemp.losses.labelled_pairs import supervised_contrastive
     from dualtemp.losses.tower_pairs import two_towers
 
 _HOME = {

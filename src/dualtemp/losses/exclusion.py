@@ -18,7 +18,8 @@ class Exclusion:
     padded_keys: Tensor | None = None  # (K,) bool: keys that are nobody's negatives
     mask: Tensor | None = None  # (N, K) bool
 
-    def __bool__(self) -> bool:
+    def any(self) -> bool:
+        """Whether anything may be excluded."""
         return bool(self.anchor_ids) or any(x is not None for x in (self.padded_anchors, self.padded_keys, self.mask))
 
     def tile(self, rows: slice, keys: slice) -> Tensor:

@@ -57,7 +57,7 @@ def labelled_losses(
         tau_beta=value if tau_beta is None or tau_beta is tau_alpha else temperature_value(tau_beta),
         own=own,
         tiles=make_tiles(len(a), len(b), a.device.type, symmetric=False, kept=False),
-        excluded=excluded or None,
+        excluded=excluded if excluded is not None and excluded.any() else None,
     )
     loss, counted = _LabelledLosses.apply(  # pyright: ignore
         a, b, learned(tau_alpha), anchor_labels, key_labels, plan
@@ -198,7 +198,7 @@ def forward(
         low = d_alpha.clamp(min=math.log(torch.finfo(a.dtype).eps))
         loss, ratio = c * w_top * -F.logsigmoid(-low) * (1 + torch.exp(-low)), torch.zeros_like(c)
         for tile in plan.tiles:
-            rows, keys = tile
+            rows = tile[0]
             s, positives = _tile(a, b, labels, key_labels, plan, tile)
             _clear_top(positives, rows_of.place, tile)
             r, u = _ratio(s, positives, all_alpha[rows], all_beta[rows], plan)

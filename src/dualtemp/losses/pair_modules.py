@@ -10,16 +10,60 @@ from dualtemp.losses.arguments import Reduction, require_temperatures
 from dualtemp.losses.functional import Stats
 from dualtemp.losses.labelled_pairs import supervised_contrastive
 from dualtemp.losses.modules import _Loss
-from dualtemp.losses.temperature import require_temperature
+from dualtemp.losses.temperature import Temperature, require_temperature
 from dualtemp.losses.tower_pairs import TAU_TWO_TOWERS, two_towers
 from dualtemp.temperatures import TAU_ALPHA
 
 
-class TwoTowersLoss(_Loss):
+class _LearnedTemperature(_Loss):
+    """Holds a temperature `tau` that is read and set as a number, and learns as the parameter `logit_scale`."""
+
+    logit_scale: nn.Parameter | None
+
+    def __init__(self, tau: float, learn_tau: bool, tau_min: float, **settings: Any) -> None:
+        require_temperatures(tau, settings["tau_beta"], name="tau")
+        require_temperatures(tau_min, name="tau_min")
+        super().__init__(**settings)
+        self.__dict__.update(_fixed_tau=tau, _tau_min=tau_min)
+        self.register_parameter("logit_scale", nn.Parameter(torch.tensor(-math.log(tau))) if learn_tau else None)
+
+    def temperature(self) -> Temperature:
+        if self.logit_scale is None:
+            return self._fixed_tau
+        if torch.is_grad_enabled():
+            with torch.no_grad():
+                self.logit_scale.clamp_(max=-math.log(self._tau_min))
+        return self.logit_scale.neg().exp()
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "tau":
+            return self._fixed_tau if self.logit_scale is None else math.exp(-self.logit_scale.item())
+        return super().__getattr__(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "tau":
+            require_temperatures(value, name="tau")
+            self.__dict__["_fixed_tau"] = value
+            if self.logit_scale is not None:
+                with torch.no_grad():
+                    self.logit_scale.fill_(-math.log(value))
+        elif name == "tau_beta" and value is not None:
+            require_temperatures(1.0, value)
+            self.settings["tau_beta"] = value
+        else:
+            super().__setattr__(name, value)
+
+    def extra_repr(self) -> str:
+        learns = "" if self.logit_scale is None else ", learns"
+        return f"tau={self.tau:.4g}{learns}, {super().extra_repr()}"
+
+
+class TwoTowersLoss(_LearnedTemperature):
     """`two_towers` as a module whose temperature learns.
 
-    What learns is `logit_scale`, log(1 / tau), as in CLIP: give the module's parameters to the optimizer. Before each
-    step that records a gradient it is clamped so that tau stays at or above `tau_min`.
+    What learns is `logit_scale`, log(1 / tau), as in CLIP: give the module's parameters to the optimizer. Whenever a
+    gradient is recorded it is clamped first, so that tau stays at or above `tau_min`. With several processes, make it a
+    part of the module that DistributedDataParallel wraps: each process sees the gradient of its own anchors.
 
     Args:
         tau: temperature of the vector, or its start, default 0.07; `criterion.tau` reads it as a number.
@@ -46,9 +90,10 @@ class TwoTowersLoss(_Loss):
         gather: bool = False,
         reduction: Reduction = "mean",
     ) -> None:
-        require_temperatures(tau, tau_beta, name="tau")
-        require_temperatures(tau_min, name="tau_min")
         super().__init__(
+            tau,
+            learn_tau,
+            tau_min,
             tau_beta=tau_beta,
             both_directions=both_directions,
             both_views=both_views,
@@ -56,26 +101,6 @@ class TwoTowersLoss(_Loss):
             gather=gather,
             reduction=reduction,
         )
-        self.__dict__.update(_fixed_tau=tau, _tau_min=tau_min)
-        self.register_parameter("logit_scale", nn.Parameter(torch.tensor(-math.log(tau))) if learn_tau else None)
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "tau":
-            return self._fixed_tau if self.logit_scale is None else math.exp(-self.logit_scale.item())
-        return super().__getattr__(name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "tau":
-            require_temperatures(value, name="tau")
-            self.__dict__["_fixed_tau"] = value
-            if self.logit_scale is not None:
-                with torch.no_grad():
-                    self.logit_scale.fill_(-math.log(value))
-        elif name == "tau_beta" and value is not None:
-            require_temperatures(1.0, value)
-            self.settings["tau_beta"] = value
-        else:
-            super().__setattr__(name, value)
 
     def forward(
         self,
@@ -90,16 +115,10 @@ class TwoTowersLoss(_Loss):
         stats: Stats | None = None,
     ) -> Tensor:
         """Loss of pairs (N, D), some of them no negatives of each other; see `two_towers`."""
-        tau = self._fixed_tau
-        if self.logit_scale is not None:
-            if torch.is_grad_enabled():
-                with torch.no_grad():
-                    self.logit_scale.clamp_(max=-math.log(self._tau_min))
-            tau = self.logit_scale.neg().exp()
         return two_towers(
             a,
             b,
-            tau,
+            self.temperature(),
             **self.settings,
             ids=ids,
             labels=labels,
@@ -108,10 +127,6 @@ class TwoTowersLoss(_Loss):
             pair_weight=pair_weight,
             stats=stats,
         )
-
-    def extra_repr(self) -> str:
-        learns = "" if self.logit_scale is None else ", learns"
-        return f"tau={self.tau:.4g}{learns}, {super().extra_repr()}"
 
 
 class SupervisedContrastiveLoss(_Loss):

@@ -79,7 +79,7 @@ def log_sum_exp(
         vector=vector or anchors_alone,
         kept=kept,
         tiles=make_tiles(N, K, a.device.type, symmetric, kept),
-        excluded=excluded or None,
+        excluded=excluded if excluded is not None and excluded.any() else None,
     )
     return Reduced(*_TiledLogSumExp.apply(a, b, learned_tau, plan))  # pyright: ignore
 
