@@ -17,14 +17,13 @@ from torch import Tensor
 
 from dualtemp.first_derivative import first_derivative_only
 from dualtemp.losses.exclusion import Exclusion
+from dualtemp.losses.one_tile import BITS, gradient_one_tile, reduce_one_tile
 from dualtemp.losses.temperature import Temperature, are_tied, is_infinite, learned, temperature_value
 
 # A tile that stays in a core's cache; accelerators want fewer, larger ones.
 TILE_ELEMENTS = {"cpu": 1 << 18, "cuda": 1 << 24, "mps": 1 << 22}
 # Up to here (64 MiB in float32) the tiles are kept for backward: not making them again saves a quarter of the time.
 KEPT_ELEMENTS = 1 << 24
-# Tiles are in base 2, because exp2 takes half the time of exp.
-BITS = 1 / math.log(2)
 
 
 class Reduced(NamedTuple):
@@ -70,7 +69,7 @@ def log_sum_exp(
     anchors_alone = backward and not (b.requires_grad or both_directions or symmetric)
     N, K = a.shape[0], b.shape[0]
     kept = backward and not anchors_alone and N * K <= KEPT_ELEMENTS and _fixed_shift(tau_alpha, a.dtype)
-    plan = _Plan(
+    plan = Plan(
         tau_alpha,
         tau_alpha if tau_beta is None else temperature_value(tau_beta),
         own,
@@ -134,7 +133,7 @@ def make_tiles(N: int, K: int, device: str, symmetric: bool, kept: bool) -> list
 
 
 @dataclass(slots=True)
-class _Plan:
+class Plan:
     tau_alpha: Temperature
     tau_beta: Temperature
     own: int | None
@@ -152,12 +151,28 @@ class _Plan:
         first = rows.start + max(-offset, 0)
         return entries, slice(first, first + entries.shape[0])
 
+    def is_one_tile(self, dtype: torch.dtype) -> bool:
+        """Whether the product is one tile of keys that all exist, walked over without looking for a maximum."""
+        if len(self.tiles) > 1 or self.excluded is not None or is_infinite(self.tau_alpha):
+            return False
+        return _fixed_shift(self.tau_alpha, dtype) and _fixed_shift(self.tau_beta, dtype)
+
+    def equal_keys(self, a: Tensor, b: Tensor) -> Tensor:
+        """Log-sum-exp at an infinite temperature, the logarithm of the number of negatives."""
+        if self.excluded is not None:
+            tiles = make_tiles(len(a), len(b), a.device.type, symmetric=False, kept=False)
+            counts = self.excluded.count(tiles, (len(a), len(b)), self.own)
+            return torch.stack(counts[: 1 + self.both_directions]).to(a.dtype).log_()
+        negatives = len(b) - (self.own is not None)
+        return a.new_full((1 + self.both_directions, a.shape[0]), math.log(negatives) if negatives else -math.inf)
+
 
 class _TiledLogSumExp(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor, tau: Tensor | None, plan: _Plan) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, a: Tensor, b: Tensor, tau: Tensor | None, plan: Plan) -> tuple[Tensor, ...]:
+        reduce = reduce_one_tile if plan.is_one_tile(a.dtype) else _reduce
         with true_precision(a.device):
-            alpha, beta, own, vector, kept = _reduce(a, b, plan)
+            alpha, beta, own, vector, kept = reduce(a, b, plan)
         ctx.plan = plan
         # A dictionary is not needed again if its vector component is there: it may take in new keys before backward.
         again = plan.own is not None or not plan.vector or ctx.needs_input_grad[1]
@@ -180,13 +195,14 @@ class _TiledLogSumExp(torch.autograd.Function):
                 if of_own is not None:
                     da.addcmul_(b[plan.own : plan.own + len(a)], of_own[:, None])
             if wants_b or (da is None and (wants_a or wants_tau)):
-                made, db = _gradient(a, b, plan, lse, of_lse, of_own, kept, da is None, wants_b)
+                gradient = gradient_one_tile if plan.kept and plan.is_one_tile(a.dtype) else _gradient
+                made, db = gradient(a, b, plan, lse, of_lse, of_own, kept, da is None, wants_b)
                 da = made if da is None else da
         dtau = _gradient_of_temperature(a, da, own, of_own, plan).to(ctx.temperature) if wants_tau else None
         return da if wants_a else None, db, dtau, None
 
 
-def _gradient_of_temperature(a: Tensor, da: Tensor, own: Tensor, of_own: Tensor | None, plan: _Plan) -> Tensor:
+def _gradient_of_temperature(a: Tensor, da: Tensor, own: Tensor, of_own: Tensor | None, plan: Plan) -> Tensor:
     """-1 / tau sum_ij s_ij dL/ds_ij: log-sum-exp is a function of s / tau alone, and sum_j s_ij dL/ds_ij = a_i . da_i.
 
     Own similarities are not divided by tau, so what they have put into `da` is taken out.
@@ -202,7 +218,7 @@ def _fixed_shift(tau: Temperature, dtype: torch.dtype) -> bool:
     return not isinstance(tau, Tensor) and 2 / tau < -0.9 * math.log(torch.finfo(dtype).tiny)
 
 
-def _product(scaled: Tensor, b: Tensor, rows: slice, keys: slice, plan: _Plan, out: Tensor, own: Tensor) -> Tensor:
+def _product(scaled: Tensor, b: Tensor, rows: slice, keys: slice, plan: Plan, out: Tensor, own: Tensor) -> Tensor:
     """The tile BITS (s_ij - 1) / tau_alpha, -inf where the key is the anchor's own; `scaled` is BITS a / tau_alpha.
 
     `own` (N,) receives BITS s_ij / tau_alpha of the latter.
@@ -220,7 +236,7 @@ def _product(scaled: Tensor, b: Tensor, rows: slice, keys: slice, plan: _Plan, o
 class _Sums:
     """Log-sum-exp at one temperature, of tiles BITS (s - 1) / tau_alpha that come one after another."""
 
-    def __init__(self, a: Tensor, plan: _Plan, tau: Temperature) -> None:
+    def __init__(self, a: Tensor, plan: Plan, tau: Temperature) -> None:
         self.tau, self.factor, self.fixed = tau, plan.tau_alpha / tau, _fixed_shift(tau, a.dtype)
         self.scaled = isinstance(self.factor, Tensor) or self.factor != 1
         # Of a symmetric matrix only the upper half is walked over: its columns are rows of the lower half.
@@ -266,14 +282,14 @@ class _Sums:
         return self.sums.add_(1 / self.tau)
 
 
-def _reduce(a: Tensor, b: Tensor, plan: _Plan) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+def _reduce(a: Tensor, b: Tensor, plan: Plan) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Log-sum-exp at tau_alpha and at tau_beta, own similarities, the vector component, the kept exponentials."""
     none = a.new_empty(0)
     own = none if plan.own is None else a.new_empty(a.shape[0])
     if is_infinite(plan.tau_alpha):  # every key weighs the same
         if plan.own is not None:
             own = (a * b[plan.own : plan.own + len(a)]).sum(-1)
-        return _equal_keys(a, b, plan), _equal_keys(a, b, plan), own, none, none
+        return plan.equal_keys(a, b), plan.equal_keys(a, b), own, none, none
     alpha = _Sums(a, plan, plan.tau_alpha)
     if plan.vector:
         alpha.collect_vector(a, b)
@@ -294,18 +310,8 @@ def _reduce(a: Tensor, b: Tensor, plan: _Plan) -> tuple[Tensor, Tensor, Tensor, 
     lse, vector = alpha.result(), none if alpha.vector is None else alpha.vector
     if beta:
         return lse, beta.result(), own.mul_(plan.tau_alpha / BITS), vector, kept
-    detached = _equal_keys(a, b, plan) if is_infinite(plan.tau_beta) else lse.clone()
+    detached = plan.equal_keys(a, b) if is_infinite(plan.tau_beta) else lse.clone()
     return lse, detached, own.mul_(plan.tau_alpha / BITS), vector, kept
-
-
-def _equal_keys(a: Tensor, b: Tensor, plan: _Plan) -> Tensor:
-    """Log-sum-exp at an infinite temperature, the logarithm of the number of negatives."""
-    if plan.excluded is not None:
-        tiles = make_tiles(len(a), len(b), a.device.type, symmetric=False, kept=False)
-        counts = plan.excluded.count(tiles, (len(a), len(b)), plan.own)
-        return torch.stack(counts[: 1 + plan.both_directions]).to(a.dtype).log_()
-    negatives = len(b) - (plan.own is not None)
-    return a.new_full((1 + plan.both_directions, a.shape[0]), math.log(negatives) if negatives else -math.inf)
 
 
 def _without_empty(lse: Tensor) -> Tensor:
@@ -319,7 +325,7 @@ def _shaped(buffer: Tensor, rows: slice, keys: slice) -> Tensor:
     return buffer[: height * width].view(height, width)
 
 
-def _buffer(a: Tensor, plan: _Plan) -> Tensor:
+def _buffer(a: Tensor, plan: Plan) -> Tensor:
     rows, keys = plan.tiles[0]
     return a.new_empty((rows.stop - rows.start) * (keys.stop - keys.start))
 
@@ -327,7 +333,7 @@ def _buffer(a: Tensor, plan: _Plan) -> Tensor:
 def _gradient(
     a: Tensor,
     b: Tensor,
-    plan: _Plan,
+    plan: Plan,
     lse: Tensor,
     of_lse: Tensor,
     of_own: Tensor | None,
