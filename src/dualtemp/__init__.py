@@ -14,27 +14,35 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from dualtemp.api import analyze, embed, evaluate, export, near_duplicates, resume, search, train
     from dualtemp.losses import (
+        AdaptiveTemperature,
         CrossEntropyLoss,
         DecomposedLoss,
         DualTemperatureLoss,
         EqualAnchorsLoss,
+        ImageMemory,
+        ImageTemperatures,
         InfoNCELoss,
         NegativeCosineLoss,
         NTXentLoss,
         SimpleLoss,
+        TemperatureSchedule,
     )
     from dualtemp.models.dictionary import KeyDictionary
 
 _HOME = {
     "KeyDictionary": "models.dictionary",
+    "AdaptiveTemperature": "losses",
     "CrossEntropyLoss": "losses",
     "DecomposedLoss": "losses",
     "DualTemperatureLoss": "losses",
     "EqualAnchorsLoss": "losses",
+    "ImageMemory": "losses",
+    "ImageTemperatures": "losses",
     "InfoNCELoss": "losses",
     "NegativeCosineLoss": "losses",
     "NTXentLoss": "losses",
     "SimpleLoss": "losses",
+    "TemperatureSchedule": "losses",
     "analyze": "api",
     "embed": "api",
     "evaluate": "api",
@@ -46,15 +54,19 @@ _HOME = {
 }
 
 __all__ = [
+    "AdaptiveTemperature",
     "CrossEntropyLoss",
     "DecomposedLoss",
     "DualTemperatureLoss",
     "EqualAnchorsLoss",
+    "ImageMemory",
+    "ImageTemperatures",
     "InfoNCELoss",
     "KeyDictionary",
     "NTXentLoss",
     "NegativeCosineLoss",
     "SimpleLoss",
+    "TemperatureSchedule",
     "__version__",
     "analyze",
     "embed",

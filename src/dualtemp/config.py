@@ -99,6 +99,10 @@ class Settings(BaseModel):
         """The framework's own settings, complete, as its `Settings` class."""
         return self.framework.Settings(**{name: v for name, v in (self.model_extra or {}).items() if v is not None})
 
+    def in_effect(self, name: str) -> Any:
+        """A setting of this run by name; None also if others of the run leave it without effect."""
+        return None if name in self.options.without_effect() else self.get(name)
+
     def get(self, name: str) -> Any:
         """A setting of this run by name; None if the framework has no such setting or nobody has chosen it."""
         return getattr(self, name, None)
@@ -200,8 +204,10 @@ def from_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise UserError(f"{path}: settings by name expected, such as `method: simco`")
     method = values.get("method")
-    known = isinstance(method, str) and method in frameworks()
-    return of_run(values) if known and set(applicable(str(method))) - set(ADDED_LATER) <= set(values) else values
+    if not isinstance(method, str) or method not in frameworks():
+        return values
+    later = {*ADDED_LATER, *framework_named(method).Settings.added_later}
+    return of_run(values) if set(applicable(method)) - later <= set(values) else values
 
 
 def of_run(values: dict[str, Any]) -> dict[str, Any]:

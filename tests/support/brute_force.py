@@ -95,3 +95,43 @@ def cross_entropy(logits: Tensor, target: Tensor, tau_alpha: float, tau_beta: fl
     logits = logits.double()
     mask = 1 - torch.nn.functional.one_hot(target, logits.shape[1]).double()
     return dual(logits.gather(1, target[:, None])[:, 0], logits, mask, tau_alpha, tau_beta)
+
+
+class Averages:
+    """SogCLR and iSogCLR written down: plain averages u and temperatures tau of every image, in dicts by direction."""
+
+    def __init__(self, gamma: float, tau: float, rho: float = 0.0, bounds: tuple[float, float] | None = None) -> None:
+        self.gamma, self.start, self.rho, self.bounds = gamma, tau, rho, bounds
+        self.u: dict[tuple[int, int], float] = {}
+        self.tau: dict[tuple[int, int], float] = {}
+        self.derivative: dict[tuple[int, int], float] = {}
+
+    def step(self, sides: list[tuple[Tensor, Tensor, Tensor]], index: list[int], lr: float, momentum: float) -> Tensor:
+        """Loss of each pair of images `index`, from the similarities of one or two directions; moves all averages.
+
+        Without bounds it is SogCLR over tau: log u, with the gradient of log G times G / u. With bounds it is iSogCLR:
+        tau_i (log u_i + rho) over the first temperature, with the gradient of tau_i log G_i times G_i / u_i.
+        """
+        values = []
+        for side, (positive, negatives, mask) in enumerate(sides):
+            own = torch.tensor(
+                [self.tau.get((side, i), self.start) for i in index], dtype=torch.float64, requires_grad=True
+            )
+            tau = own[:, None]
+            G = (torch.exp((negatives - positive[:, None]) / tau) * mask).sum(1) / mask.sum(1)
+            first = G.detach().tolist()
+            before = G.new_tensor([self.u.get((side, i), first[n]) for n, i in enumerate(index)])
+            u = ((1 - self.gamma) * before + self.gamma * G).detach()
+            w = (G / u).detach()
+            (slope,) = torch.autograd.grad(torch.log(G).sum(), own, retain_graph=True)
+            own = own.detach()
+            vector = w * own / self.start * (torch.log(G) - torch.log(G).detach())
+            values.append(own / self.start * (torch.log(u) + self.rho) + vector)
+            derivative = torch.log(u) + self.rho + w * own * slope
+            for n, i in enumerate(index):
+                moved = momentum * self.derivative.get((side, i), 0.0) + (1 - momentum) * float(derivative[n])
+                self.u[side, i], self.derivative[side, i] = float(u[n]), moved
+                if self.bounds is not None:
+                    low, high = self.bounds
+                    self.tau[side, i] = min(max(float(own[n]) - lr * moved, low), high)
+        return torch.stack(values).mean(0)

@@ -19,6 +19,7 @@ from dualtemp.data.training_data import TrainingData
 from dualtemp.errors import UserError
 from dualtemp.frameworks import Temperatures, build_framework, frameworks
 from dualtemp.frameworks.moco import MoCo
+from dualtemp.losses.image_memory import remembered_images
 from dualtemp.runs import checkpoint
 from dualtemp.runs.checkpoint import Checkpoint
 from dualtemp.runs.folder import RunFolder
@@ -224,7 +225,8 @@ def _with_weights(
     weights = saved.method
     classes = len(weights.get("network.projector.weight", [0])) if chosen.framework.learns_from_labels else 0
     # The weights come from the checkpoint: what the run was initialised from need not be there any more.
-    method = build_framework(chosen.model_copy(update={"init": None}), seen.images.channels, classes)
+    chosen_here = chosen.model_copy(update={"init": None})
+    method = build_framework(chosen_here, seen.images.channels, classes, remembered_images(weights))
     checkpoint.refuse_foreign(saved, method, path)
     method.load_state_dict(weights)
     for module in method.modules():

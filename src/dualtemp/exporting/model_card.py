@@ -58,10 +58,11 @@ def _stem(recipe: dict[str, Any]) -> str:
 
 
 def _temperatures(chosen: Settings) -> str:
-    alpha, beta = chosen.get("tau_alpha"), chosen.get("tau_beta")
+    alpha, beta, weight = chosen.get("tau_alpha"), chosen.in_effect("tau_beta"), chosen.get("weight")
     if alpha is None:
         return ""
-    return f" (tau_alpha {alpha:g}{'' if beta is None else f', tau_beta {beta}'})"
+    words = [f"tau_alpha {alpha:g}", *([] if beta is None else [f"tau_beta {beta}"])]
+    return f" ({', '.join([*words, *([] if weight in (None, 'sigmoid') else [f'weight {weight}'])])})"
 
 
 def _figures(facts: CardFacts) -> str:

@@ -28,8 +28,10 @@ class FrameworkModule(nn.Module):
         """The framework itself."""
         return self._framework[0]
 
-    def forward(self, views: tuple[Tensor, ...], labels: Tensor | None, step: int) -> Step:
-        """Compute one step of the framework."""
+    def forward(self, views: tuple[Tensor, ...], labels: Tensor | None, step: int, index: Tensor | None = None) -> Step:
+        """Compute one step of the framework; one that does not ask for the images' numbers does not get them."""
+        if getattr(self.framework, "takes_index", False):
+            return self.framework.forward(views, labels, step, index=index)
         return self.framework.forward(views, labels, step)
 
     def after_step(self) -> None:
@@ -37,17 +39,19 @@ class FrameworkModule(nn.Module):
         self.framework.after_step()
 
 
-def build_framework(chosen: Settings, channels: int, classes: int) -> FrameworkModule:
+def build_framework(chosen: Settings, channels: int, classes: int, images: int = 0) -> FrameworkModule:
     """Build the framework that complete settings describe, its weights drawn from the seed alone.
 
-    channels: of the images; classes: of the labels, for frameworks that learn from them.
+    channels: of the images; classes: of the labels, for frameworks that learn from them; images: how many it learns
+    from, for frameworks that keep something of each or schedule something over the run.
     """
     assert chosen.image_size is not None
     backbone: Any = build_backbone(chosen.backbone, chosen.image_size, channels, seed=chosen.seed)
     if chosen.init is not None:
         initialise(backbone, chosen.init)
     kind, options = chosen.framework, chosen.options
-    context = Context(chosen.seed, chosen.batch, classes, chosen.computation or chosen.framework.version)
+    computation = chosen.computation or chosen.framework.version
+    context = Context(chosen.seed, chosen.batch, classes, computation, images, chosen.epochs)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(chosen.seed + 1)
         network = Network(backbone, *kind.heads(options, backbone.num_features, context))

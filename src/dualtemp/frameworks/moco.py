@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from dualtemp.frameworks import parts
-from dualtemp.frameworks.protocol import Context, Framework, FrameworkSettings, Passes, temperatures_of
+from dualtemp.frameworks.protocol import AnchorWeight, Context, Framework, Passes
 from dualtemp.frameworks.registry import framework
 from dualtemp.frameworks.temperature_settings import (
+    KEPT_PER_IMAGE,
+    READ_AS,
+    AnchorSettings,
     Temperature,
+    TwoTemperatures,
     key_momentum,
     symmetric,
-    tau_alpha,
     tau_beta,
 )
 
@@ -50,10 +53,9 @@ class MoCo(Framework):
     decomposition (eq:infonce_nss_equiva). With the current step's keys alone it is SimMoCo's.
     """
 
-    class Settings(FrameworkSettings):
-        """Two temperatures, the key encoder, and which keys of the dictionary vector and scalar see."""
+    class Settings(AnchorSettings, TwoTemperatures):
+        """Two temperatures, how anchors are weighed, the key encoder, and which keys vector and scalar see."""
 
-        tau_alpha: float = tau_alpha()
         tau_beta: Temperature = tau_beta("tied")
         key_momentum: float = key_momentum()
         symmetric: bool = symmetric()
@@ -68,22 +70,35 @@ class MoCo(Framework):
         scalar_sampling: Sampling = Field("newest", description="Which keys these are.")
 
         def contradiction(self) -> str:
-            """A part cannot be larger than the whole."""
+            """A part cannot be larger than the whole; some weights and temperatures need in-batch negatives."""
             for name in ("vector_size", "scalar_size"):
                 part = getattr(self, name)
                 if part is not None and part > self.dictionary_size:
                     return f"{name} {part} is larger than dictionary_size {self.dictionary_size}"
-            return ""
+            if self.keys != "current":
+                advice = "give --keys current, or --method simmoco"
+                if self.weight in KEPT_PER_IMAGE:
+                    return f"weight {self.weight!r} is for in-batch negatives, not for MoCo's dictionary: {advice}"
+                if self.temperature_schedule == "adaptive":
+                    return f"temperature_schedule 'adaptive' is for in-batch negatives, not for a dictionary: {advice}"
+            return super().contradiction()
 
         def without_effect(self) -> dict[str, str]:
-            """Only a dictionary has a size and parts."""
-            if self.keys == "dictionary":
-                return {}
-            return dict.fromkeys(OF_DICTIONARY, f"does not apply to keys {self.keys!r}: it needs keys 'dictionary'")
+            """Only a dictionary has a size and parts, and only a weight that looks at keys has a part of its own."""
+            idle = super().without_effect()
+            if self.keys != "dictionary":
+                reason = f"does not apply to keys {self.keys!r}: it needs keys 'dictionary'"
+                return {**dict.fromkeys(OF_DICTIONARY, reason), **idle}
+            if self.weight == "equal":
+                reason = "does not apply to weight 'equal': it needs weight 'sigmoid'"
+                return {**dict.fromkeys(("scalar_size", "scalar_sampling"), reason), **idle}
+            return idle
+
+    takes_index = True
 
     def __init__(self, settings: Settings, network: parts.Network, context: Context) -> None:
         self.network, self.settings, self.seed = network, settings, context.seed
-        self.tau_alpha, self.tau_beta = temperatures_of(settings)
+        self.anchors = parts.Anchors(settings, context, directions=1, pairs=1 + settings.symmetric)
         self.vector = KeyChoice(settings.vector_size, settings.vector_sampling)
         self.scalar = KeyChoice(settings.scalar_size, settings.scalar_sampling)
         self.key_network = parts.MomentumCopy(network.key_part())
@@ -115,14 +130,28 @@ class MoCo(Framework):
         """The keys that the first view's queries are compared with, if there is a dictionary."""
         return self.dictionaries[0] if len(self.dictionaries) else None  # pyright: ignore[reportReturnType]
 
-    def forward(self, views: tuple[Tensor, Tensor], labels: Tensor | None, step: int) -> parts.Step:
+    @staticmethod
+    def anchor_weight(settings: Settings) -> AnchorWeight:
+        """By the chosen weight."""
+        return READ_AS[settings.weight]
+
+    def forward(
+        self, views: tuple[Tensor, Tensor], labels: Tensor | None, step: int, index: Tensor | None = None
+    ) -> parts.Step:
         """Contrast queries of one view (N, C, H, W) with the other's keys and with the dictionary's."""
         stats: dict[str, Tensor] = {}
         self.new_keys, losses, features = [], [], None
         for direction in range(1 + self.settings.symmetric):
             q, k = self.network(views[direction]), self.key_network(views[1 - direction]).projection
             features = q.features.detach() if features is None else features
-            losses.append(self._loss(q.projection, k, direction, step, stats if direction == 0 else None))
+            noted = stats if direction == 0 else None
+            if len(self.dictionaries):
+                losses.append(self._loss(q.projection, k, direction, step, noted))
+            else:
+                how = self.anchors.arguments(step, index, pair=direction)
+                losses.append(
+                    parts.dual_temperature(q.projection, k, both_directions=False, gather=True, stats=noted, **how)
+                )
             self.new_keys.append(k)
         assert features is not None
         loss = losses[0] if len(losses) == 1 else (losses[0] + losses[1]) / 2
@@ -136,19 +165,17 @@ class MoCo(Framework):
         self.new_keys = []
 
     def _loss(self, q: Tensor, k: Tensor, direction: int, step: int, stats: dict[str, Tensor] | None) -> Tensor:
-        if not len(self.dictionaries):
-            return parts.dual_temperature(
-                q, k, self.tau_alpha, self.tau_beta, both_directions=False, gather=True, stats=stats
-            )
+        tau_alpha, tau_beta = self.anchors.temperatures(step)
+        assert isinstance(tau_alpha, float)  # `contradiction` refuses others
         dictionary: Any = self.dictionaries[direction]
         q, k = parts.unit(q, k)  # the dictionary's keys are unit vectors already
         seed = ((self.seed << 32) + 2 * step) % (1 << 63)  # what a generator takes
         vector_keys = self.vector.of(dictionary, seed)
-        if self.scalar == self.vector and self.tau_beta == self.tau_alpha:
-            return parts.global_mean(parts.info_nce(q, k, vector_keys, self.tau_alpha, normalize=False, stats=stats))
+        weight = self.settings.weight
+        if tau_beta is None or (self.scalar == self.vector and tau_beta == tau_alpha):
+            loss = parts.info_nce(q, k, vector_keys, tau_alpha, weight=weight, normalize=False, stats=stats)
+            return parts.global_mean(loss)
         scalar_keys = vector_keys if self.scalar == self.vector else self.scalar.of(dictionary, seed + 1)
         return parts.global_mean(
-            parts.decomposed(
-                q, k, vector_keys, scalar_keys, self.tau_alpha, self.tau_beta, normalize=False, stats=stats
-            )
+            parts.decomposed(q, k, vector_keys, scalar_keys, tau_alpha, tau_beta, normalize=False, stats=stats)
         )

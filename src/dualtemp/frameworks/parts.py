@@ -6,6 +6,7 @@ from dualtemp.lazy import lazily
 
 if TYPE_CHECKING:
     from dualtemp.distributed import global_mean
+    from dualtemp.frameworks.anchors import Anchors
     from dualtemp.frameworks.hardness_weight import weighted_cosine, weighted_distance
     from dualtemp.frameworks.network import Embedding, Network, Step
     from dualtemp.losses import cross_entropy, decomposed, dual_temperature, info_nce, nt_xent
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from dualtemp.models.momentum import MomentumCopy
 
 _HOME = {
+    "Anchors": "frameworks.anchors",
     "Embedding": "frameworks.network",
     "KeyDictionary": "models.dictionary",
     "MomentumCopy": "models.momentum",
@@ -50,6 +52,7 @@ _HOME = {
 }
 
 __all__ = [
+    "Anchors",
     "Embedding",
     "KeyDictionary",
     "MomentumCopy",

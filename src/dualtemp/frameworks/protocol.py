@@ -21,6 +21,8 @@ class FrameworkSettings(BaseModel):
     """Settings of one framework, each with a default and a description: its flags, its YAML keys, its Python names."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=True)
+    # Settings that came after the first results: config.yaml of an older run, which lacks them, means their defaults.
+    added_later: ClassVar[frozenset[str]] = frozenset()
 
     def contradiction(self) -> str:
         """What cannot be, in one line, once all settings are known; "" if all is well."""
@@ -45,9 +47,25 @@ class Temperatures(NamedTuple):
     beta: float
 
 
+class AnchorWeight(NamedTuple):
+    """How to read the weight W of an anchor that a framework logs.
+
+    evened_by: the setting that lets anchors weigh more alike if it is raised, "" if there is none; is_hardness: whether
+    W is a probability, near 0 where the positive is found easily.
+    """
+
+    evened_by: str = "tau_beta"
+    is_hardness: bool = True
+
+
+W_OF_TAU_BETA = AnchorWeight()
+
+
 def temperatures_of(settings: Any) -> Temperatures:
     """tau_alpha and tau_beta of a framework's settings as numbers; where it has one alone, or "tied", both are that."""
     beta = getattr(settings, "tau_beta", "tied")
+    if "tau_beta" in settings.without_effect():
+        beta = "tied"
     return Temperatures(settings.tau_alpha, settings.tau_alpha if beta == "tied" else float(beta))
 
 
@@ -56,13 +74,20 @@ class Context:
     """What a framework may need to know of its run.
 
     seed: of the run; batch: images in a step, over all processes; classes: of the labels, 0 without; computation: the
-    version of the framework that the run began with.
+    version of the framework that the run began with; images: that it learns from, 0 if unknown; epochs: of the run.
     """
 
     seed: int
     batch: int
     classes: int = 0
     computation: int = 1
+    images: int = 0
+    epochs: int = 1
+
+    @property
+    def epoch_steps(self) -> int:
+        """Steps of an epoch, at least 1."""
+        return max(1, self.images // self.batch)
 
 
 class Framework(Protocol):
@@ -73,6 +98,7 @@ class Framework(Protocol):
         Settings: the framework's own settings; `FrameworkSettings` has none.
         version: of what a step computes. Raise it with every change of results: it is part of a result's key.
         views: views of an image in a step.
+        takes_index: whether `forward` also takes index=, int64 (N,) on the device: which images of the set these are.
         learns_from_labels: whether a step wants labels; there is then no online probe.
         compares_views: whether there are anchors and keys to look at (`analyze`, `explore`, pictures).
         advice_on_collapse: what the run page suggests if all features become one.
@@ -82,6 +108,7 @@ class Framework(Protocol):
     Settings: ClassVar[type[FrameworkSettings]] = FrameworkSettings
     version: ClassVar[int] = 1
     views: ClassVar[int] = 2
+    takes_index: ClassVar[bool] = False
     learns_from_labels: ClassVar[bool] = False
     compares_views: ClassVar[bool] = True
     advice_on_collapse: ClassVar[str] = ""
@@ -104,6 +131,11 @@ class Framework(Protocol):
     def weighs_anchors(settings: Any) -> bool:
         """Whether the weight W of an anchor enters the loss, or is only measured."""
         return True
+
+    @staticmethod
+    def anchor_weight(settings: Any) -> AnchorWeight:
+        """What W is and which setting evens it out, for the run page; by default W(tau_beta)."""
+        return W_OF_TAU_BETA
 
     @staticmethod
     def temperatures(settings: Any) -> Temperatures | None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dualtemp.frameworks import parts
-from dualtemp.frameworks.protocol import Context, Framework, FrameworkSettings, Passes, temperatures_of
+from dualtemp.frameworks.protocol import AnchorWeight, Context, Framework, Passes
 from dualtemp.frameworks.registry import framework
 from dualtemp.frameworks.temperature_settings import (
-    Temperature,
+    READ_AS,
+    AnchorSettings,
+    TwoTemperatures,
     both_views,
     key_momentum,
     symmetric,
-    tau_alpha,
-    tau_beta,
 )
 
 if TYPE_CHECKING:
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 class SimMoCo(Framework):
     """One query pass and one gradient-free key pass a step; two of each in the "+" variant."""
 
-    class Settings(FrameworkSettings):
-        """Two temperatures, the key encoder, and whose views the negatives are."""
+    class Settings(AnchorSettings, TwoTemperatures):
+        """Two temperatures, how anchors are weighed, the key encoder, and whose views the negatives are."""
 
-        tau_alpha: float = tau_alpha()
-        tau_beta: Temperature = tau_beta()
         key_momentum: float = key_momentum()
         symmetric: bool = symmetric()
         both_views: bool = both_views()
 
+    takes_index = True
+
     def __init__(self, settings: Settings, network: parts.Network, context: Context) -> None:
         self.network, self.key_network = network, parts.MomentumCopy(network.key_part())
-        self.tau_alpha, self.tau_beta = temperatures_of(settings)
+        self.anchors = parts.Anchors(settings, context, directions=1, pairs=1 + settings.symmetric)
         self.key_momentum, self.symmetric, self.both_views = (
             settings.key_momentum,
             settings.symmetric,
@@ -52,13 +52,22 @@ class SimMoCo(Framework):
         """One query and one key; twice that in the "+" variant."""
         return Passes(2, 2) if settings.symmetric else Passes(1, 1)
 
-    def forward(self, views: tuple[Tensor, Tensor], labels: Tensor | None, step: int) -> parts.Step:
+    @staticmethod
+    def anchor_weight(settings: Settings) -> AnchorWeight:
+        """By the chosen weight."""
+        return READ_AS[settings.weight]
+
+    def forward(
+        self, views: tuple[Tensor, Tensor], labels: Tensor | None, step: int, index: Tensor | None = None
+    ) -> parts.Step:
         """Contrast queries of one view (N, C, H, W) with keys of the other."""
         stats: dict[str, Tensor] = {}
         q = self.network(views[0])
-        loss = self._loss(q.projection, self.key_network(views[1]).projection, stats)
+        how = self.anchors.arguments(step, index)
+        loss = self._loss(q.projection, self.key_network(views[1]).projection, how, stats)
         if self.symmetric:
-            other = self._loss(self.network(views[1]).projection, self.key_network(views[0]).projection)
+            how = self.anchors.arguments(step, index, pair=1)
+            other = self._loss(self.network(views[1]).projection, self.key_network(views[0]).projection, how)
             loss = (loss + other) / 2
         return parts.Step(loss, q.features.detach(), stats)
 
@@ -66,14 +75,7 @@ class SimMoCo(Framework):
         """Let the key encoder follow."""
         self.key_network.follow(self.network.key_part(), self.key_momentum)
 
-    def _loss(self, q: Tensor, k: Tensor, stats: dict[str, Tensor] | None = None) -> Tensor:
+    def _loss(self, q: Tensor, k: Tensor, how: dict[str, Any], stats: dict[str, Tensor] | None = None) -> Tensor:
         return parts.dual_temperature(
-            q,
-            k,
-            self.tau_alpha,
-            self.tau_beta,
-            both_directions=False,
-            both_views=self.both_views,
-            gather=True,
-            stats=stats,
+            q, k, both_directions=False, both_views=self.both_views, gather=True, stats=stats, **how
         )

@@ -1,10 +1,11 @@
 """Settings that several frameworks share, so that each has one description. Needs no torch."""
 
-from typing import Any, Literal
+import math
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from dualtemp.frameworks.protocol import FrameworkSettings
+from dualtemp.frameworks.protocol import W_OF_TAU_BETA, AnchorWeight, FrameworkSettings
 from dualtemp.temperatures import TAU_ALPHA, TAU_BETA
 
 Temperature = float | Literal["tied"]
@@ -37,6 +38,103 @@ def symmetric() -> Any:
 def both_views() -> Any:
     """Negatives of the anchor's own view."""
     return Field(False, description="Negatives from the anchor's own view too.")
+
+
+class OneTemperature(FrameworkSettings):
+    """The temperature of a loss that has one."""
+
+    tau_alpha: float = tau_alpha()
+
+
+class TwoTemperatures(OneTemperature):
+    """Those of vector and scalar."""
+
+    tau_beta: Temperature = tau_beta()
+    tau_beta_end: float | None = Field(None, gt=0, description="Where the schedule takes tau_beta; nowhere by default.")
+
+
+# Settings that one weight, or one schedule, has and others have not.
+OF_WEIGHT: dict[str, tuple[str, ...]] = {
+    "sigmoid": ("tau_beta", "tau_beta_end"),
+    "equal": (),
+    "memory": ("gamma",),
+    "per_image": ("gamma", "rho", "tau_min", "tau_max", "tau_lr", "tau_momentum"),
+}
+OF_SCHEDULE: dict[str, tuple[str, ...]] = {
+    "constant": (),
+    "cosine": ("tau_alpha_end", "tau_beta_end", "temperature_period"),
+    "linear": ("tau_alpha_end", "tau_beta_end"),
+    "adaptive": ("temperature_gain", "temperature_target"),
+}
+KEPT_PER_IMAGE = ("memory", "per_image")
+# How the run page reads W: only the sigmoid is a probability, only averages are evened out by gamma.
+READ_AS = {
+    "sigmoid": W_OF_TAU_BETA,
+    "equal": AnchorWeight("", is_hardness=False),
+    **dict.fromkeys(KEPT_PER_IMAGE, AnchorWeight("gamma", is_hardness=False)),
+}
+
+
+class AnchorSettings(FrameworkSettings):
+    """Settings of a framework with anchors: how they are weighed, and how temperatures change while it trains.
+
+    A framework's `Settings` derive from this and from `OneTemperature` or `TwoTemperatures`.
+    """
+
+    weight: Literal["sigmoid", "equal", "memory", "per_image"] = Field(
+        "sigmoid", description="Of an anchor: by tau_beta, all 1 (DCL), by its image's average (SogCLR), or iSogCLR's."
+    )
+    gamma: float = Field(0.9, gt=0, le=1, description="Share of a step in an image's average (memory, per_image).")
+    rho: float = Field(0.3, ge=0, description="Of per_image: the larger, the lower the temperatures.")
+    tau_min: float = Field(0.05, gt=0, description="Lowest temperature of an image (per_image).")
+    tau_max: float = Field(0.7, gt=0, description="Highest temperature of an image (per_image).")
+    tau_lr: float = Field(0.01, ge=0, description="Learning rate of the images' temperatures (per_image).")
+    tau_momentum: float = Field(0.1, ge=0, lt=1, description="Of these temperatures' moves (per_image).")
+    temperature_schedule: Literal["constant", "cosine", "linear", "adaptive"] = Field(
+        "constant", description="Of temperatures: to their _end and back, to it, or with the positives (MACL)."
+    )
+    tau_alpha_end: float | None = Field(
+        None, gt=0, description="Where the schedule takes tau_alpha; nowhere by default."
+    )
+    temperature_period: float | None = Field(
+        None, gt=0, description="Epochs of a cosine there and back; those of the run by default."
+    )
+    temperature_gain: float = Field(0.5, ge=0, description="How much tau_alpha rises with the positives (adaptive).")
+    temperature_target: float = Field(0.0, ge=0, le=1, description="Their mean similarity that it starts from.")
+    added_later: ClassVar[frozenset[str]] = frozenset(
+        {"weight", "temperature_schedule"}.union(*OF_WEIGHT.values(), *OF_SCHEDULE.values()) - {"tau_beta"}
+    )
+
+    def contradiction(self) -> str:
+        """A schedule that goes nowhere, and temperatures out of their bounds."""
+        known: Any = self
+        alpha, beta = known.tau_alpha, getattr(self, "tau_beta", "tied")
+        ends = {name: getattr(self, name, None) for name in ("tau_alpha_end", "tau_beta_end")}
+        if "tau_alpha_end" in OF_SCHEDULE[self.temperature_schedule]:
+            if not any(ends.values()):
+                return f"temperature_schedule {self.temperature_schedule!r} needs tau_alpha_end or tau_beta_end"
+            if ends["tau_beta_end"] and (beta == "tied" or math.isinf(float(beta))):
+                return f"tau_beta_end needs a finite tau_beta to start from, not {beta}"
+        if self.temperature_schedule == "adaptive" and self.temperature_gain * (1 + self.temperature_target) >= 1:
+            return "temperature_gain x (1 + temperature_target) must be below 1: the temperature would reach 0"
+        if self.weight == "per_image":
+            if self.temperature_schedule == "adaptive":
+                return "weight 'per_image' has temperatures of its own: leave temperature_schedule 'adaptive' out"
+            outside = [tau for tau in (alpha, ends["tau_alpha_end"]) if tau and not self.tau_min <= tau <= self.tau_max]
+            if outside:
+                return f"tau_alpha {outside[0]:g} is not from tau_min {self.tau_min:g} to tau_max {self.tau_max:g}"
+        return ""
+
+    def without_effect(self) -> dict[str, str]:
+        """What belongs to another weight or to another schedule."""
+        idle: dict[str, str] = {}
+        for setting, table in (("weight", OF_WEIGHT), ("temperature_schedule", OF_SCHEDULE)):
+            chosen = getattr(self, setting)
+            for name in sorted(set().union(*table.values()) - set(table[chosen])):
+                owners = " or ".join(repr(other) for other, names in table.items() if name in names)
+                if name in type(self).model_fields:
+                    idle.setdefault(name, f"does not apply to {setting} {chosen!r}: it needs {setting} {owners}")
+        return idle
 
 
 class HardnessWeight(FrameworkSettings):

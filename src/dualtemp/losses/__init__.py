@@ -1,4 +1,4 @@
-"""Every loss of the paper: a scalar per anchor times a vector. As functions, and as modules with the same arguments.
+"""The family of losses: a scalar per anchor times a vector. As functions, and as modules with the same arguments.
 
 Importing the package is cheap: torch is loaded with the first name that needs it.
 """
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         nt_xent,
         simple,
     )
+    from dualtemp.losses.image_memory import ImageMemory, ImageTemperatures
     from dualtemp.losses.labelled_pairs import supervised_contrastive
     from dualtemp.losses.modules import (
         CrossEntropyLoss,
@@ -31,19 +32,24 @@ if TYPE_CHECKING:
         SimpleLoss,
     )
     from dualtemp.losses.pair_modules import SupervisedContrastiveLoss, TwoTowersLoss
+    from dualtemp.losses.temperature_schedule import AdaptiveTemperature, TemperatureSchedule
     from dualtemp.losses.tower_pairs import two_towers
 
 _HOME = {
+    "AdaptiveTemperature": "temperature_schedule",
     "CrossEntropyLoss": "modules",
     "DecomposedLoss": "modules",
     "DualTemperatureLoss": "modules",
     "EqualAnchorsLoss": "modules",
+    "ImageMemory": "image_memory",
+    "ImageTemperatures": "image_memory",
     "InfoNCELoss": "modules",
     "NTXentLoss": "modules",
     "NegativeCosineLoss": "modules",
     "SimpleLoss": "modules",
     "SupervisedContrastiveLoss": "pair_modules",
     "TwoTowersLoss": "pair_modules",
+    "TemperatureSchedule": "temperature_schedule",
     "cross_entropy": "functional",
     "decomposed": "functional",
     "dual_temperature": "functional",
@@ -58,15 +64,19 @@ _HOME = {
 }
 
 __all__ = [
+    "AdaptiveTemperature",
     "CrossEntropyLoss",
     "DecomposedLoss",
     "DualTemperatureLoss",
     "EqualAnchorsLoss",
+    "ImageMemory",
+    "ImageTemperatures",
     "InfoNCELoss",
     "NTXentLoss",
     "NegativeCosineLoss",
     "SimpleLoss",
     "SupervisedContrastiveLoss",
+    "TemperatureSchedule",
     "TwoTowersLoss",
     "cross_entropy",
     "decomposed",

@@ -7,42 +7,29 @@ and in the value that is returned. Embeddings (N, D) may be of any length and an
 them (unless told `normalize=False`) and computes in float32, or in float64 if given float64, also under autocast. A
 caller that wants no gradient on keys detaches them. Backward can be run once, not differentiated again.
 
-Three arguments that the losses share:
+Arguments that the losses share:
+    weight chooses w_i, by name: "sigmoid" (the paper's), "equal" (1: DCL), and, with in-batch negatives, an object that
+        keeps numbers per image (`ImageMemory`, `ImageTemperatures`) together with `index`. See `weights`.
     normalize=False skips the normalisation, which is a pass over the whole of a large dictionary.
     gather=True takes negatives from all processes and anchors from this one. The mean is that of all processes, and the
         gradients are right under DistributedDataParallel. Without a process group nothing changes.
     stats, a dict, receives what there is to log of this step's anchors, detached and at no cost: "W" (the scalar w_i),
-        "p_pos" (p_+ at tau_alpha) and "r_pos" (r_+, which sums to 1 over all processes' anchors).
+        "p_pos" (p_+ at the vector's temperature) and "r_pos" (w_i / sum w_i over all processes' anchors).
 """
 
-import math
-from typing import Any
-
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from dualtemp import distributed
-from dualtemp.first_derivative import first_derivative_only
-from dualtemp.losses.arguments import (
-    Reduction,
-    require_keys,
-    require_pairs,
-    require_reduction,
-    require_temperatures,
-)
-from dualtemp.losses.hardness import (
-    inter_anchor_weight,
-    log_odds,
-    positive_probability,
-    positive_similarity,
-    relative_penalty,
-)
+from dualtemp.losses.arguments import Reduction, require_keys, require_pairs, require_temperatures
+from dualtemp.losses.hardness import inter_anchor_weight, log_odds, positive_similarity
 from dualtemp.losses.in_batch import in_batch_log_odds
+from dualtemp.losses.in_batch_loss import in_batch_loss
+from dualtemp.losses.odds import Odds, Weight
+from dualtemp.losses.scalar_times_vector import Stats, record, reduced, scalar_times_vector
 from dualtemp.losses.similarity import log_sum_exp, unit
+from dualtemp.losses.temperature_schedule import AdaptiveTemperature
+from dualtemp.losses.weights import dictionary_weight_named, tau_beta_of
 from dualtemp.temperatures import TAU_ALPHA, TAU_BETA
-
-Stats = dict[str, Tensor]
 
 
 def info_nce(
@@ -51,6 +38,7 @@ def info_nce(
     negatives: Tensor,
     tau: float = TAU_ALPHA,
     *,
+    weight: str | Weight = "sigmoid",
     normalize: bool = True,
     reduction: Reduction = "mean",
     stats: Stats | None = None,
@@ -62,6 +50,7 @@ def info_nce(
         k_pos: their positive keys, (N, D).
         negatives: keys shared by all anchors, (K, D).
         tau: the one temperature, default 0.1.
+        weight: "sigmoid" (default); "equal": every anchor weighs 1, and the value is d (DCL).
         normalize: False where all embeddings are unit vectors already.
         reduction: "mean" or "none": (N,).
         stats: a dict that receives "W", "p_pos" and "r_pos", each (N,), for logging.
@@ -69,16 +58,16 @@ def info_nce(
     require_temperatures(tau, name="tau")
     q, k_pos, negatives = _with_dictionary(q, k_pos, negatives, "negatives", normalize)
     d = log_sum_exp(q, negatives, tau).alpha[0] - positive_similarity(q, k_pos) / tau
-    loss = scalar_times_vector(inter_anchor_weight(d), d, value=-F.logsigmoid(-d))
-    _record(stats, d, d)
-    return _reduced(loss, reduction)
+    return _weighed_loss(dictionary_weight_named(weight), Odds(d), reduction, stats)
 
 
 def nt_xent(
     q: Tensor,
     k: Tensor,
-    tau: float = TAU_ALPHA,
+    tau: float | AdaptiveTemperature = TAU_ALPHA,
     *,
+    weight: str | Weight = "sigmoid",
+    index: Tensor | None = None,
     normalize: bool = True,
     gather: bool = False,
     reduction: Reduction = "mean",
@@ -89,26 +78,39 @@ def nt_xent(
     Args:
         q: one view, (N, D).
         k: the other view, (N, D).
-        tau: the one temperature, default 0.1.
+        tau: the one temperature, default 0.1; or an `AdaptiveTemperature`.
+        weight: of an anchor, as in `dual_temperature`; with "sigmoid" (default) the value is -log p_+.
+        index: whole numbers (N,), which images these are; for weights that are kept per image.
         normalize: False where all embeddings are unit vectors already.
         gather: negatives from all processes; the mean is over all processes.
         reduction: "mean" or "none": (N,), the mean of both anchors of a pair.
         stats: a dict that receives "W", "p_pos" and "r_pos", each (2, N), for logging.
     """
-    require_temperatures(tau, name="tau")
-    q, k = _pair(q, k, normalize)
-    d, _ = in_batch_log_odds(q, k, tau, tau, both_directions=True, both_views=True, gather=gather)
-    loss = scalar_times_vector(inter_anchor_weight(d), d, value=-F.logsigmoid(-d))
-    _record(stats, d, d, gather)
-    return _reduced(loss, reduction, gather)
+    return in_batch_loss(
+        q,
+        k,
+        tau,
+        None,
+        weight=weight,
+        index=index,
+        both_directions=True,
+        both_views=True,
+        normalize=normalize,
+        gather=gather,
+        reduction=reduction,
+        stats=stats,
+        name="tau",
+    )
 
 
 def dual_temperature(
     q: Tensor,
     k: Tensor,
-    tau_alpha: float = TAU_ALPHA,
-    tau_beta: float = TAU_BETA,
+    tau_alpha: float | AdaptiveTemperature = TAU_ALPHA,
+    tau_beta: float | None = None,
     *,
+    weight: str | Weight = "sigmoid",
+    index: Tensor | None = None,
     both_directions: bool = True,
     both_views: bool = False,
     normalize: bool = True,
@@ -119,13 +121,22 @@ def dual_temperature(
     """W(tau_beta) / W(tau_alpha) x -log p_+ with in-batch negatives (eq:alter_imple), the loss of SimCo and SimMoCo.
 
     SimCo gives two embeddings that carry gradient; SimMoCo gives detached keys and `both_directions=False`.
-    At tau_beta = tau_alpha it is InfoNCE.
+    At tau_beta = tau_alpha it is InfoNCE. With other weights it is another loss of the family, whose value is its own:
+
+        weight                      w_i                          value
+        "sigmoid"                   W(tau_beta)                  W(tau_beta) / W(tau_alpha) x -log p_+
+        "equal"                     1                            d: DCL
+        `ImageMemory(...)`          G_i / u_i                    log u_i: SogCLR
+        `ImageTemperatures(...)`    tau_i / tau_alpha G_i / u_i  tau_i / tau_alpha (log u_i + rho): iSogCLR, at tau_i
 
     Args:
         q: one view, (N, D).
         k: the other view, (N, D).
-        tau_alpha: temperature of the vector (intra-anchor), default 0.1; finite.
-        tau_beta: temperature of the scalar (inter-anchor), default 1; inf weighs all anchors the same.
+        tau_alpha: temperature of the vector (intra-anchor), default 0.1; finite; or an `AdaptiveTemperature`.
+        tau_beta: temperature of the scalar (inter-anchor), default None: 1; inf weighs all anchors the same. It is
+            of the weight "sigmoid": with another it is an error.
+        weight: of an anchor, default "sigmoid".
+        index: whole numbers (N,), which images these are; for weights that are kept per image.
         both_directions: the mean of the losses with q and with k as anchors; False: q alone.
         both_views: negatives from the anchor's own view too; False: the other view's keys alone, as in the paper.
         normalize: False where all embeddings are unit vectors already.
@@ -133,16 +144,20 @@ def dual_temperature(
         reduction: "mean" or "none": (N,).
         stats: a dict that receives "W", "p_pos" and "r_pos", (N,) or with both directions (2, N), for logging.
     """
-    require_temperatures(tau_alpha, tau_beta)
-    q, k = _pair(q, k, normalize)
-    d_alpha, d_beta = in_batch_log_odds(
-        q, k, tau_alpha, tau_beta, both_directions=both_directions, both_views=both_views, gather=gather
+    return in_batch_loss(
+        q,
+        k,
+        tau_alpha,
+        tau_beta_of(weight, tau_beta, TAU_BETA),
+        weight=weight,
+        index=index,
+        both_directions=both_directions,
+        both_views=both_views,
+        normalize=normalize,
+        gather=gather,
+        reduction=reduction,
+        stats=stats,
     )
-    loss = _dual_temperature(d_alpha, d_beta)
-    if not both_directions:
-        d_alpha, d_beta = d_alpha[0], d_beta[0]
-    _record(stats, d_alpha, d_beta, gather)
-    return _reduced(loss, reduction, gather)
 
 
 def decomposed(
@@ -153,6 +168,7 @@ def decomposed(
     tau_alpha: float = TAU_ALPHA,
     tau_beta: float | None = None,
     *,
+    weight: str | Weight = "sigmoid",
     normalize: bool = True,
     reduction: Reduction = "mean",
     stats: Stats | None = None,
@@ -168,11 +184,13 @@ def decomposed(
         scalar_keys: dictionary of the inter-anchor weight w_i, (K_scalar, D); never receives a gradient.
         tau_alpha: temperature of the vector, default 0.1; finite.
         tau_beta: temperature of the scalar; inf allowed; default None: tied to tau_alpha.
+        weight: "sigmoid" (default), W(tau_beta) on scalar_keys; "equal": 1, whatever the scalar_keys.
         normalize: False where all embeddings are unit vectors already.
         reduction: "mean" or "none": (N,).
         stats: a dict that receives "W", "p_pos" and "r_pos", each (N,), for logging.
     """
-    tau_beta = tau_alpha if tau_beta is None else tau_beta
+    weigh = dictionary_weight_named(weight)
+    tau_beta = tau_beta_of(weigh, tau_beta, tau_alpha)
     require_temperatures(tau_alpha, tau_beta)
     one_dictionary = scalar_keys is vector_keys
     require_pairs(q, k_pos, ("q", "k_pos"))
@@ -181,14 +199,17 @@ def decomposed(
     q, k_pos, vector_keys, scalar_keys = unit(q, k_pos, vector_keys, scalar_keys, skip=not normalize)
     positive = positive_similarity(q, k_pos)
     keys = log_sum_exp(q, vector_keys, tau_alpha, tau_beta, vector=True)
-    with torch.no_grad():
-        scalar = keys.beta[0] if one_dictionary else log_sum_exp(q, scalar_keys, tau_beta).beta[0]
     d_alpha = keys.alpha[0] - positive / tau_alpha
-    d_beta = scalar - positive.detach() / tau_beta
-    w = inter_anchor_weight(d_beta)
+    d_beta = None
+    if tau_beta is not None:
+        with torch.no_grad():
+            scalar = keys.beta[0] if one_dictionary else log_sum_exp(q, scalar_keys, tau_beta).beta[0]
+        d_beta = scalar - positive.detach() / tau_beta
+    weighed = weigh.weigh(Odds(d_alpha, d_beta))
+    w = weighed.scalar
     loss = scalar_times_vector(w, d_alpha, value=-w * positive_similarity(q, k_pos - keys.vector) / tau_alpha)
-    _record(stats, d_alpha, d_beta)
-    return _reduced(loss, reduction)
+    record(stats, d_alpha, weighed)
+    return reduced(loss, reduction)
 
 
 def equal_anchors(
@@ -217,11 +238,10 @@ def equal_anchors(
     positive = positive_similarity(q, k_pos)
     keys = log_sum_exp(q, negatives, tau_alpha, vector=True)
     d = keys.alpha[0] - positive / tau_alpha
-    loss = scalar_times_vector(torch.ones_like(d), d, value=-positive_similarity(q, k_pos - keys.vector) / tau_alpha)
-    if stats is not None:
-        one = torch.ones_like(d)
-        stats.update(W=one, p_pos=positive_probability(d.detach()), r_pos=one / len(d))
-    return _reduced(loss, reduction)
+    weighed = dictionary_weight_named("equal").weigh(Odds(d))
+    loss = scalar_times_vector(weighed.scalar, d, value=-positive_similarity(q, k_pos - keys.vector) / tau_alpha)
+    record(stats, d, weighed)
+    return reduced(loss, reduction)
 
 
 def simple(
@@ -238,7 +258,7 @@ def simple(
     """
     q, k_pos, negatives = _with_dictionary(q, k_pos, negatives, "negatives", normalize)
     # The mean of the similarities is the similarity to the mean key.
-    return _reduced(positive_similarity(q, negatives.mean(0)) - positive_similarity(q, k_pos), reduction)
+    return reduced(positive_similarity(q, negatives.mean(0)) - positive_similarity(q, k_pos), reduction)
 
 
 def negative_cosine(
@@ -260,7 +280,7 @@ def negative_cosine(
         )
     p, k = unit(p, k, skip=not normalize)
     loss = -positive_similarity(p, k)
-    return _reduced(loss if weight is None else weight.detach() * loss, reduction)
+    return reduced(loss if weight is None else weight.detach() * loss, reduction)
 
 
 def in_batch_weight(
@@ -286,8 +306,9 @@ def cross_entropy(
     logits: Tensor,
     target: Tensor,
     tau_alpha: float = 1.0,
-    tau_beta: float = 1.0,
+    tau_beta: float | None = None,
     *,
+    weight: str | Weight = "sigmoid",
     reduction: Reduction = "mean",
     stats: Stats | None = None,
 ) -> Tensor:
@@ -299,10 +320,13 @@ def cross_entropy(
         logits: (N, C), C >= 2.
         target: class numbers, (N,), integers.
         tau_alpha: temperature of the vector, default 1; finite.
-        tau_beta: temperature of the scalar, default 1; inf weighs all anchors the same.
+        tau_beta: temperature of the scalar of the weight "sigmoid", default None: 1; inf weighs all anchors the same.
+        weight: "sigmoid" (default); "equal": every anchor weighs 1, and the value is d.
         reduction: "mean" or "none": (N,).
         stats: a dict that receives "W", "p_pos" and "r_pos", each (N,), for logging.
     """
+    weigh = dictionary_weight_named(weight)
+    tau_beta = tau_beta_of(weigh, tau_beta, 1.0)
     require_temperatures(tau_alpha, tau_beta)
     if logits.ndim != 2 or not logits.is_floating_point() or logits.shape[1] < 2:
         raise ValueError(
@@ -325,35 +349,8 @@ def cross_entropy(
     others = others + (others >= target)  # (N, C - 1): every class but the target
     positive, negatives = logits.gather(1, target)[:, 0], logits.gather(1, others)
     d_alpha = log_odds(positive, negatives, tau_alpha)
-    d_beta = log_odds(positive.detach(), negatives.detach(), tau_beta)
-    _record(stats, d_alpha, d_beta)
-    return _reduced(_dual_temperature(d_alpha, d_beta), reduction)
-
-
-def scalar_times_vector(scalar: Tensor, d: Tensor, value: Tensor) -> Tensor:
-    """A loss whose value is `value` and whose gradient is `scalar` times that of the log-odds `d`; all (..., N)."""
-    return _ScalarTimesVector.apply(scalar.detach(), d, value.detach())  # pyright: ignore
-
-
-class _ScalarTimesVector(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, scalar: Tensor, d: Tensor, value: Tensor) -> Tensor:
-        ctx.save_for_backward(scalar)
-        return value.clone()
-
-    @staticmethod
-    @first_derivative_only
-    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, None]:
-        (scalar,) = ctx.saved_tensors
-        return None, gradient * scalar, None
-
-
-def _dual_temperature(d_alpha: Tensor, d_beta: Tensor) -> Tensor:
-    """W_beta x softplus(d_alpha) / sigmoid(d_alpha): W_beta / W_alpha x -log p_+, without dividing by W_alpha."""
-    w = inter_anchor_weight(d_beta)
-    # 1 / sigmoid(d) = 1 + e^-d. Below log(eps) the quotient is 1 to the last digit, and e^-d would overflow.
-    d = d_alpha.detach().clamp(min=math.log(torch.finfo(d_alpha.dtype).eps))
-    return scalar_times_vector(w, d_alpha, value=w * -F.logsigmoid(-d) * (1 + torch.exp(-d)))
+    d_beta = None if tau_beta is None else log_odds(positive.detach(), negatives.detach(), tau_beta)
+    return _weighed_loss(weigh, Odds(d_alpha, d_beta), reduction, stats)
 
 
 def _pair(q: Tensor, k: Tensor, normalize: bool) -> list[Tensor]:
@@ -367,22 +364,7 @@ def _with_dictionary(q: Tensor, k_pos: Tensor, keys: Tensor, name: str, normaliz
     return unit(q, k_pos, keys, skip=not normalize)
 
 
-def _reduced(loss: Tensor, reduction: Reduction, gather: bool = False) -> Tensor:
-    require_reduction(reduction)
-    if reduction == "none":
-        return loss if loss.ndim == 1 else loss.mean(0)  # both anchors of a pair
-    return distributed.global_mean(loss.mean()) if gather else loss.mean()
-
-
-def _record(stats: Stats | None, d_alpha: Tensor, d_beta: Tensor, gather: bool = False) -> None:
-    """Write what there is to log of the anchors, (N,) or (2, N), into `stats`."""
-    if stats is None:
-        return
-    d_alpha, d_beta = d_alpha.detach(), d_beta.detach()
-    stats["W"], stats["p_pos"] = inter_anchor_weight(d_beta), positive_probability(d_alpha)
-    if not gather or distributed.world_size() == 1:
-        stats["r_pos"] = relative_penalty(d_beta)
-        return
-    everyone = distributed.gather(d_beta.transpose(0, -1), equal=True).transpose(0, -1)
-    n = d_beta.shape[-1]
-    stats["r_pos"] = relative_penalty(everyone)[..., distributed.rank() * n : (distributed.rank() + 1) * n]
+def _weighed_loss(weigh: Weight, odds: Odds, reduction: Reduction, stats: Stats | None) -> Tensor:
+    weighed = weigh.weigh(odds)
+    record(stats, odds.d, weighed)
+    return reduced(scalar_times_vector(weighed.scalar, odds.d, weighed.value), reduction)

@@ -7,6 +7,9 @@ from torch import Tensor, nn
 from dualtemp.losses import functional as functions
 from dualtemp.losses.arguments import Reduction, require_reduction, require_temperatures
 from dualtemp.losses.functional import Stats
+from dualtemp.losses.odds import Weight
+from dualtemp.losses.temperature_schedule import AdaptiveTemperature
+from dualtemp.losses.weights import make_weight, tau_beta_of
 from dualtemp.temperatures import TAU_ALPHA, TAU_BETA
 
 
@@ -26,6 +29,8 @@ class _Loss(nn.Module):
 
     def __setattr__(self, name: str, value: Any) -> None:
         settings = self.__dict__.get("settings", {})
+        if name == "weight" and name in settings:
+            raise AttributeError("weight is chosen when the module is made: make another one")
         if name in settings:
             _require(settings | {name: value})
             settings[name] = value
@@ -35,7 +40,19 @@ class _Loss(nn.Module):
             super().__setattr__(name, value)
 
     def extra_repr(self) -> str:
-        return ", ".join(f"{name}={value}" for name, value in self.settings.items())
+        plain = ((name, value) for name, value in self.settings.items() if not isinstance(value, nn.Module))
+        return ", ".join(f"{name}={value}" for name, value in plain)
+
+
+class _WeighedLoss(_Loss):
+    """Also holds the weight of its anchors as `weigh`: a module, saved with this one, if numbers are kept per image."""
+
+    def __init__(self, weight: str | Weight, images: int | None, directions: int, **settings: Any) -> None:
+        super().__init__(**settings, weight=weight)
+        self.weigh = make_weight(weight, images, directions)
+
+    def _arguments(self) -> dict[str, Any]:
+        return {**self.settings, "weight": self.weigh}
 
 
 class InfoNCELoss(_Loss):
@@ -46,16 +63,23 @@ class InfoNCELoss(_Loss):
         >>> loss = criterion(q, k_pos, dictionary.keys)  # doctest: +SKIP
     """
 
-    def __init__(self, tau: float = TAU_ALPHA, *, normalize: bool = True, reduction: Reduction = "mean") -> None:
-        super().__init__(tau=tau, normalize=normalize, reduction=reduction)
+    def __init__(
+        self,
+        tau: float = TAU_ALPHA,
+        *,
+        weight: str | Weight = "sigmoid",
+        normalize: bool = True,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(tau=tau, weight=weight, normalize=normalize, reduction=reduction)
 
     def forward(self, q: Tensor, k_pos: Tensor, negatives: Tensor, stats: Stats | None = None) -> Tensor:
         """Loss of anchors and positives (N, D) against negatives (K, D)."""
         return functions.info_nce(q, k_pos, negatives, **self.settings, stats=stats)
 
 
-class NTXentLoss(_Loss):
-    """`nt_xent` as a module.
+class NTXentLoss(_WeighedLoss):
+    """`nt_xent` as a module; `weight` and `images` as in `DualTemperatureLoss`.
 
     Example:
         >>> criterion = NTXentLoss(tau=0.1)
@@ -64,32 +88,42 @@ class NTXentLoss(_Loss):
 
     def __init__(
         self,
-        tau: float = TAU_ALPHA,
+        tau: float | AdaptiveTemperature = TAU_ALPHA,
         *,
+        weight: str | Weight = "sigmoid",
+        images: int | None = None,
         normalize: bool = True,
         gather: bool = False,
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(tau=tau, normalize=normalize, gather=gather, reduction=reduction)
+        super().__init__(weight, images, 2, tau=tau, normalize=normalize, gather=gather, reduction=reduction)
 
-    def forward(self, q: Tensor, k: Tensor, stats: Stats | None = None) -> Tensor:
-        """Loss of pairs (N, D)."""
-        return functions.nt_xent(q, k, **self.settings, stats=stats)
+    def forward(self, q: Tensor, k: Tensor, stats: Stats | None = None, *, index: Tensor | None = None) -> Tensor:
+        """Loss of pairs (N, D); index (N,): which images they are, for weights that are kept per image."""
+        return functions.nt_xent(q, k, **self._arguments(), index=index, stats=stats)
 
 
-class DualTemperatureLoss(_Loss):
+class DualTemperatureLoss(_WeighedLoss):
     """`dual_temperature` as a module.
+
+    `weight` is "sigmoid", "equal", "memory" or "per_image". The last two keep numbers of each of `images` images of the
+    data set, are called with the images' numbers, and are saved with the module; an `ImageMemory` or
+    `ImageTemperatures` in place of the name has settings of its own.
 
     Example:
         >>> criterion = DualTemperatureLoss(tau_alpha=0.1, tau_beta=1.0)
         >>> loss = criterion(projector(encoder(view1)), projector(encoder(view2)))  # doctest: +SKIP
+        >>> criterion = DualTemperatureLoss(tau_alpha=0.1, weight="memory", images=50000)
+        >>> loss = criterion(q, k, index=index)  # doctest: +SKIP
     """
 
     def __init__(
         self,
-        tau_alpha: float = TAU_ALPHA,
-        tau_beta: float = TAU_BETA,
+        tau_alpha: float | AdaptiveTemperature = TAU_ALPHA,
+        tau_beta: float | None = None,
         *,
+        weight: str | Weight = "sigmoid",
+        images: int | None = None,
         both_directions: bool = True,
         both_views: bool = False,
         normalize: bool = True,
@@ -97,8 +131,11 @@ class DualTemperatureLoss(_Loss):
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(
+            weight,
+            images,
+            1 + both_directions,
             tau_alpha=tau_alpha,
-            tau_beta=tau_beta,
+            tau_beta=tau_beta_of(weight, tau_beta, TAU_BETA),
             both_directions=both_directions,
             both_views=both_views,
             normalize=normalize,
@@ -106,9 +143,9 @@ class DualTemperatureLoss(_Loss):
             reduction=reduction,
         )
 
-    def forward(self, q: Tensor, k: Tensor, stats: Stats | None = None) -> Tensor:
-        """Loss of pairs (N, D)."""
-        return functions.dual_temperature(q, k, **self.settings, stats=stats)
+    def forward(self, q: Tensor, k: Tensor, stats: Stats | None = None, *, index: Tensor | None = None) -> Tensor:
+        """Loss of pairs (N, D); index (N,): which images they are, for weights that are kept per image."""
+        return functions.dual_temperature(q, k, **self._arguments(), index=index, stats=stats)
 
 
 class DecomposedLoss(_Loss):
@@ -124,10 +161,13 @@ class DecomposedLoss(_Loss):
         tau_alpha: float = TAU_ALPHA,
         tau_beta: float | None = None,
         *,
+        weight: str | Weight = "sigmoid",
         normalize: bool = True,
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(tau_alpha=tau_alpha, tau_beta=tau_beta, normalize=normalize, reduction=reduction)
+        super().__init__(
+            tau_alpha=tau_alpha, tau_beta=tau_beta, weight=weight, normalize=normalize, reduction=reduction
+        )
 
     def forward(
         self, q: Tensor, k_pos: Tensor, vector_keys: Tensor, scalar_keys: Tensor, stats: Stats | None = None
@@ -172,8 +212,16 @@ class NegativeCosineLoss(_Loss):
 class CrossEntropyLoss(_Loss):
     """`cross_entropy` as a module: CE as it is made, CE(DT) with `tau_beta=math.inf`."""
 
-    def __init__(self, tau_alpha: float = 1.0, tau_beta: float = 1.0, *, reduction: Reduction = "mean") -> None:
-        super().__init__(tau_alpha=tau_alpha, tau_beta=tau_beta, reduction=reduction)
+    def __init__(
+        self,
+        tau_alpha: float = 1.0,
+        tau_beta: float | None = None,
+        *,
+        weight: str | Weight = "sigmoid",
+        reduction: Reduction = "mean",
+    ) -> None:
+        tau_beta = tau_beta_of(weight, tau_beta, 1.0)
+        super().__init__(tau_alpha=tau_alpha, tau_beta=tau_beta, weight=weight, reduction=reduction)
 
     def forward(self, logits: Tensor, target: Tensor, stats: Stats | None = None) -> Tensor:
         """Loss of logits (N, C) and class numbers (N,)."""
@@ -182,7 +230,9 @@ class CrossEntropyLoss(_Loss):
 
 def _require(settings: dict[str, Any]) -> None:
     require_reduction(settings["reduction"])
-    if "tau" in settings:
-        require_temperatures(settings["tau"], name="tau")
-    if "tau_alpha" in settings:
-        require_temperatures(settings["tau_alpha"], settings.get("tau_beta"))
+    name = "tau" if "tau" in settings else "tau_alpha"
+    if name not in settings:
+        return
+    tau, tau_beta = settings[name], settings.get("tau_beta")
+    tau_beta_of(settings.get("weight", "sigmoid"), tau_beta, None)
+    require_temperatures(tau.lowest if isinstance(tau, AdaptiveTemperature) else tau, tau_beta, name)

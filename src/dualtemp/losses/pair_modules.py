@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from dualtemp.losses.arguments import Reduction, require_temperatures
-from dualtemp.losses.functional import Stats
 from dualtemp.losses.labelled_pairs import supervised_contrastive
 from dualtemp.losses.modules import _Loss
+from dualtemp.losses.scalar_times_vector import Stats
 from dualtemp.losses.temperature import Temperature, require_temperature
 from dualtemp.losses.tower_pairs import TAU_TWO_TOWERS, two_towers
 from dualtemp.temperatures import TAU_ALPHA
@@ -68,6 +68,7 @@ class TwoTowersLoss(_LearnedTemperature):
     Args:
         tau: temperature of the vector, or its start, default 0.07; `criterion.tau` reads it as a number.
         tau_beta: temperature of the scalar; default None: tied to tau, the loss of CLIP.
+        weight: of an anchor, "sigmoid" (default) or "equal".
         learn_tau: False keeps tau as it is; there is no parameter then.
         tau_min: what tau does not fall below while it learns, default 0.01.
 
@@ -82,6 +83,7 @@ class TwoTowersLoss(_LearnedTemperature):
         tau: float = TAU_TWO_TOWERS,
         tau_beta: float | None = None,
         *,
+        weight: str = "sigmoid",
         learn_tau: bool = True,
         tau_min: float = 0.01,
         both_directions: bool = True,
@@ -95,6 +97,7 @@ class TwoTowersLoss(_LearnedTemperature):
             learn_tau,
             tau_min,
             tau_beta=tau_beta,
+            weight=weight,
             both_directions=both_directions,
             both_views=both_views,
             normalize=normalize,

@@ -60,18 +60,35 @@ def log_sum_exp(
         vector: also give the vector component; for one direction.
         excluded: keys that are no negatives, besides an anchor's own.
     """
-    if tau_beta is tau_alpha:
-        tau_beta = None
-    learned_tau, tau_alpha = learned(tau_alpha), temperature_value(tau_alpha)
-    backward = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad or learned_tau is not None)
+    plan = make_plan(
+        a, b, tau_alpha, tau_beta, own=own, both_directions=both_directions, vector=vector, excluded=excluded
+    )
+    return Reduced(*_TiledLogSumExp.apply(a, b, learned(tau_alpha), plan))  # pyright: ignore
+
+
+def make_plan(
+    a: Tensor,
+    b: Tensor,
+    tau_alpha: Temperature,
+    tau_beta: Temperature | None,
+    *,
+    own: int | None,
+    both_directions: bool,
+    vector: bool = False,
+    excluded: Exclusion | None = None,
+) -> "Plan":
+    """How `log_sum_exp` walks over the product, by its arguments."""
+    wants_tau = learned(tau_alpha) is not None
+    value = temperature_value(tau_alpha)
+    backward = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad or wants_tau)
     # Rows are columns too, so half of the matrix is enough; columns as anchors or the vector component want all of it.
     symmetric = b is a and not (both_directions or vector or (excluded is not None and excluded.mask is not None))
     anchors_alone = backward and not (b.requires_grad or both_directions or symmetric)
     N, K = a.shape[0], b.shape[0]
-    kept = backward and not anchors_alone and N * K <= KEPT_ELEMENTS and _fixed_shift(tau_alpha, a.dtype)
-    plan = Plan(
-        tau_alpha,
-        tau_alpha if tau_beta is None else temperature_value(tau_beta),
+    kept = backward and not anchors_alone and N * K <= KEPT_ELEMENTS and _fixed_shift(value, a.dtype)
+    return Plan(
+        value,
+        value if tau_beta is None or tau_beta is tau_alpha else temperature_value(tau_beta),
         own,
         both_directions,
         symmetric,
@@ -80,7 +97,6 @@ def log_sum_exp(
         tiles=make_tiles(N, K, a.device.type, symmetric, kept),
         excluded=excluded if excluded is not None and excluded.any() else None,
     )
-    return Reduced(*_TiledLogSumExp.apply(a, b, learned_tau, plan))  # pyright: ignore
 
 
 def unit(*embeddings: Tensor, skip: bool = False) -> list[Tensor]:
@@ -93,12 +109,22 @@ def unit(*embeddings: Tensor, skip: bool = False) -> list[Tensor]:
     return converted if skip else list(_Unit.apply(*converted))  # pyright: ignore
 
 
+def lengths_of(x: Tensor) -> Tensor:
+    """|x| of embeddings (..., D) as (..., 1), never 0."""
+    return torch.linalg.vector_norm(x, dim=-1, keepdim=True).clamp_min_(1e-12)
+
+
+def gradient_of_unit(gradient: Tensor, y: Tensor, length: Tensor) -> Tensor:
+    """Gradient for x, given that for y = x / |x|, all (..., D)."""
+    return torch.addcmul(gradient, y, (gradient * y).sum(-1, keepdim=True), value=-1).div_(length)
+
+
 class _Unit(torch.autograd.Function):
     """x / |x| with a third of the operations that autograd would take for its gradient."""
 
     @staticmethod
     def forward(ctx: Any, *embeddings: Tensor) -> tuple[Tensor, ...]:
-        lengths = [torch.linalg.vector_norm(x, dim=-1, keepdim=True).clamp_min_(1e-12) for x in embeddings]
+        lengths = [lengths_of(x) for x in embeddings]
         units = [x / length for x, length in zip(embeddings, lengths, strict=True)]
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*units, *lengths)
@@ -109,7 +135,7 @@ class _Unit(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         n, saved = len(gradients), ctx.saved_tensors
         return tuple(
-            None if g is None else torch.addcmul(g, y, (g * y).sum(-1, keepdim=True), value=-1).div_(length)
+            None if g is None else gradient_of_unit(g, y, length)
             for g, y, length in zip(gradients, saved[:n], saved[n:], strict=True)
         )
 
@@ -134,6 +160,8 @@ def make_tiles(N: int, K: int, device: str, symmetric: bool, kept: bool) -> list
 
 @dataclass(slots=True)
 class Plan:
+    """How the product is walked over, and what is collected on the way."""
+
     tau_alpha: Temperature
     tau_beta: Temperature
     own: int | None
@@ -198,7 +226,9 @@ class _TiledLogSumExp(torch.autograd.Function):
                 gradient = gradient_one_tile if plan.kept and plan.is_one_tile(a.dtype) else _gradient
                 made, db = gradient(a, b, plan, lse, of_lse, of_own, kept, da is None, wants_b)
                 da = made if da is None else da
-        dtau = _gradient_of_temperature(a, da, own, of_own, plan).to(ctx.temperature) if wants_tau else None
+        dtau = None
+        if wants_tau and da is not None:
+            dtau = _gradient_of_temperature(a, da, own, of_own, plan).to(ctx.temperature)
         return da if wants_a else None, db, dtau, None
 
 

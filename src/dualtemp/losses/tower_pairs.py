@@ -4,12 +4,15 @@ import torch
 from torch import Tensor
 
 from dualtemp import distributed
-from dualtemp.losses.arguments import Reduction, require_pairs, require_temperatures
-from dualtemp.losses.functional import Stats, _dual_temperature, _record
+from dualtemp.losses.arguments import Reduction, require_in_batch_negatives, require_pairs, require_temperatures
 from dualtemp.losses.in_batch import ExcludedPairs, in_batch_log_odds
+from dualtemp.losses.odds import Odds
+from dualtemp.losses.scalar_times_vector import Stats, record, reduced, scalar_times_vector
 from dualtemp.losses.similarity import unit
+from dualtemp.losses.small_batch import small_batch_loss
 from dualtemp.losses.temperature import Temperature, require_temperature
 from dualtemp.losses.weighted_mean import require_pair_weight, require_vector, weighted_mean
+from dualtemp.losses.weights import FORMULAS, tau_beta_of
 
 TAU_TWO_TOWERS = 0.07  # where CLIP starts
 
@@ -20,6 +23,7 @@ def two_towers(
     tau: Temperature = TAU_TWO_TOWERS,
     tau_beta: float | None = None,
     *,
+    weight: str = "sigmoid",
     ids: Tensor | None = None,
     labels: Tensor | None = None,
     padding_mask: Tensor | None = None,
@@ -44,6 +48,8 @@ def two_towers(
             gradient too: w_i times that of d_i. A value that is not a finite number > 0 is a ValueError on the CPU; on
             a device it is not looked at, since that would wait for the device: clamp the parameter there.
         tau_beta: temperature of the scalar, inf allowed; default None: tied to tau, which is InfoNCE.
+        weight: of an anchor, default "sigmoid"; "equal": 1, and the value is d (DCL). No other: the images of a pair's
+            two towers are not one image that a memory could be kept of.
         ids: whole numbers (N,): pairs of an equal id, such as an image with two captions, are no negatives of each
             other.
         labels: whole numbers (N,): as ids, for a second reason, such as the class.
@@ -62,17 +68,33 @@ def two_towers(
         >>> log_scale = torch.nn.Parameter(torch.tensor(2.659))
         >>> loss = two_towers(image, text, log_scale.exp().reciprocal())  # doctest: +SKIP
     """
+    if weight not in FORMULAS:
+        raise ValueError(f"weight must be one of {', '.join(FORMULAS)}, got {weight!r}")
     require_temperature(tau, "tau")
-    if tau_beta is not None:
-        require_temperatures(1.0, tau_beta)
+    require_temperatures(1.0, tau_beta_of(weight, tau_beta, 1.0))
     require_pairs(a, b, ("a", "b"))
     require_vector(ids, a, "ids", "whole")
     require_vector(labels, a, "labels", "whole")
     require_vector(padding_mask, a, "padding_mask", "bool")
     require_pair_weight(pair_weight, a)
     _require_mask(mask, a, distributed.world_size() if gather else 1)
-    a, b = unit(a, b, skip=not normalize)
     excluded = ExcludedPairs(tuple(x for x in (ids, labels) if x is not None), padding_mask, mask)
+    if pair_weight is None and not (excluded.any() or both_views or gather):
+        require_in_batch_negatives(len(a))
+        small = small_batch_loss(
+            a,
+            b,
+            tau,
+            tau_beta,
+            both_directions=both_directions,
+            normalize=normalize,
+            mean=reduction == "mean",
+            weigh=FORMULAS[weight].weigh,
+        )
+        if small is not None:
+            record(stats, small.d, small.weighed)
+            return small.loss if reduction == "mean" else reduced(small.loss, reduction)
+    a, b = unit(a, b, skip=not normalize)
     odds = in_batch_log_odds(
         a,
         b,
@@ -83,11 +105,10 @@ def two_towers(
         gather=gather,
         excluded=excluded,
     )
-    d_alpha, d_beta = odds
-    if stats is not None:
-        _record(stats, *((d_alpha, d_beta) if both_directions else (d_alpha[0], d_beta[0])), gather)
-    counted = odds.counted if excluded.any() else None
-    return weighted_mean(_dual_temperature(d_alpha, d_beta), counted, pair_weight, reduction, gather)
+    weighed = FORMULAS[weight].weigh(Odds(odds.alpha, None if tau_beta is None else odds.beta))
+    loss = scalar_times_vector(weighed.scalar, odds.alpha, weighed.value)
+    record(stats, odds.alpha, weighed, gather)
+    return weighted_mean(loss, odds.counted if excluded.any() else None, pair_weight, reduction, gather)
 
 
 def _require_mask(mask: Tensor | None, a: Tensor, processes: int) -> None:

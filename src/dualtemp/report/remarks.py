@@ -22,16 +22,18 @@ def _who_weighs(history: History, facts: Facts) -> str | None:
         return None
     N = facts.anchors
     count = math.exp(min(max(entropy[-1][1], 0.0), math.log(N)))
+    evened = facts.weight.evened_by
+    too_small, larger = (f" {evened} is too small.", f" A larger {evened} spreads it.") if evened else ("", "")
     used = "" if facts.weighted else " W is only measured here; it does not enter this loss."
     if count < 2 and math.log(count) < ONE_ANCHOR * math.log(N):
         return (
             f"The entropy of r_+ is {entropy[-1][1]:.2f}, near 0 (at most log {N} = {math.log(N):.2f}): one of {N} "
-            f"anchors has nearly all the weight of a step. tau_beta is too small.{used}"
+            f"anchors has nearly all the weight of a step.{too_small}{used}"
         )
     if count < FEW_ANCHORS * N:
         return (
             f"The entropy of r_+ is {entropy[-1][1]:.2f} of log {N} = {math.log(N):.2f}: the weight is as if "
-            f"{count:.{1 if count < 3 else 0}f} of {N} anchors shared it. A larger tau_beta spreads it.{used}"
+            f"{count:.{1 if count < 3 else 0}f} of {N} anchors shared it.{larger}{used}"
         )
     return (
         f"The entropy of r_+ is {entropy[-1][1]:.4f} of at most log {N} = {math.log(N):.4f}: "
@@ -41,7 +43,7 @@ def _who_weighs(history: History, facts: Facts) -> str | None:
 
 def _easy(history: History, facts: Facts) -> str | None:
     W = points(history, "W_mean")
-    if not W or W[-1][1] > TOO_EASY or not facts.weighted:
+    if not W or W[-1][1] > TOO_EASY or not (facts.weighted and facts.weight.is_hardness):
         return None
     return (
         f"The mean weight W is {W[-1][1]:.2g}: the positives are found so easily that little is left to learn. "

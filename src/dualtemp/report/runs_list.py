@@ -72,7 +72,7 @@ def described(path: Path, name: str) -> dict[str, Any]:
         "method": chosen.method,
         "data": run.data,
         "tau_alpha": chosen.get("tau_alpha"),
-        "tau_beta": chosen.get("tau_beta"),
+        "tau_beta": chosen.in_effect("tau_beta"),
         "status": run.status.word,
         "reason": run.status.reason,
         "epoch": run.epoch,

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from dualtemp.config import Settings
 from dualtemp.data.sources.catalogue import named_set
+from dualtemp.frameworks.protocol import W_OF_TAU_BETA, AnchorWeight
 from dualtemp.runs.evaluated_measures import BASELINES, FROZEN
 from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.status import Status, status_of
@@ -106,6 +107,7 @@ class Facts:
     path: str = "RUN"  # as commands take it, as is data
     data: str = "SOURCE"
     commonest: float | None = None  # share of the commonest class among the test images
+    weight: AnchorWeight = W_OF_TAU_BETA  # how W is to be read
 
     @property
     def chance(self) -> float | None:
@@ -131,6 +133,7 @@ def facts_of(run: RunRecord) -> Facts:
         shlex.quote(str(run.path)),
         shlex.quote(chosen.data),
         run.chance,
+        chosen.framework.anchor_weight(chosen.options),
     )
 
 

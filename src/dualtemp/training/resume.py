@@ -50,7 +50,7 @@ def resume_run(
             chosen = settings({**recorded.model_dump(exclude_none=True), "epochs": epochs})
         refuse_unsafe_bf16(chosen, device)
         data = reopen_data(run, chosen, options)
-        method = build_framework(chosen, data.images.channels, data.classes)
+        method = build_framework(chosen, data.images.channels, data.classes, len(data.images))
         if distributed.rank() == 0 and options.threads is None and (threads or 0) > cores():
             observer.note(f"going on with {threads} threads, as it began, on {cores()} cores: --threads may be faster")
 

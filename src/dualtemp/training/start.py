@@ -45,7 +45,7 @@ def start(
             settings = complete(settings, image_size(splits))
             data = training_data(settings, splits)
         check_batch(settings, data)
-        method = build_framework(settings, data.images.channels, data.classes)
+        method = build_framework(settings, data.images.channels, data.classes, len(data.images))
         if own_images is not None and distributed.run_on_rank0(lambda: not options.quiet):
             introduce(own_images, settings, splits, data, method, device, options.workers)
         environment = describe_environment(device, splits, data)

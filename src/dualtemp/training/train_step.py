@@ -73,7 +73,7 @@ class TrainStep:
             views = tuple(view.contiguous(memory_format=torch.channels_last) for view in views)
 
         with self._autocast():
-            result = method(views, batch.labels, step)
+            result = method(views, batch.labels, step, batch.device_index)
         self.optimizer.zero_grad(set_to_none=True)
         self.scaler.scale(result.loss).backward()
         if isinstance(method.framework.network, ChunkedNetwork):

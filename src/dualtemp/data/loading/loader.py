@@ -23,13 +23,14 @@ EVALUATION_BATCH = 256  # images at once where nothing is learned
 
 @dataclass(frozen=True)
 class Batch:
-    """Images of a step: index int64 (n,) on the CPU, which images of the set are shown; labels int64 (n,) or None, and
-    views, each float32 (n, C, size, size), all on the device.
+    """Images of a step: index int64 (n,) on the CPU, which images of the set are shown; labels int64 (n,) or None,
+    views, each float32 (n, C, size, size), and the index once more as device_index, all on the device.
     """
 
     index: Tensor
     labels: Tensor | None
     views: tuple[Tensor, ...]
+    device_index: Tensor
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ class Loader:
         for index in indices:
             chosen = pixels.index_select(0, index)
             views = tuple(self.views(chosen, index, epoch, view) for view in range(self.count))
-            yield Batch(index, _labels(self.images, index), views)
+            yield Batch(index, _labels(self.images, index), views, index)
 
     def _from_device_memory(self, pixels: Tensor, indices: Iterator[Tensor], epoch: int) -> Iterator[Batch]:
         """The same on an accelerator: it never waits for a draw, nor the draws for it."""
@@ -127,7 +128,7 @@ class Loader:
             plans, (there,) = plans_on_device(plans, [index], self.device)
             chosen = pixels.index_select(0, there)
             views = tuple(self.views.carried_out(plan, chosen) for plan in plans)
-            batch = Batch(index, _labels(self.images, there), views)
+            batch = Batch(index, _labels(self.images, there), views, there)
             following = next(drawn, None)  # while the device works at these
             yield batch
 
@@ -140,11 +141,11 @@ class Loader:
             pixels = found.pixels[: self.count]
             if self.device.type == "cpu":
                 views = tuple(self.views.after_crop(crops, index, epoch, view) for view, crops in enumerate(pixels))
-                yield Batch(shown, _labels(self.images, shown), views)
+                yield Batch(shown, _labels(self.images, shown), views, shown)
             else:
                 plans, (pixels, there) = plans_on_device(self._plans(index, epoch, None), [pixels, shown], self.device)
                 views = tuple(map(self.views.carried_out, plans, pixels))
-                yield Batch(shown, _labels(self.images, there), views)
+                yield Batch(shown, _labels(self.images, there), views, there)
 
     def _plans(self, index: Tensor, epoch: int, sides: tuple[int, int] | None) -> list[ViewPlan]:
         return [self.views.plan(index, epoch, view, sides) for view in range(self.count)]
