@@ -24,8 +24,9 @@ from torch import Tensor
 
 from dualtemp.first_derivative import first_derivative_only
 from dualtemp.losses.exclusion import Exclusion
-from dualtemp.losses.similarity import Tile, make_tiles, true_precision
+from dualtemp.losses.similarity import Tile, make_tiles
 from dualtemp.losses.temperature import Temperature, are_tied, is_infinite, learned, temperature_value
+from dualtemp.losses.unit_vectors import require_no_transform, true_precision
 
 
 def labelled_losses(
@@ -51,22 +52,41 @@ def labelled_losses(
         own: where given, key i + own is anchor i itself: neither a positive nor a negative.
         excluded: keys that do not exist for an anchor.
     """
-    value = temperature_value(tau_alpha)
-    plan = _Plan(
-        tau_alpha=value,
-        tau_beta=value if tau_beta is None or tau_beta is tau_alpha else temperature_value(tau_beta),
-        own=own,
-        tiles=make_tiles(len(a), len(b), a.device.type, symmetric=False, kept=False),
-        excluded=excluded if excluded is not None and excluded.any() else None,
-    )
+    if torch.compiler.is_compiling():
+        from dualtemp.losses.operators import labelled_losses_operator
+
+        return labelled_losses_operator(a, b, anchor_labels, key_labels, tau_alpha, tau_beta, own, excluded)
+    require_no_transform()
+    plan = make_plan(a, b, tau_alpha, tau_beta, own, excluded)
     loss, counted = _LabelledLosses.apply(  # pyright: ignore
         a, b, learned(tau_alpha), anchor_labels, key_labels, plan
     )
     return loss, counted
 
 
+def make_plan(
+    a: Tensor,
+    b: Tensor,
+    tau_alpha: Temperature,
+    tau_beta: Temperature | None,
+    own: int | None,
+    excluded: Exclusion | None,
+) -> "Plan":
+    """How `labelled_losses` walks over the product, by its arguments."""
+    value = temperature_value(tau_alpha)
+    return Plan(
+        tau_alpha=value,
+        tau_beta=value if tau_beta is None or tau_beta is tau_alpha else temperature_value(tau_beta),
+        own=own,
+        tiles=make_tiles(len(a), len(b), a.device.type, symmetric=False, kept=False),
+        excluded=excluded if excluded is not None and excluded.any() else None,
+    )
+
+
 @dataclass(slots=True)
-class _Plan:
+class Plan:
+    """How the product is walked over."""
+
     tau_alpha: Temperature
     tau_beta: Temperature
     own: int | None
@@ -75,6 +95,7 @@ class _Plan:
 
     @property
     def tied(self) -> bool:
+        """Whether both temperatures are the same."""
         return are_tied(self.tau_alpha, self.tau_beta)
 
 
@@ -98,7 +119,7 @@ class _Rows:
 class _LabelledLosses(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, a: Tensor, b: Tensor, tau: Tensor | None, labels: Tensor, key_labels: Tensor, plan: _Plan
+        ctx: Any, a: Tensor, b: Tensor, tau: Tensor | None, labels: Tensor, key_labels: Tensor, plan: Plan
     ) -> tuple[Tensor, Tensor]:
         with true_precision(a.device):
             loss, counted, coefficients, place = forward(a, b, labels, key_labels, plan)
@@ -114,12 +135,16 @@ class _LabelledLosses(torch.autograd.Function):
         wants_a, wants_b, wants_tau, *_ = ctx.needs_input_grad
         with true_precision(a.device):
             da, db = backward(a, b, labels, key_labels, coefficients, place, gradient, ctx.plan, wants_b)
-        # L_i is a function of s / tau alone, and sum_j s_ij dL/ds_ij = a_i . da_i.
-        dtau = (-(a * da).sum() / ctx.plan.tau_alpha).to(ctx.temperature) if wants_tau else None
+        dtau = gradient_of_temperature(a, da, ctx.plan).to(ctx.temperature) if wants_tau else None
         return da if wants_a else None, db, dtau, None, None, None
 
 
-def _tile(a: Tensor, b: Tensor, labels: Tensor, key_labels: Tensor, plan: _Plan, tile: Tile) -> tuple[Tensor, Tensor]:
+def gradient_of_temperature(a: Tensor, da: Tensor, plan: Plan) -> Tensor:
+    """-1 / tau sum_ij s_ij dL/ds_ij: L_i is a function of s / tau alone, and sum_j s_ij dL/ds_ij = a_i . da_i."""
+    return -(a * da).sum() / plan.tau_alpha
+
+
+def _tile(a: Tensor, b: Tensor, labels: Tensor, key_labels: Tensor, plan: Plan, tile: Tile) -> tuple[Tensor, Tensor]:
     """Similarities of a tile, -inf where the key does not exist for the anchor, and the mask of positives."""
     rows, keys = tile
     s = a[rows] @ b[keys].T
@@ -131,7 +156,7 @@ def _tile(a: Tensor, b: Tensor, labels: Tensor, key_labels: Tensor, plan: _Plan,
     return s, positives
 
 
-def _sums(a: Tensor, b: Tensor, labels: Tensor, key_labels: Tensor, plan: _Plan) -> _Rows:
+def _sums(a: Tensor, b: Tensor, labels: Tensor, key_labels: Tensor, plan: Plan) -> _Rows:
     """The first walk."""
     n = len(a)
     rows_of = _Rows(
@@ -172,7 +197,7 @@ def _sums(a: Tensor, b: Tensor, labels: Tensor, key_labels: Tensor, plan: _Plan)
 
 
 def forward(
-    a: Tensor, b: Tensor, labels: Tensor, key_labels: Tensor, plan: _Plan
+    a: Tensor, b: Tensor, labels: Tensor, key_labels: Tensor, plan: Plan
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """L_i, whether the anchor counts, what `backward` needs of it (6, N), and the place of its top positive."""
     rows_of = _sums(a, b, labels, key_labels, plan)
@@ -211,7 +236,7 @@ def forward(
     return loss, counted, torch.stack((rest, all_alpha, all_beta, c, slope, of_top_key)), rows_of.place
 
 
-def _ratio(s: Tensor, positives: Tensor, alpha: Tensor, beta: Tensor, plan: _Plan) -> tuple[Tensor, Tensor]:
+def _ratio(s: Tensor, positives: Tensor, alpha: Tensor, beta: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
     """r = W(tau_beta) / W(tau_alpha) and log p(tau_alpha) of each positive but the top one; 0 elsewhere."""
     u = torch.where(positives, s / plan.tau_alpha - alpha[:, None], -1.0)
     scaled = torch.zeros_like(s) if is_infinite(plan.tau_beta) else s / plan.tau_beta
@@ -233,7 +258,7 @@ def backward(
     coefficients: Tensor,
     place: Tensor,
     gradient: Tensor,
-    plan: _Plan,
+    plan: Plan,
     wants_b: bool,
 ) -> tuple[Tensor, Tensor | None]:
     """Gradient for anchors and, if wanted, for keys, given that for the losses (N,)."""

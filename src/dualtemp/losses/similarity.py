@@ -7,8 +7,6 @@ the tiles again, or finds them kept where the whole matrix is small; the result 
 """
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,6 +17,9 @@ from dualtemp.first_derivative import first_derivative_only
 from dualtemp.losses.exclusion import Exclusion
 from dualtemp.losses.one_tile import BITS, gradient_one_tile, reduce_one_tile
 from dualtemp.losses.temperature import Temperature, are_tied, is_infinite, learned, temperature_value
+from dualtemp.losses.unit_vectors import require_no_transform, true_precision, unit
+
+__all__ = ["Reduced", "log_sum_exp", "true_precision", "unit"]
 
 # A tile that stays in a core's cache; accelerators want fewer, larger ones.
 TILE_ELEMENTS = {"cpu": 1 << 18, "cuda": 1 << 24, "mps": 1 << 22}
@@ -60,15 +61,41 @@ def log_sum_exp(
         vector: also give the vector component; for one direction.
         excluded: keys that are no negatives, besides an anchor's own.
     """
+    walk = Walk.of(a, b, tau_alpha, both_directions, vector, excluded)
+    if torch.compiler.is_compiling():
+        from dualtemp.losses.operators import log_sum_exp_operator
+
+        return log_sum_exp_operator(a, b, walk, tau_alpha, tau_beta, own, both_directions, vector, excluded)
+    require_no_transform()
     plan = make_plan(
-        a, b, tau_alpha, tau_beta, own=own, both_directions=both_directions, vector=vector, excluded=excluded
+        a, b, walk, tau_alpha, tau_beta, own=own, both_directions=both_directions, vector=vector, excluded=excluded
     )
     return Reduced(*_TiledLogSumExp.apply(a, b, learned(tau_alpha), plan))  # pyright: ignore
+
+
+class Walk(NamedTuple):
+    """What is decided of a walk over the product before the temperature's value is known."""
+
+    symmetric: bool  # keys are the anchors: rows are columns too, and half of the matrix is enough
+    anchors_alone: bool  # only anchors want a gradient, so that the vector component is all that backward needs
+    may_keep: bool  # the tiles are few enough to be kept for backward
+
+    @classmethod
+    def of(
+        cls, a: Tensor, b: Tensor, tau: Temperature, both_directions: bool, vector: bool, excluded: Exclusion | None
+    ) -> "Walk":
+        """The walk over the product of `a` and `b`, by the arguments of `log_sum_exp`."""
+        backward = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad or learned(tau) is not None)
+        # Columns as anchors, the vector component and a matrix of excluded keys want the whole product.
+        symmetric = b is a and not (both_directions or vector or (excluded is not None and excluded.mask is not None))
+        anchors_alone = backward and not (b.requires_grad or both_directions or symmetric)
+        return cls(symmetric, anchors_alone, backward and not anchors_alone and len(a) * len(b) <= KEPT_ELEMENTS)
 
 
 def make_plan(
     a: Tensor,
     b: Tensor,
+    walk: Walk,
     tau_alpha: Temperature,
     tau_beta: Temperature | None,
     *,
@@ -78,66 +105,19 @@ def make_plan(
     excluded: Exclusion | None = None,
 ) -> "Plan":
     """How `log_sum_exp` walks over the product, by its arguments."""
-    wants_tau = learned(tau_alpha) is not None
     value = temperature_value(tau_alpha)
-    backward = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad or wants_tau)
-    # Rows are columns too, so half of the matrix is enough; columns as anchors or the vector component want all of it.
-    symmetric = b is a and not (both_directions or vector or (excluded is not None and excluded.mask is not None))
-    anchors_alone = backward and not (b.requires_grad or both_directions or symmetric)
-    N, K = a.shape[0], b.shape[0]
-    kept = backward and not anchors_alone and N * K <= KEPT_ELEMENTS and _fixed_shift(value, a.dtype)
+    kept = walk.may_keep and fixed_shift(value, a.dtype)
     return Plan(
         value,
         value if tau_beta is None or tau_beta is tau_alpha else temperature_value(tau_beta),
         own,
         both_directions,
-        symmetric,
-        vector=vector or anchors_alone,
+        walk.symmetric,
+        vector=vector or walk.anchors_alone,
         kept=kept,
-        tiles=make_tiles(N, K, a.device.type, symmetric, kept),
+        tiles=make_tiles(len(a), len(b), a.device.type, walk.symmetric, kept),
         excluded=excluded if excluded is not None and excluded.any() else None,
     )
-
-
-def unit(*embeddings: Tensor, skip: bool = False) -> list[Tensor]:
-    """Normalise embeddings (..., D) to length 1, in float32 or, if any of them is float64, in float64; with gradient.
-
-    `skip` says that they are unit vectors already, and only converts them.
-    """
-    dtype = torch.float64 if any(x.dtype == torch.float64 for x in embeddings) else torch.float32
-    converted = [x.to(dtype) for x in embeddings]
-    return converted if skip else list(_Unit.apply(*converted))  # pyright: ignore
-
-
-def lengths_of(x: Tensor) -> Tensor:
-    """|x| of embeddings (..., D) as (..., 1), never 0."""
-    return torch.linalg.vector_norm(x, dim=-1, keepdim=True).clamp_min_(1e-12)
-
-
-def gradient_of_unit(gradient: Tensor, y: Tensor, length: Tensor) -> Tensor:
-    """Gradient for x, given that for y = x / |x|, all (..., D)."""
-    return torch.addcmul(gradient, y, (gradient * y).sum(-1, keepdim=True), value=-1).div_(length)
-
-
-class _Unit(torch.autograd.Function):
-    """x / |x| with a third of the operations that autograd would take for its gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, *embeddings: Tensor) -> tuple[Tensor, ...]:
-        lengths = [lengths_of(x) for x in embeddings]
-        units = [x / length for x, length in zip(embeddings, lengths, strict=True)]
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*units, *lengths)
-        return tuple(units)
-
-    @staticmethod
-    @first_derivative_only
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        n, saved = len(gradients), ctx.saved_tensors
-        return tuple(
-            None if g is None else gradient_of_unit(g, y, length)
-            for g, y, length in zip(gradients, saved[:n], saved[n:], strict=True)
-        )
 
 
 Tile = tuple[slice, slice]  # of rows and of columns
@@ -183,7 +163,7 @@ class Plan:
         """Whether the product is one tile of keys that all exist, walked over without looking for a maximum."""
         if len(self.tiles) > 1 or self.excluded is not None or is_infinite(self.tau_alpha):
             return False
-        return _fixed_shift(self.tau_alpha, dtype) and _fixed_shift(self.tau_beta, dtype)
+        return fixed_shift(self.tau_alpha, dtype) and fixed_shift(self.tau_beta, dtype)
 
     def equal_keys(self, a: Tensor, b: Tensor) -> Tensor:
         """Log-sum-exp at an infinite temperature, the logarithm of the number of negatives."""
@@ -198,7 +178,6 @@ class Plan:
 class _TiledLogSumExp(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, tau: Tensor | None, plan: Plan) -> tuple[Tensor, ...]:
-        reduce = reduce_one_tile if plan.is_one_tile(a.dtype) else _reduce
         with true_precision(a.device):
             alpha, beta, own, vector, kept = reduce(a, b, plan)
         ctx.plan = plan
@@ -214,22 +193,40 @@ class _TiledLogSumExp(torch.autograd.Function):
     @first_derivative_only
     def backward(ctx: Any, of_lse: Tensor | None, _: None, of_own: Tensor | None, __: None) -> tuple[Any, ...]:
         a, b, lse, vector, kept, own = ctx.saved_tensors
-        plan, (wants_a, wants_b, wants_tau, _) = ctx.plan, ctx.needs_input_grad
-        of_lse = torch.zeros_like(lse) if of_lse is None else of_lse
-        da = db = None
-        with true_precision(a.device):
-            if plan.vector and (wants_a or wants_tau):
-                da = vector * (of_lse[0] / plan.tau_alpha)[:, None]
-                if of_own is not None:
-                    da.addcmul_(b[plan.own : plan.own + len(a)], of_own[:, None])
-            if wants_b or (da is None and (wants_a or wants_tau)):
-                gradient = gradient_one_tile if plan.kept and plan.is_one_tile(a.dtype) else _gradient
-                made, db = gradient(a, b, plan, lse, of_lse, of_own, kept, da is None, wants_b)
-                da = made if da is None else da
-        dtau = None
-        if wants_tau and da is not None:
-            dtau = _gradient_of_temperature(a, da, own, of_own, plan).to(ctx.temperature)
-        return da if wants_a else None, db, dtau, None
+        da, db, dtau = gradient(a, b, ctx.plan, lse, vector, kept, own, of_lse, of_own, ctx.needs_input_grad[:3])
+        return da, db, None if dtau is None else dtau.to(ctx.temperature), None
+
+
+def gradient(
+    a: Tensor,
+    b: Tensor | None,
+    plan: Plan,
+    lse: Tensor,
+    vector: Tensor,
+    kept: Tensor,
+    own: Tensor | None,
+    of_lse: Tensor | None,
+    of_own: Tensor | None,
+    wants: tuple[bool, bool, bool],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Gradient for a, b and tau_alpha, as far as wanted, given that for log-sum-exp and for own similarities.
+
+    A dictionary `b` may be None if neither it nor own keys want a gradient and the vector component is there.
+    """
+    wants_a, wants_b, wants_tau = wants
+    of_lse = torch.zeros_like(lse) if of_lse is None else of_lse
+    da = db = dtau = None
+    with true_precision(a.device):
+        if plan.vector and (wants_a or wants_tau):
+            da = vector * (of_lse[0] / plan.tau_alpha)[:, None]
+            if of_own is not None and b is not None:
+                da.addcmul_(b[plan.own : (plan.own or 0) + len(a)], of_own[:, None])
+        if b is not None and (wants_b or (da is None and (wants_a or wants_tau))):
+            made, db = _gradient(a, b, plan, lse, of_lse, of_own, kept, da is None, wants_b)
+            da = made if da is None else da
+        if wants_tau and da is not None and own is not None:
+            dtau = _gradient_of_temperature(a, da, own, of_own, plan)
+    return da if wants_a else None, db, dtau
 
 
 def _gradient_of_temperature(a: Tensor, da: Tensor, own: Tensor, of_own: Tensor | None, plan: Plan) -> Tensor:
@@ -243,7 +240,7 @@ def _gradient_of_temperature(a: Tensor, da: Tensor, own: Tensor, of_own: Tensor 
     return -total / plan.tau_alpha
 
 
-def _fixed_shift(tau: Temperature, dtype: torch.dtype) -> bool:
+def fixed_shift(tau: Temperature, dtype: torch.dtype) -> bool:
     """Whether exp((s - 1) / tau), s in [-1, 1], stays well within the normal numbers: no maximum need be sought."""
     return not isinstance(tau, Tensor) and 2 / tau < -0.9 * math.log(torch.finfo(dtype).tiny)
 
@@ -267,7 +264,7 @@ class _Sums:
     """Log-sum-exp at one temperature, of tiles BITS (s - 1) / tau_alpha that come one after another."""
 
     def __init__(self, a: Tensor, plan: Plan, tau: Temperature) -> None:
-        self.tau, self.factor, self.fixed = tau, plan.tau_alpha / tau, _fixed_shift(tau, a.dtype)
+        self.tau, self.factor, self.fixed = tau, plan.tau_alpha / tau, fixed_shift(tau, a.dtype)
         self.scaled = isinstance(self.factor, Tensor) or self.factor != 1
         # Of a symmetric matrix only the upper half is walked over: its columns are rows of the lower half.
         self.sums = a.new_full((1 + plan.both_directions, a.shape[0]), 0.0 if self.fixed else -math.inf)
@@ -312,8 +309,10 @@ class _Sums:
         return self.sums.add_(1 / self.tau)
 
 
-def _reduce(a: Tensor, b: Tensor, plan: Plan) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+def reduce(a: Tensor, b: Tensor, plan: Plan) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Log-sum-exp at tau_alpha and at tau_beta, own similarities, the vector component, the kept exponentials."""
+    if plan.is_one_tile(a.dtype):
+        return reduce_one_tile(a, b, plan)
     none = a.new_empty(0)
     own = none if plan.own is None else a.new_empty(a.shape[0])
     if is_infinite(plan.tau_alpha):  # every key weighs the same
@@ -375,7 +374,9 @@ def _gradient(
 
     It is a product with the matrix dL/ds_ij = g_i p^_ij / tau_alpha, plus the same of the columns; of_own for own keys.
     """
-    tau, fixed = plan.tau_alpha, _fixed_shift(plan.tau_alpha, a.dtype)
+    if plan.kept and plan.is_one_tile(a.dtype):
+        return gradient_one_tile(a, b, plan, lse, of_lse, of_own, kept, wants_a, wants_b)
+    tau, fixed = plan.tau_alpha, fixed_shift(plan.tau_alpha, a.dtype)
     da = torch.zeros_like(a) if wants_a else None
     # Both arguments of a symmetric product are the same tensor: its whole gradient goes to the first.
     db = da if plan.symmetric else torch.zeros_like(b) if wants_b else None
@@ -417,30 +418,3 @@ def _gradient(
         if db is not None and not (plan.symmetric and (plan.kept or rows == keys)):
             db[keys].addmm_(weights.T, a[rows])
     return da, None if plan.symmetric else db
-
-
-@contextmanager
-def true_precision(device: torch.device) -> Iterator[None]:
-    """Products in true float32: no autocast, no TF32 or bfloat16 behind float32's back.
-
-    At tau 0.01 a similarity that is off by 1e-3 changes its exponential by a tenth.
-    """
-    if torch.is_autocast_enabled(device.type):
-        with torch.autocast(device.type, enabled=False), true_precision(device):
-            yield
-        return
-    if not hasattr(torch.backends.cuda.matmul, "fp32_precision"):  # torch < 2.9
-        before = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision("highest")
-        try:
-            yield
-        finally:
-            torch.set_float32_matmul_precision(before)
-        return
-    switch: Any = torch.backends.cuda.matmul if device.type == "cuda" else torch.backends.mkldnn.matmul  # pyright: ignore
-    before = switch.fp32_precision
-    switch.fp32_precision = "ieee"
-    try:
-        yield
-    finally:
-        switch.fp32_precision = before

@@ -15,8 +15,9 @@ from dualtemp.first_derivative import first_derivative_only
 from dualtemp.losses import similarity
 from dualtemp.losses.odds import Odds, Weighed
 from dualtemp.losses.one_tile import gradient_one_tile, reduce_one_tile
-from dualtemp.losses.similarity import Plan, gradient_of_unit, lengths_of, make_plan, true_precision
+from dualtemp.losses.similarity import Plan, Walk, make_plan
 from dualtemp.losses.temperature import Temperature, learned
+from dualtemp.losses.unit_vectors import gradient_of_unit, lengths_of, require_no_transform, true_precision
 
 
 class SmallBatch(NamedTuple):
@@ -52,9 +53,13 @@ def small_batch_loss(
     """
     if q.dtype != k.dtype or q.dtype not in (torch.float32, torch.float64) or (q is k and not normalize):
         return None
-    plan = make_plan(q, k, tau_alpha, tau_beta, own=0, both_directions=both_directions)
-    if plan.vector and normalize:  # as in the general way, where keys that were normalised want a gradient
-        plan.vector, plan.kept = False, len(q) * len(k) <= similarity.KEPT_ELEMENTS
+    if torch.compiler.is_compiling():
+        return None
+    require_no_transform()
+    walk = Walk.of(q, k, tau_alpha, both_directions, False, None)
+    if normalize and walk.anchors_alone:  # as in the general way, where keys that were normalised want a gradient
+        walk = Walk(False, False, len(q) * len(k) <= similarity.KEPT_ELEMENTS)
+    plan = make_plan(q, k, walk, tau_alpha, tau_beta, own=0, both_directions=both_directions)
     if not (plan.is_one_tile(q.dtype) and (plan.kept or plan.vector)):
         return None
     made: list[Any] = []

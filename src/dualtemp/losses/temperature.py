@@ -2,6 +2,7 @@
 
 import math
 
+import torch
 from torch import Tensor
 
 Temperature = float | Tensor
@@ -35,13 +36,14 @@ def require_temperature(tau: Temperature, name: str) -> None:
     """Refuse what is neither a finite number > 0 nor a floating 0-d tensor that holds one.
 
     On a device the value is not looked at, because that would wait for it: clamp a parameter there after each step.
+    While a graph is made there is no value; it is looked at when the graph runs.
     """
     if isinstance(tau, Tensor):
         if tau.ndim != 0 or not tau.is_floating_point():
             raise ValueError(
                 f"{name} must be a number or a floating-point 0-d tensor, got {tau.dtype} of shape {tuple(tau.shape)}"
             )
-        if tau.device.type != "cpu":
+        if tau.device.type != "cpu" or torch.compiler.is_compiling():
             return
     value = float(temperature_value(tau))
     if not 0 < value < math.inf:
