@@ -35,7 +35,7 @@ LOSSES: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "supervised_contrastive": lambda q, k, tau: losses.supervised_contrastive(q, k, LABELS, tau, 1.0),
     "one view": lambda q, k, tau: losses.supervised_contrastive(q, None, LABELS, padding_mask=LABELS == 2),
 }
-QUICK = ("dual_temperature", "two_towers with ids", "supervised_contrastive")
+QUICK = ("two_towers with ids",)  # in the usual suite: its parts are those of all
 
 
 class Training(nn.Module):
@@ -73,9 +73,8 @@ def test_a_compiled_step_has_no_break_and_gives_the_same(name: str) -> None:
         torch.testing.assert_close(ours, reference, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) for name in LOSSES if name != "two_towers"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LOSSES)
 def test_an_exported_step_gives_the_same(name: str) -> None:
     training = Training(LOSSES[name])
     program = torch.export.export(training, views())
@@ -117,18 +116,19 @@ def test_inductor_and_autocast_with_a_scaler_give_the_same() -> None:
 def test_torch_func_is_refused_in_one_line(name: str) -> None:
     q, k = (x[:, :6].clone() for x in views())
     tau = torch.tensor(0.1, dtype=torch.float64)
-    with pytest.raises(RuntimeError, match="cannot be transformed by torch.func"):
+    with pytest.raises(RuntimeError, match="cannot be transformed by torch[.]func"):
         torch.func.grad(lambda q: LOSSES[name](q, k, tau))(q)
-    with pytest.raises(RuntimeError, match="cannot be transformed by torch.func"):
+    with pytest.raises(RuntimeError, match="cannot be transformed by torch[.]func"):
         torch.func.vmap(lambda q: LOSSES[name](q, k, tau))(q[None])
 
 
+@pytest.mark.slow
 def test_a_compiled_loss_refuses_a_second_derivative() -> None:
     training = Training(LOSSES["dual_temperature"])
     torch.compiler.reset()
     loss = torch.compile(training, fullgraph=True, backend="aot_eager")(*views())
-    with pytest.raises(RuntimeError):
-        (gradient,) = torch.autograd.grad(loss, training.encoder.weight, create_graph=True)
+    (gradient,) = torch.autograd.grad(loss, training.encoder.weight, create_graph=True)
+    with pytest.raises(RuntimeError, match="double backward"):
         gradient.sum().backward()
 
 
