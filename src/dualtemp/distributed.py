@@ -49,6 +49,16 @@ def gather(x: Tensor, *, equal: bool = False) -> Tensor:
     return _Gather.apply(x) if x.requires_grad and torch.is_grad_enabled() else _all_gather(x)  # pyright: ignore
 
 
+def exchange_columns(x: Tensor) -> Tensor:
+    """Of `x` (N, world_size * N) on each process, this process's columns of all of them: (world_size * N, N)."""
+    n = len(x)
+    mine = x.new_empty(world_size() * n, n)
+    for receiver, columns in enumerate(x.split(n, dim=1)):
+        parts = list(mine.split(n)) if receiver == rank() else None
+        dist.gather(columns.contiguous(), parts, dst=receiver)
+    return mine
+
+
 @contextmanager
 def equal_batches() -> Iterator[None]:
     """Let `gather` skip its check of shapes: `Loader` makes batches of equal size on all processes."""

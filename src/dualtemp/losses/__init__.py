@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         simple,
     )
     from dualtemp.losses.image_memory import ImageMemory, ImageTemperatures
+    from dualtemp.losses.labeled_pairs import supervised_contrastive
     from dualtemp.losses.modules import (
         CrossEntropyLoss,
         DecomposedLoss,
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
         NTXentLoss,
         SimpleLoss,
     )
+    from dualtemp.losses.pair_modules import SupervisedContrastiveLoss, TwoTowersLoss
     from dualtemp.losses.temperature_schedule import AdaptiveTemperature, TemperatureSchedule
+    from dualtemp.losses.tower_pairs import two_towers
     from dualtemp.losses.without_negatives import BarlowTwinsLoss, VICRegLoss, barlow_twins, vicreg
 
 _HOME = {
@@ -48,6 +51,8 @@ _HOME = {
     "NTXentLoss": "modules",
     "NegativeCosineLoss": "modules",
     "SimpleLoss": "modules",
+    "SupervisedContrastiveLoss": "pair_modules",
+    "TwoTowersLoss": "pair_modules",
     "TemperatureSchedule": "temperature_schedule",
     "VICRegLoss": "without_negatives",
     "barlow_twins": "without_negatives",
@@ -61,6 +66,8 @@ _HOME = {
     "nt_xent": "functional",
     "simple": "functional",
     "vicreg": "without_negatives",
+    "supervised_contrastive": "labeled_pairs",
+    "two_towers": "tower_pairs",
 }
 
 __all__ = [
@@ -76,7 +83,9 @@ __all__ = [
     "NTXentLoss",
     "NegativeCosineLoss",
     "SimpleLoss",
+    "SupervisedContrastiveLoss",
     "TemperatureSchedule",
+    "TwoTowersLoss",
     "VICRegLoss",
     "barlow_twins",
     "cross_entropy",
@@ -88,6 +97,8 @@ __all__ = [
     "negative_cosine",
     "nt_xent",
     "simple",
+    "supervised_contrastive",
+    "two_towers",
     "vicreg",
 ]
 

@@ -7,7 +7,12 @@ from torch import Tensor
 
 from dualtemp import distributed
 from dualtemp.losses.arguments import require_in_batch_negatives
+from dualtemp.losses.exclusion import Exclusion
 from dualtemp.losses.similarity import Reduced, log_sum_exp
+from dualtemp.losses.temperature import Temperature
+
+# The log-odds of an anchor that exclusions leave without negatives: its weight is 0, and nothing becomes a nan.
+NO_NEGATIVES = -1e30
 
 
 class LogOdds(NamedTuple):
@@ -16,27 +21,59 @@ class LogOdds(NamedTuple):
     alpha: Tensor  # carries the gradient
     beta: Tensor  # detached
 
+    @property
+    def counted(self) -> Tensor:
+        """Whether the anchor has negatives, (A, N)."""
+        return self.beta > NO_NEGATIVES / 2
+
+
+class ExcludedPairs(NamedTuple):
+    """Pairs of the batch that are no negatives of each other."""
+
+    ids: tuple[Tensor, ...] = ()  # each (N,): pairs of an equal id
+    padding: Tensor | None = None  # (N,) bool: neither anchors nor keys
+    mask: Tensor | None = None  # (N, K) bool: k_j is no negative of q_i, nor q_i one of k_j; K pairs of all processes
+
+    def any(self) -> bool:
+        """Whether anything may be excluded."""
+        return bool(self.ids) or self.padding is not None or self.mask is not None
+
+    def of_anchors(self, together: bool, both_directions: bool) -> tuple[Exclusion, Exclusion]:
+        """The exclusions of the anchors of q and of those of k."""
+        ids, padding = self.ids, self.padding
+        mask_of_k = None if self.mask is None else self.mask.T
+        if together:
+            ids = tuple(distributed.gather(x, equal=True) for x in ids)
+            padding = None if padding is None else distributed.gather(padding, equal=True)
+            if self.mask is not None and both_directions:
+                mask_of_k = distributed.exchange_columns(self.mask).T
+        of_q = Exclusion(list(self.ids), list(ids), self.padding, padding, self.mask)
+        of_k = Exclusion(list(self.ids), list(ids), self.padding, padding, mask_of_k)
+        return of_q, of_k
+
 
 def in_batch_log_odds(
     q: Tensor,
     k: Tensor,
-    tau_alpha: float,
-    tau_beta: float,
+    tau_alpha: Temperature,
+    tau_beta: Temperature,
     *,
     both_directions: bool,
     both_views: bool,
     gather: bool,
+    excluded: ExcludedPairs | None = None,
 ) -> LogOdds:
     """Log-odds of the pairs of unit vectors q_i, k_i (N, D), with the batch's other images as negatives.
 
     Args:
         q: one view, (N, D).
         k: the other view, (N, D).
-        tau_alpha: temperature of the part that carries the gradient.
+        tau_alpha: temperature of the part that carries the gradient; a 0-d tensor receives its own.
         tau_beta: temperature of the detached part.
         both_directions: k_i are anchors too.
         both_views: negatives from the anchor's own view as well as from the other (2N - 2 instead of N - 1).
         gather: negatives from all processes; the anchors are this process's.
+        excluded: pairs that are no negatives of each other.
     """
     together = gather and distributed.world_size() > 1
     require_in_batch_negatives(len(q) * (distributed.world_size() if together else 1))
@@ -47,23 +84,35 @@ def in_batch_log_odds(
             q_keys, k_keys = distributed.gather(torch.cat((q, k), dim=1)).chunk(2, dim=1)
         else:
             k_keys = distributed.gather(k)
+    of_q = of_k = None
+    if excluded is not None and excluded.any():
+        of_q, of_k = excluded.of_anchors(together, both_directions)
 
-    def reduced(anchors: Tensor, keys: Tensor, both: bool = False) -> Reduced:
-        return log_sum_exp(anchors, keys, tau_alpha, tau_beta, own=own, both_directions=both)
+    def reduced(anchors: Tensor, keys: Tensor, without: Exclusion | None, both: bool = False) -> Reduced:
+        return log_sum_exp(anchors, keys, tau_alpha, tau_beta, own=own, both_directions=both, excluded=without)
 
     # On one process both directions are rows and columns of the same matrix.
-    other = [reduced(q, k_keys, both_directions and not together)]
+    other = [reduced(q, k_keys, of_q, both_directions and not together)]
     if both_directions and together:
-        other.append(reduced(k, q_keys))
-    alpha, beta = _joined(other)
+        other.append(reduced(k, q_keys, of_k))
+    alpha, beta = _joined(other, of_q is not None)
     if both_views:
-        same = _joined([reduced(q, q_keys)] + ([reduced(k, k_keys)] if both_directions else []))
+        views = [reduced(q, q_keys, of_q)] + ([reduced(k, k_keys, of_k)] if both_directions else [])
+        same = _joined(views, of_q is not None)
         alpha, beta = torch.logaddexp(alpha, same[0]), torch.logaddexp(beta, same[1])
     positive = other[0].own
-    return LogOdds(alpha - positive / tau_alpha, beta - positive.detach() / tau_beta)
+    return LogOdds(alpha - positive / tau_alpha, beta - positive.detach() / _detached(tau_beta))
 
 
-def _joined(parts: list[Reduced]) -> tuple[Tensor, Tensor]:
+def _detached(tau: Temperature) -> Temperature:
+    return tau.detach() if isinstance(tau, Tensor) else tau
+
+
+def _joined(parts: list[Reduced], excluded: bool) -> tuple[Tensor, Tensor]:
     if len(parts) == 1:
-        return parts[0].alpha, parts[0].beta
-    return torch.cat([part.alpha for part in parts]), torch.cat([part.beta for part in parts])
+        alpha, beta = parts[0].alpha, parts[0].beta
+    else:
+        alpha, beta = torch.cat([part.alpha for part in parts]), torch.cat([part.beta for part in parts])
+    if not excluded:
+        return alpha, beta
+    return alpha.masked_fill(alpha == -torch.inf, NO_NEGATIVES), beta.masked_fill(beta == -torch.inf, NO_NEGATIVES)

@@ -1,18 +1,20 @@
 """The loss of a batch of pairs, for any weight of its anchors and any kind of temperature."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from dualtemp import distributed
-from dualtemp.losses.arguments import Reduction, require_pairs, require_temperatures
+from dualtemp.losses.arguments import Reduction, require_in_batch_negatives, require_pairs, require_temperatures
 from dualtemp.losses.hardness import positive_similarity
 from dualtemp.losses.in_batch import in_batch_log_odds
 from dualtemp.losses.odds import Odds, Weight
 from dualtemp.losses.own_temperatures import log_odds_at
 from dualtemp.losses.scalar_times_vector import Stats, record, reduced, scalar_times_vector
 from dualtemp.losses.similarity import unit
+from dualtemp.losses.small_batch import small_batch_loss
 from dualtemp.losses.temperature_schedule import AdaptiveTemperature
 from dualtemp.losses.weights import in_batch_weight_named, require_index
 
@@ -41,6 +43,21 @@ def in_batch_loss(
     lowest = tau_alpha.lowest if isinstance(tau_alpha, AdaptiveTemperature) else tau_alpha
     require_temperatures(lowest, tau_beta, name)
     require_pairs(q, k)
+    if not (weigh.images or both_views or gather or isinstance(tau_alpha, AdaptiveTemperature)):
+        require_in_batch_negatives(len(q))
+        small = small_batch_loss(
+            q,
+            k,
+            tau_alpha,
+            tau_beta,
+            both_directions=both_directions,
+            normalize=normalize,
+            mean=reduction == "mean",
+            weigh=weigh.weigh,
+        )
+        if small is not None:
+            record(stats, small.d, small.weighed)
+            return small.loss if reduction == "mean" else reduced(small.loss, reduction)
     q, k = unit(q, k, skip=not normalize)
     own = None
     if weigh.images:
@@ -48,7 +65,7 @@ def in_batch_loss(
         own = weigh.temperatures(index, 1 + both_directions, lowest)
     if own is not None and isinstance(tau_alpha, AdaptiveTemperature):
         raise ValueError(f"{name} must be a number where each image has a temperature of its own, got {tau_alpha}")
-    how = {"both_directions": both_directions, "both_views": both_views, "gather": gather}
+    how: dict[str, Any] = {"both_directions": both_directions, "both_views": both_views, "gather": gather}
     if isinstance(tau_alpha, AdaptiveTemperature):
         odds = _adaptive_odds(q, k, tau_alpha, tau_beta, **how)
     elif own is not None:
@@ -66,7 +83,7 @@ def in_batch_loss(
 
 
 def _adaptive_odds(
-    q: Tensor, k: Tensor, tau: AdaptiveTemperature, tau_beta: float | None, *, gather: bool, **how: bool
+    q: Tensor, k: Tensor, tau: AdaptiveTemperature, tau_beta: float | None, *, gather: bool, **how: Any
 ) -> Odds:
     """Log-odds at a temperature that depends on the batch: those of shorter vectors at the lowest one."""
     with torch.no_grad():

@@ -16,6 +16,8 @@ Stats = dict[str, Tensor]
 
 def scalar_times_vector(scalar: Tensor, d: Tensor, value: Tensor) -> Tensor:
     """A loss whose value is `value` and whose gradient is `scalar` times that of the log-odds `d`; all (..., N)."""
+    if torch.compiler.is_compiling():
+        return value.detach() + scalar.detach() * (d - d.detach())
     return _ScalarTimesVector.apply(scalar.detach(), d, value.detach())  # pyright: ignore
 
 

@@ -7,8 +7,6 @@ the tiles again, or finds them kept where the whole matrix is small; the result 
 """
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,19 +14,24 @@ import torch
 from torch import Tensor
 
 from dualtemp.first_derivative import first_derivative_only
+from dualtemp.losses.exclusion import Exclusion
+from dualtemp.losses.one_tile import BITS, gradient_one_tile, reduce_one_tile
+from dualtemp.losses.temperature import Temperature, are_tied, is_infinite, learned, temperature_value
+from dualtemp.losses.unit_vectors import require_no_transform, true_precision, unit
+
+__all__ = ["Reduced", "log_sum_exp", "true_precision", "unit"]
 
 # A tile that stays in a core's cache; accelerators want fewer, larger ones.
 TILE_ELEMENTS = {"cpu": 1 << 18, "cuda": 1 << 24, "mps": 1 << 22}
 # Up to here (64 MiB in float32) the tiles are kept for backward: not making them again saves a quarter of the time.
 KEPT_ELEMENTS = 1 << 24
-# Tiles are in base 2, because exp2 takes half the time of exp.
-BITS = 1 / math.log(2)
 
 
 class Reduced(NamedTuple):
     """What is left of the similarities of anchors `a` (N, D) and keys `b` (K, D)."""
 
-    alpha: Tensor  # (1, N) log-sum-exp of s_ij / tau_alpha over the negatives, with gradient; (2, N) both directions
+    alpha: Tensor  # (1, N) log-sum-exp of s_ij / tau_alpha over the negatives, with gradient; (2, N) both directions;
+    # -inf where an anchor has no negatives
     beta: Tensor  # the same at tau_beta, detached
     own: Tensor  # (N,) similarity to the anchor's own key, with gradient; empty where there is none
     vector: Tensor  # (N, D) sum_j p^_ij(tau_alpha) b_j, detached; empty where not asked for
@@ -37,78 +40,90 @@ class Reduced(NamedTuple):
 def log_sum_exp(
     a: Tensor,
     b: Tensor,
-    tau_alpha: float,
-    tau_beta: float | None = None,
+    tau_alpha: Temperature,
+    tau_beta: Temperature | None = None,
     *,
     own: int | None = None,
     both_directions: bool = False,
     vector: bool = False,
+    excluded: Exclusion | None = None,
 ) -> Reduced:
     """Reduce the similarities of unit vectors `a` (N, D) and `b` (K, D) at one or two temperatures.
 
     Args:
         a: anchors, (N, D), unit length, float32 or float64.
         b: keys, (K, D), as `a`. If it is `a` itself, half of the tiles can serve for both halves of the matrix.
-        tau_alpha: temperature of the part that carries the gradient (at inf there is none).
+        tau_alpha: temperature of the part that carries the gradient (at inf there is none). A 0-d tensor receives its
+            own gradient; its value is read on the CPU, and never on a device, where it costs a pass for the maximum.
         tau_beta: temperature of the detached part; None means `tau_alpha`.
         own: where given, key i + own belongs to anchor i and is not among its negatives.
         both_directions: take the keys for anchors too, and the anchors for keys (K = N).
         vector: also give the vector component; for one direction.
+        excluded: keys that are no negatives, besides an anchor's own.
     """
-    backward = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
-    # Rows are columns too, so half of the matrix is enough; columns as anchors or the vector component want all of it.
-    symmetric = b is a and not (both_directions or vector)
-    anchors_alone = backward and not (b.requires_grad or both_directions or symmetric)
-    N, K = a.shape[0], b.shape[0]
-    kept = backward and not anchors_alone and N * K <= KEPT_ELEMENTS and _fixed_shift(tau_alpha, a.dtype)
-    plan = _Plan(
-        tau_alpha,
-        tau_alpha if tau_beta is None else tau_beta,
+    walk = Walk.of(a, b, tau_alpha, both_directions, vector, excluded)
+    if torch.compiler.is_compiling():
+        from dualtemp.losses.operators import log_sum_exp_operator
+
+        return log_sum_exp_operator(a, b, walk, tau_alpha, tau_beta, own, both_directions, vector, excluded)
+    require_no_transform()
+    plan = make_plan(
+        a, b, walk, tau_alpha, tau_beta, own=own, both_directions=both_directions, vector=vector, excluded=excluded
+    )
+    return Reduced(*_TiledLogSumExp.apply(a, b, learned(tau_alpha), plan))  # pyright: ignore
+
+
+class Walk(NamedTuple):
+    """What is decided of a walk over the product before the temperature's value is known."""
+
+    symmetric: bool  # keys are the anchors: rows are columns too, and half of the matrix is enough
+    anchors_alone: bool  # only anchors want a gradient, so that the vector component is all that backward needs
+    may_keep: bool  # the tiles are few enough to be kept for backward
+
+    @classmethod
+    def of(
+        cls, a: Tensor, b: Tensor, tau: Temperature, both_directions: bool, vector: bool, excluded: Exclusion | None
+    ) -> "Walk":
+        """The walk over the product of `a` and `b`, by the arguments of `log_sum_exp`."""
+        backward = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad or learned(tau) is not None)
+        # Columns as anchors, the vector component and a matrix of excluded keys want the whole product.
+        symmetric = b is a and not (both_directions or vector or (excluded is not None and excluded.mask is not None))
+        anchors_alone = backward and not (b.requires_grad or both_directions or symmetric)
+        return cls(symmetric, anchors_alone, backward and not anchors_alone and len(a) * len(b) <= KEPT_ELEMENTS)
+
+
+def make_plan(
+    a: Tensor,
+    b: Tensor,
+    walk: Walk,
+    tau_alpha: Temperature,
+    tau_beta: Temperature | None,
+    *,
+    own: int | None,
+    both_directions: bool,
+    vector: bool = False,
+    excluded: Exclusion | None = None,
+) -> "Plan":
+    """How `log_sum_exp` walks over the product, by its arguments."""
+    value = temperature_value(tau_alpha)
+    kept = walk.may_keep and fixed_shift(value, a.dtype)
+    return Plan(
+        value,
+        value if tau_beta is None or tau_beta is tau_alpha else temperature_value(tau_beta),
         own,
         both_directions,
-        symmetric,
-        vector=vector or anchors_alone,
+        walk.symmetric,
+        vector=vector or walk.anchors_alone,
         kept=kept,
-        tiles=_tiles(N, K, a.device.type, symmetric, kept),
+        tiles=make_tiles(len(a), len(b), a.device.type, walk.symmetric, kept),
+        excluded=excluded if excluded is not None and excluded.any() else None,
     )
-    return Reduced(*_TiledLogSumExp.apply(a, b, plan))  # pyright: ignore
-
-
-def unit(*embeddings: Tensor, skip: bool = False) -> list[Tensor]:
-    """Normalise embeddings (..., D) to length 1, in float32 or, if any of them is float64, in float64; with gradient.
-
-    `skip` says that they are unit vectors already, and only converts them.
-    """
-    dtype = torch.float64 if any(x.dtype == torch.float64 for x in embeddings) else torch.float32
-    converted = [x.to(dtype) for x in embeddings]
-    return converted if skip else list(_Unit.apply(*converted))  # pyright: ignore
-
-
-class _Unit(torch.autograd.Function):
-    """x / |x| with a third of the operations that autograd would take for its gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, *embeddings: Tensor) -> tuple[Tensor, ...]:
-        lengths = [torch.linalg.vector_norm(x, dim=-1, keepdim=True).clamp_min_(1e-12) for x in embeddings]
-        units = [x / length for x, length in zip(embeddings, lengths, strict=True)]
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*units, *lengths)
-        return tuple(units)
-
-    @staticmethod
-    @first_derivative_only
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        n, saved = len(gradients), ctx.saved_tensors
-        return tuple(
-            None if g is None else torch.addcmul(g, y, (g * y).sum(-1, keepdim=True), value=-1).div_(length)
-            for g, y, length in zip(gradients, saved[:n], saved[n:], strict=True)
-        )
 
 
 Tile = tuple[slice, slice]  # of rows and of columns
 
 
-def _tiles(N: int, K: int, device: str, symmetric: bool, kept: bool) -> list[Tile]:
+def make_tiles(N: int, K: int, device: str, symmetric: bool, kept: bool) -> list[Tile]:
     """Ranges that cover the N x K matrix, the largest first; if it is symmetric and not kept, its upper half."""
     elements = TILE_ELEMENTS.get(device, TILE_ELEMENTS["cuda"])
     if symmetric and not kept:
@@ -124,15 +139,18 @@ def _tiles(N: int, K: int, device: str, symmetric: bool, kept: bool) -> list[Til
 
 
 @dataclass(slots=True)
-class _Plan:
-    tau_alpha: float
-    tau_beta: float
+class Plan:
+    """How the product is walked over, and what is collected on the way."""
+
+    tau_alpha: Temperature
+    tau_beta: Temperature
     own: int | None
     both_directions: bool
     symmetric: bool
     vector: bool
     kept: bool  # exp((s - 1) / tau_alpha) is kept for backward
     tiles: list[Tile]
+    excluded: Exclusion | None = None
 
     def own_keys(self, tile: Tensor, rows: slice, keys: slice) -> tuple[Tensor, slice]:
         """The entries of a tile that belong to anchors' own keys, and these anchors."""
@@ -141,16 +159,32 @@ class _Plan:
         first = rows.start + max(-offset, 0)
         return entries, slice(first, first + entries.shape[0])
 
+    def is_one_tile(self, dtype: torch.dtype) -> bool:
+        """Whether the product is one tile of keys that all exist, walked over without looking for a maximum."""
+        if len(self.tiles) > 1 or self.excluded is not None or is_infinite(self.tau_alpha):
+            return False
+        return fixed_shift(self.tau_alpha, dtype) and fixed_shift(self.tau_beta, dtype)
+
+    def equal_keys(self, a: Tensor, b: Tensor) -> Tensor:
+        """Log-sum-exp at an infinite temperature, the logarithm of the number of negatives."""
+        if self.excluded is not None:
+            tiles = make_tiles(len(a), len(b), a.device.type, symmetric=False, kept=False)
+            counts = self.excluded.count(tiles, (len(a), len(b)), self.own)
+            return torch.stack(counts[: 1 + self.both_directions]).to(a.dtype).log_()
+        negatives = len(b) - (self.own is not None)
+        return a.new_full((1 + self.both_directions, a.shape[0]), math.log(negatives) if negatives else -math.inf)
+
 
 class _TiledLogSumExp(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor, plan: _Plan) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, a: Tensor, b: Tensor, tau: Tensor | None, plan: Plan) -> tuple[Tensor, ...]:
         with true_precision(a.device):
-            alpha, beta, own, vector, kept = _reduce(a, b, plan)
+            alpha, beta, own, vector, kept = reduce(a, b, plan)
         ctx.plan = plan
         # A dictionary is not needed again if its vector component is there: it may take in new keys before backward.
         again = plan.own is not None or not plan.vector or ctx.needs_input_grad[1]
-        ctx.save_for_backward(a, b if again else None, alpha, vector, kept)
+        ctx.save_for_backward(a, b if again else None, alpha, vector, kept, None if tau is None else own)
+        ctx.temperature = tau  # of it, backward needs no more than where it is
         ctx.mark_non_differentiable(beta, vector)
         ctx.set_materialize_grads(False)
         return alpha, beta, own, vector
@@ -158,27 +192,60 @@ class _TiledLogSumExp(torch.autograd.Function):
     @staticmethod
     @first_derivative_only
     def backward(ctx: Any, of_lse: Tensor | None, _: None, of_own: Tensor | None, __: None) -> tuple[Any, ...]:
-        a, b, lse, vector, kept = ctx.saved_tensors
-        plan, (wants_a, wants_b, _) = ctx.plan, ctx.needs_input_grad
-        of_lse = torch.zeros_like(lse) if of_lse is None else of_lse
-        da = None
-        with true_precision(a.device):
-            if plan.vector and wants_a:
-                da, wants_a = vector * (of_lse[0] / plan.tau_alpha)[:, None], False
-                if of_own is not None:
-                    da.addcmul_(b[plan.own : plan.own + len(a)], of_own[:, None])
-            if wants_a or wants_b:
-                made, db = _gradient(a, b, plan, lse, of_lse, of_own, kept, wants_a, wants_b)
-                return made if da is None else da, db, None
-        return da, None, None
+        a, b, lse, vector, kept, own = ctx.saved_tensors
+        da, db, dtau = gradient(a, b, ctx.plan, lse, vector, kept, own, of_lse, of_own, ctx.needs_input_grad[:3])
+        return da, db, None if dtau is None else dtau.to(ctx.temperature), None
 
 
-def _fixed_shift(tau: float, dtype: torch.dtype) -> bool:
+def gradient(
+    a: Tensor,
+    b: Tensor | None,
+    plan: Plan,
+    lse: Tensor,
+    vector: Tensor,
+    kept: Tensor,
+    own: Tensor | None,
+    of_lse: Tensor | None,
+    of_own: Tensor | None,
+    wants: tuple[bool, bool, bool],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Gradient for a, b and tau_alpha, as far as wanted, given that for log-sum-exp and for own similarities.
+
+    A dictionary `b` may be None if neither it nor own keys want a gradient and the vector component is there.
+    """
+    wants_a, wants_b, wants_tau = wants
+    of_lse = torch.zeros_like(lse) if of_lse is None else of_lse
+    da = db = dtau = None
+    with true_precision(a.device):
+        if plan.vector and (wants_a or wants_tau):
+            da = vector * (of_lse[0] / plan.tau_alpha)[:, None]
+            if of_own is not None and b is not None:
+                da.addcmul_(b[plan.own : (plan.own or 0) + len(a)], of_own[:, None])
+        if b is not None and (wants_b or (da is None and (wants_a or wants_tau))):
+            made, db = _gradient(a, b, plan, lse, of_lse, of_own, kept, da is None, wants_b)
+            da = made if da is None else da
+        if wants_tau and da is not None and own is not None:
+            dtau = _gradient_of_temperature(a, da, own, of_own, plan)
+    return da if wants_a else None, db, dtau
+
+
+def _gradient_of_temperature(a: Tensor, da: Tensor, own: Tensor, of_own: Tensor | None, plan: Plan) -> Tensor:
+    """-1 / tau sum_ij s_ij dL/ds_ij: log-sum-exp is a function of s / tau alone, and sum_j s_ij dL/ds_ij = a_i . da_i.
+
+    Own similarities are not divided by tau, so what they have put into `da` is taken out.
+    """
+    total = (a * da).sum() / (2 if plan.symmetric else 1)  # as anchors and as keys
+    if of_own is not None:
+        total = total - (of_own * own).sum()
+    return -total / plan.tau_alpha
+
+
+def fixed_shift(tau: Temperature, dtype: torch.dtype) -> bool:
     """Whether exp((s - 1) / tau), s in [-1, 1], stays well within the normal numbers: no maximum need be sought."""
-    return 2 / tau < -0.9 * math.log(torch.finfo(dtype).tiny)
+    return not isinstance(tau, Tensor) and 2 / tau < -0.9 * math.log(torch.finfo(dtype).tiny)
 
 
-def _product(scaled: Tensor, b: Tensor, rows: slice, keys: slice, plan: _Plan, out: Tensor, own: Tensor) -> Tensor:
+def _product(scaled: Tensor, b: Tensor, rows: slice, keys: slice, plan: Plan, out: Tensor, own: Tensor) -> Tensor:
     """The tile BITS (s_ij - 1) / tau_alpha, -inf where the key is the anchor's own; `scaled` is BITS a / tau_alpha.
 
     `own` (N,) receives BITS s_ij / tau_alpha of the latter.
@@ -188,14 +255,17 @@ def _product(scaled: Tensor, b: Tensor, rows: slice, keys: slice, plan: _Plan, o
         entries, anchors = plan.own_keys(tile, rows, keys)
         own[anchors] = entries
         entries.fill_(-math.inf)
+    if plan.excluded is not None:
+        tile.masked_fill_(plan.excluded.tile(rows, keys), -math.inf)
     return tile.sub_(BITS / plan.tau_alpha)
 
 
 class _Sums:
     """Log-sum-exp at one temperature, of tiles BITS (s - 1) / tau_alpha that come one after another."""
 
-    def __init__(self, a: Tensor, plan: _Plan, tau: float) -> None:
-        self.tau, self.factor, self.fixed = tau, plan.tau_alpha / tau, _fixed_shift(tau, a.dtype)
+    def __init__(self, a: Tensor, plan: Plan, tau: Temperature) -> None:
+        self.tau, self.factor, self.fixed = tau, plan.tau_alpha / tau, fixed_shift(tau, a.dtype)
+        self.scaled = isinstance(self.factor, Tensor) or self.factor != 1
         # Of a symmetric matrix only the upper half is walked over: its columns are rows of the lower half.
         self.sums = a.new_full((1 + plan.both_directions, a.shape[0]), 0.0 if self.fixed else -math.inf)
         self.rows, self.columns = self.sums[0], self.sums[-1]
@@ -205,7 +275,7 @@ class _Sums:
         """Take the tile in; `out`, which may be the tile itself, receives its exponentials if the shift is fixed."""
         if not self.fixed:
             return self._add_with_maximum(tile, rows, keys, columns)
-        exponentials = (torch.mul(tile, self.factor, out=out) if self.factor != 1 else tile).exp2_()
+        exponentials = (torch.mul(tile, self.factor, out=out) if self.scaled else tile).exp2_()
         self.rows[rows].add_(exponentials.sum(1))
         if columns:
             self.columns[keys].add_(exponentials.sum(0))
@@ -221,6 +291,7 @@ class _Sums:
         if columns:
             self.columns[keys] = torch.logaddexp(self.columns[keys], torch.logsumexp(tile, 0))
         if self.vector is not None:
+            now = _without_empty(now)
             weights = (tile - now[:, None]).exp_()
             self.vector[rows] = (self.vector[rows] * (before - now).exp()[:, None]).addmm_(weights, self.keys[keys])
         return tile
@@ -233,23 +304,25 @@ class _Sums:
         """Log-sum-exp of s / tau; the vector component becomes a mean."""
         if self.fixed:
             if self.vector is not None:
-                self.vector.div_(self.rows[:, None])
+                self.vector.div_(self.rows.clamp(min=torch.finfo(self.rows.dtype).tiny)[:, None])
             self.sums.log_()
         return self.sums.add_(1 / self.tau)
 
 
-def _reduce(a: Tensor, b: Tensor, plan: _Plan) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+def reduce(a: Tensor, b: Tensor, plan: Plan) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Log-sum-exp at tau_alpha and at tau_beta, own similarities, the vector component, the kept exponentials."""
+    if plan.is_one_tile(a.dtype):
+        return reduce_one_tile(a, b, plan)
     none = a.new_empty(0)
     own = none if plan.own is None else a.new_empty(a.shape[0])
-    if math.isinf(plan.tau_alpha):  # every key weighs the same
+    if is_infinite(plan.tau_alpha):  # every key weighs the same
         if plan.own is not None:
             own = (a * b[plan.own : plan.own + len(a)]).sum(-1)
-        return _equal_keys(a, b, plan), _equal_keys(a, b, plan), own, none, none
+        return plan.equal_keys(a, b), plan.equal_keys(a, b), own, none, none
     alpha = _Sums(a, plan, plan.tau_alpha)
     if plan.vector:
         alpha.collect_vector(a, b)
-    two = plan.tau_beta != plan.tau_alpha and not math.isinf(plan.tau_beta)
+    two = not (are_tied(plan.tau_alpha, plan.tau_beta) or is_infinite(plan.tau_beta))
     beta = _Sums(a, plan, plan.tau_beta) if two else None
     scaled = a * (BITS / plan.tau_alpha)
     kept = a.new_empty(a.shape[0] * b.shape[0]) if plan.kept else none  # tile after tile
@@ -266,14 +339,13 @@ def _reduce(a: Tensor, b: Tensor, plan: _Plan) -> tuple[Tensor, Tensor, Tensor, 
     lse, vector = alpha.result(), none if alpha.vector is None else alpha.vector
     if beta:
         return lse, beta.result(), own.mul_(plan.tau_alpha / BITS), vector, kept
-    detached = _equal_keys(a, b, plan) if math.isinf(plan.tau_beta) else lse.clone()
+    detached = plan.equal_keys(a, b) if is_infinite(plan.tau_beta) else lse.clone()
     return lse, detached, own.mul_(plan.tau_alpha / BITS), vector, kept
 
 
-def _equal_keys(a: Tensor, b: Tensor, plan: _Plan) -> Tensor:
-    """Log-sum-exp at an infinite temperature, the logarithm of the number of negatives."""
-    negatives = len(b) - (plan.own is not None)
-    return a.new_full((1 + plan.both_directions, a.shape[0]), math.log(negatives) if negatives else -math.inf)
+def _without_empty(lse: Tensor) -> Tensor:
+    """Zero in place of -inf, so that exp(s - lse) is 0 where there are no negatives, not exp(-inf + inf)."""
+    return lse.masked_fill(lse == -math.inf, 0.0)
 
 
 def _shaped(buffer: Tensor, rows: slice, keys: slice) -> Tensor:
@@ -282,7 +354,7 @@ def _shaped(buffer: Tensor, rows: slice, keys: slice) -> Tensor:
     return buffer[: height * width].view(height, width)
 
 
-def _buffer(a: Tensor, plan: _Plan) -> Tensor:
+def _buffer(a: Tensor, plan: Plan) -> Tensor:
     rows, keys = plan.tiles[0]
     return a.new_empty((rows.stop - rows.start) * (keys.stop - keys.start))
 
@@ -290,7 +362,7 @@ def _buffer(a: Tensor, plan: _Plan) -> Tensor:
 def _gradient(
     a: Tensor,
     b: Tensor,
-    plan: _Plan,
+    plan: Plan,
     lse: Tensor,
     of_lse: Tensor,
     of_own: Tensor | None,
@@ -302,7 +374,9 @@ def _gradient(
 
     It is a product with the matrix dL/ds_ij = g_i p^_ij / tau_alpha, plus the same of the columns; of_own for own keys.
     """
-    tau, fixed = plan.tau_alpha, _fixed_shift(plan.tau_alpha, a.dtype)
+    if plan.kept and plan.is_one_tile(a.dtype):
+        return gradient_one_tile(a, b, plan, lse, of_lse, of_own, kept, wants_a, wants_b)
+    tau, fixed = plan.tau_alpha, fixed_shift(plan.tau_alpha, a.dtype)
     da = torch.zeros_like(a) if wants_a else None
     # Both arguments of a symmetric product are the same tensor: its whole gradient goes to the first.
     db = da if plan.symmetric else torch.zeros_like(b) if wants_b else None
@@ -311,6 +385,8 @@ def _gradient(
     columns = plan.both_directions or plan.symmetric
     # p^_ij = exp((s_ij - 1) / tau) / exp(lse_i - 1 / tau); without a fixed shift the two may not be taken apart.
     shift, weight = lse - 1 / tau, of_lse / tau
+    if plan.excluded is not None:
+        shift = _without_empty(shift)
     if fixed:
         weight *= torch.exp(-shift)
     scaled = a if plan.kept else a * (BITS / tau)
@@ -342,30 +418,3 @@ def _gradient(
         if db is not None and not (plan.symmetric and (plan.kept or rows == keys)):
             db[keys].addmm_(weights.T, a[rows])
     return da, None if plan.symmetric else db
-
-
-@contextmanager
-def true_precision(device: torch.device) -> Iterator[None]:
-    """Products in true float32: no autocast, no TF32 or bfloat16 behind float32's back.
-
-    At tau 0.01 a similarity that is off by 1e-3 changes its exponential by a tenth.
-    """
-    if torch.is_autocast_enabled(device.type):
-        with torch.autocast(device.type, enabled=False), true_precision(device):
-            yield
-        return
-    if not hasattr(torch.backends.cuda.matmul, "fp32_precision"):  # torch < 2.9
-        before = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision("highest")
-        try:
-            yield
-        finally:
-            torch.set_float32_matmul_precision(before)
-        return
-    switch: Any = torch.backends.cuda.matmul if device.type == "cuda" else torch.backends.mkldnn.matmul  # pyright: ignore
-    before = switch.fp32_precision
-    switch.fp32_precision = "ieee"
-    try:
-        yield
-    finally:
-        switch.fp32_precision = before

@@ -122,7 +122,7 @@ def require_index(index: Tensor | None, anchors: int, images: int, device: torch
     whole = not (index.is_floating_point() or index.is_complex() or index.dtype == torch.bool)
     if index.shape != (anchors,) or not whole:
         raise ValueError(f"index must hold {anchors} whole numbers, got {index.dtype} {tuple(index.shape)}")
-    if index.device.type == "cpu":
+    if index.device.type == "cpu" and not torch.compiler.is_compiling():
         low, high = int(index.min()), int(index.max())
         if low < 0 or high >= images:
             raise ValueError(f"index must hold numbers from 0 to {images - 1}, got {low} to {high}")
