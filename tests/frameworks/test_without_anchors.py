@@ -59,7 +59,7 @@ def test_what_needs_anchors_refuses_them_in_one_line(
         assert main(words) == 2
         said = capsys.readouterr().err
         assert said.count("\n") == 1
-        assert f"is a run of {method}, which has no anchors" in said
+        assert f"is a {method} run, which has no anchors" in said
         assert "vicreg" not in said.partition("give a run of")[2]
 
 
