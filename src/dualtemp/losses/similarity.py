@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from dualtemp.first_derivative import first_derivative_only
+from dualtemp.kernels import choice as fused
 
 # A tile that stays in a core's cache; accelerators want fewer, larger ones.
 TILE_ELEMENTS = {"cpu": 1 << 18, "cuda": 1 << 24, "mps": 1 << 22}
@@ -241,6 +242,8 @@ class _Sums:
 def _reduce(a: Tensor, b: Tensor, plan: _Plan) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Log-sum-exp at tau_alpha and at tau_beta, own similarities, the vector component, the kept exponentials."""
     none = a.new_empty(0)
+    if fused.takes(a, plan):
+        return *fused.reduce(a, b, plan), none
     own = none if plan.own is None else a.new_empty(a.shape[0])
     if math.isinf(plan.tau_alpha):  # every key weighs the same
         if plan.own is not None:
@@ -302,6 +305,8 @@ def _gradient(
 
     It is a product with the matrix dL/ds_ij = g_i p^_ij / tau_alpha, plus the same of the columns; of_own for own keys.
     """
+    if fused.takes(a, plan):
+        return fused.gradient(a, b, plan, lse, of_lse, of_own, wants_a, wants_b)
     tau, fixed = plan.tau_alpha, _fixed_shift(plan.tau_alpha, a.dtype)
     da = torch.zeros_like(a) if wants_a else None
     # Both arguments of a symmetric product are the same tensor: its whole gradient goes to the first.

@@ -15,9 +15,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-VERSION = 1  # raised when the kernels change: each device then has to pass the self-test again
-WIDEST = 512  # embeddings above are left to plain tiles: there the products take all the time
-
 
 class Blocks(NamedTuple):
     """What one program works on at a time; powers of 2, at least 16."""
@@ -42,8 +39,7 @@ def reduce(
     tau_beta: float | Tensor | None = None,
     *,
     own: int | None = None,
-    moment: bool = False,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:
     """Log-sum-exp of the rows of the similarities of `a` (N, D) and `b` (K, D), float32, without the own keys.
 
     Args:
@@ -52,23 +48,21 @@ def reduce(
         tau_alpha: first temperature; a number, or a tensor of one element, which is not waited for.
         tau_beta: second temperature, finite; None: there is none.
         own: key i + own is not among the negatives of anchor i; None: all keys are.
-        moment: also give the mean of s_ij / tau_alpha under the weights p^_ij, for the gradient of tau_alpha.
 
     Returns:
-        Log-sum-exp at tau_alpha (N,), at tau_beta (N,) or empty, and the mean (N,) or empty.
+        Log-sum-exp at tau_alpha (N,), and at tau_beta (N,) or empty; -inf where there are no negatives.
     """
     (N, D), K, blocks = a.shape, len(b), REDUCE
     a, b = _rows(a), _rows(b)
     parts, span = _parts(N, K, blocks, a.device)
     two = tau_beta is not None
-    lse, second, mean = (a.new_empty((parts, N) if wanted else 0) for wanted in (True, two, moment))
+    lse, second = a.new_empty(parts, N), a.new_empty((parts, N) if two else 0)
     scale, learned = _per_temperature(1 / tau_alpha, a)
     ratio, _ = _per_temperature(tau_alpha / tau_beta if two else 1.0, a, learned)
     _reduce_rows[(triton.cdiv(N, blocks.rows), parts)](
-        *(a, b, lse, second, mean, scale, ratio, N, K, a.stride(0), b.stride(0), own or 0, span),
+        *(a, b, lse, second, scale, ratio, N, K, a.stride(0), b.stride(0), own or 0, span),
         HAS_OWN=own is not None,
         TWO=two,
-        MOMENT=moment,
         LEARNED=learned,
         D=D,
         ROWS=blocks.rows,
@@ -77,11 +71,8 @@ def reduce(
         num_warps=blocks.warps,
     )
     if parts == 1:
-        return lse[0], second[0] if two else second, mean[0] if moment else mean
-    joined = torch.logsumexp(lse, 0)
-    if moment:  # a part without negatives has weight 0, also where there are none at all
-        mean = ((lse - joined.clamp_min(torch.finfo(lse.dtype).min)).exp_() * mean).sum(0)
-    return joined, torch.logsumexp(second, 0) if two else second, mean
+        return lse[0], second[0] if two else second
+    return torch.logsumexp(lse, 0), torch.logsumexp(second, 0) if two else second
 
 
 class Anchors(NamedTuple):
@@ -149,7 +140,6 @@ def _reduce_rows(
     b,
     lse_alpha,
     lse_beta,
-    mean,
     scale,
     ratio,
     N,
@@ -160,7 +150,6 @@ def _reduce_rows(
     span,
     HAS_OWN: tl.constexpr,
     TWO: tl.constexpr,
-    MOMENT: tl.constexpr,
     LEARNED: tl.constexpr,
     D: tl.constexpr,
     ROWS: tl.constexpr,
@@ -178,31 +167,24 @@ def _reduce_rows(
     top = tl.full((ROWS,), float("-inf"), tl.float32)  # so far, of the row
     total = tl.zeros((ROWS,), tl.float32)  # of 2 ^ (t - top)
     second = tl.zeros((ROWS,), tl.float32)  # the same at tau_beta, whose maximum stands at the same key
-    moment = tl.zeros((ROWS,), tl.float32)
     for start in range(first, last, KEYS):
         j = start + tl.arange(0, KEYS).to(tl.int64)
         t = _tile(a, b, i, j, N, last, stride_a, stride_b, scale * bits, D, WIDTH)
         negative = j[None, :] < last
         if HAS_OWN:
             negative = negative & (j[None, :] != i[:, None] + own)
-        u = tl.where(negative, t, float("-inf"))
-        now = tl.maximum(top, tl.max(u, 1))
+        t = tl.where(negative, t, float("-inf"))
+        now = tl.maximum(top, tl.max(t, 1))
         base = tl.where(now == float("-inf"), 0.0, now)  # no negative yet
-        u = u - base[:, None]
-        weights = tl.exp2(u)
-        decay = tl.exp2(top - base)
-        total = total * decay + tl.sum(weights, 1)
+        t = t - base[:, None]
+        total = total * tl.exp2(top - base) + tl.sum(tl.exp2(t), 1)
         if TWO:
-            second = second * tl.exp2((top - base) * ratio) + tl.sum(tl.exp2(u * ratio), 1)
-        if MOMENT:
-            moment = moment * decay + tl.sum(weights * tl.where(negative, t, 0.0), 1)
+            second = second * tl.exp2((top - base) * ratio) + tl.sum(tl.exp2(t * ratio), 1)
         top = now
     out = part.to(tl.int64) * N + i
     tl.store(lse_alpha + out, (top + tl.log2(total)) / bits, mask=i < N)
     if TWO:
         tl.store(lse_beta + out, (top * ratio + tl.log2(second)) / bits, mask=i < N)
-    if MOMENT:
-        tl.store(mean + out, moment / tl.where(total == 0.0, 1.0, total) / bits, mask=i < N)
 
 
 @triton.jit
