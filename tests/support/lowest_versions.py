@@ -1,4 +1,4 @@
-"""Print the lowest versions that pyproject.toml promises, as constraints for pip; torch, triton and pytest are the pinned ones.
+"""Print the lowest versions that pyproject.toml promises, as constraints for pip; those of torch and pytest are pinned.
 
 `make test-oldest` installs them. Of several bounds of one package the highest counts.
 """

@@ -10,7 +10,8 @@ caller that wants no gradient on keys detaches them. Backward can be run once, n
 Three arguments that the losses share:
     normalize=False skips the normalisation, which is a pass over the whole of a large dictionary.
     gather=True takes negatives from all processes and anchors from this one. The mean is that of all processes, and the
-        gradients are right under DistributedDataParallel. Without a process group nothing changes.
+        gradients are right under DistributedDataParallel. Without a process group nothing changes. gather="ring" has
+        the keys pass from process to process instead: the same to rounding, in memory that does not grow with them.
     stats, a dict, receives what there is to log of this step's anchors, detached and at no cost: "W" (the scalar w_i),
         "p_pos" (p_+ at tau_alpha) and "r_pos" (r_+, which sums to 1 over all processes' anchors).
 """
@@ -25,6 +26,7 @@ from torch import Tensor
 from dualtemp import distributed
 from dualtemp.first_derivative import first_derivative_only
 from dualtemp.losses.arguments import (
+    Gather,
     Reduction,
     require_keys,
     require_pairs,
@@ -80,7 +82,7 @@ def nt_xent(
     tau: float = TAU_ALPHA,
     *,
     normalize: bool = True,
-    gather: bool = False,
+    gather: Gather = False,
     reduction: Reduction = "mean",
     stats: Stats | None = None,
 ) -> Tensor:
@@ -91,7 +93,7 @@ def nt_xent(
         k: the other view, (N, D).
         tau: the one temperature, default 0.1.
         normalize: False where all embeddings are unit vectors already.
-        gather: negatives from all processes; the mean is over all processes.
+        gather: negatives from all processes, gathered or ("ring") passing; the mean is over all processes.
         reduction: "mean" or "none": (N,), the mean of both anchors of a pair.
         stats: a dict that receives "W", "p_pos" and "r_pos", each (2, N), for logging.
     """
@@ -112,7 +114,7 @@ def dual_temperature(
     both_directions: bool = True,
     both_views: bool = False,
     normalize: bool = True,
-    gather: bool = False,
+    gather: Gather = False,
     reduction: Reduction = "mean",
     stats: Stats | None = None,
 ) -> Tensor:
@@ -129,7 +131,7 @@ def dual_temperature(
         both_directions: the mean of the losses with q and with k as anchors; False: q alone.
         both_views: negatives from the anchor's own view too; False: the other view's keys alone, as in the paper.
         normalize: False where all embeddings are unit vectors already.
-        gather: negatives from all processes; the mean is over all processes.
+        gather: negatives from all processes, gathered or ("ring") passing; the mean is over all processes.
         reduction: "mean" or "none": (N,).
         stats: a dict that receives "W", "p_pos" and "r_pos", (N,) or with both directions (2, N), for logging.
     """
@@ -264,7 +266,7 @@ def negative_cosine(
 
 
 def in_batch_weight(
-    q: Tensor, k: Tensor, tau: float = TAU_ALPHA, *, normalize: bool = True, gather: bool = False
+    q: Tensor, k: Tensor, tau: float = TAU_ALPHA, *, normalize: bool = True, gather: Gather = False
 ) -> Tensor:
     """W_i(tau), (N,), detached: the inter-anchor weight of q_i against the other keys of the batch.
 
@@ -273,7 +275,7 @@ def in_batch_weight(
         k: the other view's keys, (N, D).
         tau: temperature, default 0.1; inf allowed.
         normalize: False where all embeddings are unit vectors already.
-        gather: negatives from all processes; the mean is over all processes.
+        gather: negatives from all processes, gathered or ("ring") passing; the mean is over all processes.
     """
     require_temperatures(1.0, tau)
     with torch.no_grad():
@@ -367,14 +369,14 @@ def _with_dictionary(q: Tensor, k_pos: Tensor, keys: Tensor, name: str, normaliz
     return unit(q, k_pos, keys, skip=not normalize)
 
 
-def _reduced(loss: Tensor, reduction: Reduction, gather: bool = False) -> Tensor:
+def _reduced(loss: Tensor, reduction: Reduction, gather: Gather = False) -> Tensor:
     require_reduction(reduction)
     if reduction == "none":
         return loss if loss.ndim == 1 else loss.mean(0)  # both anchors of a pair
     return distributed.global_mean(loss.mean()) if gather else loss.mean()
 
 
-def _record(stats: Stats | None, d_alpha: Tensor, d_beta: Tensor, gather: bool = False) -> None:
+def _record(stats: Stats | None, d_alpha: Tensor, d_beta: Tensor, gather: Gather = False) -> None:
     """Write what there is to log of the anchors, (N,) or (2, N), into `stats`."""
     if stats is None:
         return

@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from dualtemp.losses import functional as functions
-from dualtemp.losses.arguments import Reduction, require_reduction, require_temperatures
+from dualtemp.losses.arguments import Gather, Reduction, require_reduction, require_temperatures
 from dualtemp.losses.functional import Stats
 from dualtemp.temperatures import TAU_ALPHA, TAU_BETA
 
@@ -67,7 +67,7 @@ class NTXentLoss(_Loss):
         tau: float = TAU_ALPHA,
         *,
         normalize: bool = True,
-        gather: bool = False,
+        gather: Gather = False,
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(tau=tau, normalize=normalize, gather=gather, reduction=reduction)
@@ -93,7 +93,7 @@ class DualTemperatureLoss(_Loss):
         both_directions: bool = True,
         both_views: bool = False,
         normalize: bool = True,
-        gather: bool = False,
+        gather: Gather = False,
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(
