@@ -31,7 +31,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("kernels",),
     ("losses",),
     ("models", "data"),
-    ("frameworks", "bf16_on_cpu"),
+    ("frameworks", "bf16_on_cpu", "self_test"),
     ("config",),
     ("frameworks.build",),  # from settings to a framework
     ("runs",),
