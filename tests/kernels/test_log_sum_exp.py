@@ -88,7 +88,7 @@ def check(seed, N, D, beyond, taus, both, symmetric, keys_learn, multiprocessors
     alpha, beta, positive, vector = reference(precise[a], precise[b], taus, own, both)
 
     eps = torch.finfo(torch.float32).eps
-    close: dict[str, float] = {"rtol": 16 * eps, "atol": 32 * eps * (1 + 1 / min(taus))}
+    close: dict[str, Any] = {"rtol": 16 * eps, "atol": 32 * eps * (1 + 1 / min(taus))}
     torch.testing.assert_close(ours.alpha.double(), alpha, **close)
     torch.testing.assert_close(ours.beta.double(), beta, **close)
     torch.testing.assert_close(ours.own.double(), positive, rtol=0, atol=16 * eps)

@@ -41,9 +41,9 @@ def outcome(case: Case, n: int, gather: Any) -> dict[str, Any]:
     """Value, statistics, and the gradient of a sum with uneven weights, of which the mean is one case."""
     options, learning = case
     q, k = embeddings(n)
-    leaves = [x.requires_grad_(name in learning) for name, x in (("q", q), ("k", k))]
+    leaves = q.requires_grad_("q" in learning), k.requires_grad_("k" in learning)
     stats: dict[str, Tensor] = {}
-    each = losses.dual_temperature(*leaves, **options, gather=gather, reduction="none", stats=stats)
+    each = losses.dual_temperature(q, k, **options, gather=gather, reduction="none", stats=stats)
     first = n * distributed.rank()
     (each * torch.arange(first + 1.0, first + n + 1)).sum().backward()
     return {"each": each.detach(), "r_pos": stats["r_pos"], "gradients": [x.grad for x in leaves]}

@@ -8,7 +8,7 @@ docs/gpu.md counts bytes and operations.
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -59,7 +59,8 @@ def reduce(
     lse, second = a.new_empty(parts, N), a.new_empty((parts, N) if two else 0)
     scale, learned = _per_temperature(1 / tau_alpha, a)
     ratio, _ = _per_temperature(tau_alpha / tau_beta if two else 1.0, a, learned)
-    _reduce_rows[(triton.cdiv(N, blocks.rows), parts)](
+    launch: Any = _reduce_rows
+    launch[(triton.cdiv(N, blocks.rows), parts)](
         *(a, b, lse, second, scale, ratio, N, K, a.stride(0), b.stride(0), own or 0, span),
         HAS_OWN=own is not None,
         TWO=two,
@@ -105,7 +106,8 @@ def weigh(
     out = a.new_empty(parts, N, D)
     scale, learned = _per_temperature(1 / tau, a)
     none = Anchors(out, out)  # never read
-    _weigh_keys[(triton.cdiv(N, blocks.rows), parts, triton.cdiv(D, out_width))](
+    launch: Any = _weigh_keys
+    launch[(triton.cdiv(N, blocks.rows), parts, triton.cdiv(D, out_width))](
         *(a, b, out, *(x.contiguous() for x in rows or none), *(x.contiguous() for x in columns or none)),
         *(scale, N, K, a.stride(0), b.stride(0), own or 0, span),
         HAS_OWN=own is not None,
@@ -230,7 +232,7 @@ def _weigh_keys(
         t = _tile(a, b, i, j, N, last, stride_a, stride_b, scale * bits, D, WIDTH)
         weights = tl.zeros((ROWS, KEYS), tl.float32)
         if BY_ROW:
-            weights += of_row[:, None] * tl.exp2(t - base_row[:, None])
+            weights += of_row[:, None] * tl.exp2(t - base_row[:, None])  # pyright: ignore
         if BY_COLUMN:
             of_column = tl.load(column_weight + j, mask=j < last, other=0.0)
             base_column = tl.load(column_lse + j, mask=j < last, other=0.0) * bits

@@ -79,20 +79,20 @@ class _Ring(torch.autograd.Function):
 
     @staticmethod
     @first_derivative_only
-    def backward(ctx: Any, of_lse: Tensor | None, _: None, of_positive: Tensor | None) -> tuple[Any, ...]:
+    def backward(ctx: Any, of_lse: Tensor | None, of_beta: None, of_positive: Tensor | None) -> tuple[Any, ...]:
         q, k, lse, learned = ctx.saved_tensors
         plan, wants = ctx.plan, ctx.needs_input_grad[:3]
         of_lse = torch.zeros_like(lse) if of_lse is None else of_lse
         keys_learn = wants[1] or (wants[0] and plan.views == 2)
-        leaves = [x.detach().requires_grad_(w) for x, w in zip((q, k), wants, strict=False)]
+        q, k = q.detach().requires_grad_(wants[0]), k.detach().requires_grad_(wants[1])
         tau = ctx.tau if learned is None else learned.detach().requires_grad_(wants[2])
-        inputs = [x for x in (*leaves, tau) if isinstance(x, Tensor) and x.requires_grad]
+        inputs = [x for x in (q, k, tau) if isinstance(x, Tensor) and x.requires_grad]
         totals = [torch.zeros_like(x) for x in inputs]
         journey: Tensor | None = None  # the gradient that follows the passing block
         for block, home in _passing(_payload(q, k, plan)):
             block = block.detach().requires_grad_(keys_learn)
             with torch.enable_grad():
-                part, _, own = _reduce_block(*leaves, block, home, tau, plan)
+                part, _, own = _reduce_block(q, k, block, home, tau, plan)
             # The block's share of the sums of exponentials is what the derivative of logaddexp comes to.
             outputs, weights = [part], [of_lse * (part.detach() - lse).exp_()]
             if home and of_positive is not None:
@@ -135,9 +135,10 @@ def _reduce_block(
     pairs = [[(q, k_keys)], [(q, q_keys)]]
     if plan.both_directions:
         pairs = [[(q, k_keys), (k, q_keys)], [(q, q_keys), (k, k_keys)]]
+    taus: Any = tau_alpha, plan.tau_beta
     alpha = beta = positive = None
     for views in pairs[: 1 + plan.both_views]:
-        found = [log_sum_exp(a, b, tau_alpha, plan.tau_beta, own=0 if home else None) for a, b in views]
+        found = [log_sum_exp(a, b, *taus, own=0 if home else None) for a, b in views]
         more_alpha, more_beta = torch.cat([x.alpha for x in found]), torch.cat([x.beta for x in found])
         alpha = more_alpha if alpha is None else torch.logaddexp(alpha, more_alpha)
         beta = more_beta if beta is None else torch.logaddexp(beta, more_beta)

@@ -100,7 +100,7 @@ def forecast_bytes(task: Task, path: str, device: torch.device) -> int:
         return FLOAT * (linear + rows + programs * 64 * task.width)
     tile = min(N * K, similarity.TILE_ELEMENTS.get(device.type, similarity.TILE_ELEMENTS["cuda"]))
     kept = N * K if task.keys is None and N * K <= similarity.KEPT_ELEMENTS else 0
-    return FLOAT * (linear + kept + 3 * tile)
+    return FLOAT * (linear + (kept + tile if kept else 2 * tile))
 
 
 def _multiprocessors(device: torch.device) -> int:
