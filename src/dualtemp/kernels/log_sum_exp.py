@@ -8,6 +8,7 @@ docs/gpu.md counts bytes and operations.
 """
 
 import functools
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -266,11 +267,10 @@ def _per_temperature(value: float | Tensor, like: Tensor, learned: bool | None =
 
 def _parts(N: int, K: int, blocks: Blocks, device: torch.device) -> tuple[int, int]:
     """Into how many parts keys are divided, and how many keys are in each: a multiple of a block."""
-    row_blocks = triton.cdiv(N, blocks.rows)
-    key_blocks = max(1, triton.cdiv(K, blocks.keys))
-    wanted = max(1, min(key_blocks, PROGRAMS * _multiprocessors(device) // row_blocks))
-    span = triton.cdiv(key_blocks, wanted)
-    return triton.cdiv(key_blocks, span), span * blocks.keys
+    key_blocks = max(1, math.ceil(K / blocks.keys))
+    wanted = max(1, min(key_blocks, PROGRAMS * _multiprocessors(device) // math.ceil(N / blocks.rows)))
+    span = math.ceil(key_blocks / wanted)
+    return math.ceil(key_blocks / span), span * blocks.keys
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from dualtemp import losses
 
 
 class Case(NamedTuple):
-    """A loss of q, k (N, D) and keys (K, D), per anchor; `tau` is its lowest temperature."""
+    """A loss of q, k (N, D) and keys (K, D), per anchor if it has them; `tau` is its lowest temperature."""
 
     loss: Callable[[Tensor, Tensor, Tensor], Tensor]
     tau: float
@@ -48,6 +48,8 @@ CASES: dict[str, Case] = {
     "in_batch_weight": Case(
         lambda q, k, _: losses.negative_cosine(q, k, losses.in_batch_weight(q, k), reduction="none"), 0.1
     ),
+    "vicreg": Case(lambda q, k, _: losses.vicreg(q, k)[None], 1.0),
+    "barlow_twins": Case(lambda q, k, _: losses.barlow_twins(q, k)[None], 1.0),
     "cross_entropy": Case(lambda q, k, _: losses.cross_entropy(q, _classes(q), 1.0, 2.0, reduction="none"), 1.0),
 }
 
