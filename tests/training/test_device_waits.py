@@ -112,7 +112,7 @@ def train_on_pretended_device(guard: Path, runs: dict[str, Any], out: Path) -> d
         capture_output=True,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
-        timeout=600,
+        timeout=1200,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
