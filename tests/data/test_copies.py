@@ -183,7 +183,7 @@ def test_copies_across_the_split_and_with_two_labels_are_told(
     assert main(["data", str(tmp_path / "own")]) == 0
     told = capsys.readouterr().out
     assert (
-        "exact copies of test images among the training images, so that accuracies are too high: 1, the first" in told
+        "exact copies of test images among the training images, so accuracies are too high: 1, the first" in told
     )
     assert "exact copies with different labels: 1, the first" in told
 
