@@ -449,8 +449,6 @@ def test_copies_of_test_images_among_those_to_learn_from_are_told(
         np.savez(tmp_path / "own" / f"{part}.npz", images=pixels, labels=digits.labels[chosen].numpy())
     evaluate(run, tmp_path / "own", only="knn")
     told = capsys.readouterr().err
-    assert (
-        "exact copies of test images among the training images, so accuracies are too high: 2, the first" in told
-    )
+    assert "exact copies of test images among the training images, so accuracies are too high: 2, the first" in told
     evaluate(run, only="knn")
     assert "copies" not in capsys.readouterr().err
