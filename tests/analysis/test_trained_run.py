@@ -138,7 +138,9 @@ def test_other_data_are_seen_as_the_run_saw_its_own(run_of: RunOf, tmp_path: Pat
 
 def test_other_channels_are_refused_in_one_line(run_of: RunOf, tmp_path: Path) -> None:
     np.savez(tmp_path / "color.npz", images=np.zeros((40, 8, 8, 3), np.uint8))
-    with pytest.raises(UserError, match=r"color.npz has images with 3 channels, but .* was trained on 1: give images with 1"):
+    with pytest.raises(
+        UserError, match=r"color.npz has images with 3 channels, but .* was trained on 1: give images with 1"
+    ):
         open_trained_run(run_of("simco"), data=tmp_path / "color.npz")
 
 
