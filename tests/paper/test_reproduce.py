@@ -199,7 +199,7 @@ def test_looking_for_a_cell_that_is_not_there_fetches_nothing(
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert f"there is no cell '{cell}'" in told
-    assert ("would have to be fetched" in told) == cell.endswith("f-s1")
+    assert ("not downloaded: cifar10" in told) == cell.endswith("f-s1")
     assert not (tmp_path / "cache").exists()
 
 
