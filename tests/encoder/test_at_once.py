@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_processes import Command, Commands
+from command_processes import PATIENCE, Command, Commands
 from drawn_photos import draw_photos
 
 from dualtemp.file_lock import held, locked
@@ -42,7 +42,7 @@ def test_several_embeds_at_once_write_what_one_writes(digits_run: Path, tmp_path
     # One embeds and two wait. Whenever the file is written, a waiting one takes over in the same moment as a new one
     # begins: that one must not take the first one's lock for free.
     running: list[Command] = [commands.start(*words, out) for _ in range(3)]
-    started, seen, deadline = len(running), 0, time.monotonic() + 60
+    started, seen, deadline = len(running), 0, time.monotonic() + PATIENCE
     while any(command.poll() is None for command in running):
         assert time.monotonic() < deadline
         if write_time(out) != seen:

@@ -7,7 +7,6 @@ statistics would be those of a part.
 """
 
 import signal
-import time
 from dataclasses import dataclass, fields
 from itertools import combinations, product
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from command_processes import Command, Commands, together
+from command_processes import Command, Commands, together, until
 from drawn_photos import draw_photos, drawn_photo
 from run_contents import different, everything
 
@@ -91,11 +90,8 @@ def finished(commands: list[Command]) -> None:
 
 def kill_in_an_epoch(commands: list[Command], run: Path) -> None:
     """Kill all processes when there is a checkpoint that is not an epoch's."""
-    deadline = time.monotonic() + 60
-    while not list(run.glob("checkpoints/step-*[12].ckpt")):
-        assert commands[0].poll() is None, commands[0].err.read_text()
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
+    in_an_epoch = "checkpoints/step-*[12].ckpt"
+    assert until(commands[0], lambda: list(run.glob(in_an_epoch))), commands[0].err.read_text()
     for command in commands:
         command.send(signal.SIGKILL)
     for command in commands:
