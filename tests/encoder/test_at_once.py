@@ -4,7 +4,6 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +14,6 @@ from drawn_photos import draw_photos
 from dualtemp.file_lock import held, locked
 
 BUSY = "is being written by another process"
-
-
-@pytest.fixture(scope="module")
-def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    found = Commands(tmp_path_factory.mktemp("logs"))
-    yield found
-    found.close()
 
 
 @pytest.fixture

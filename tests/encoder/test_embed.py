@@ -244,23 +244,18 @@ WorkFile.append = append_and_halt
 """
 
 
-def test_killed_processes_go_on_to_the_same_bits(photos_run: Path, tmp_path: Path) -> None:
+def test_killed_processes_go_on_to_the_same_bits(photos_run: Path, tmp_path: Path, commands: Commands) -> None:
     folder, out, whole = tmp_path / "some", tmp_path / "e.parquet", tmp_path / "whole.parquet"
     draw_photos(folder, 60)
-    commands = Commands(tmp_path)
-    try:
-        words = ("embed", photos_run, "--data", folder, "--batch", "2", "--workers", "1", "--device", "cpu", "--out")
-        assert commands.run(*words, whole).code == 0
-        work = tmp_path / ".e.parquet.work"
-        for records in (2, 6):
-            kill_where_it_halts(commands.start(*words, out, first=HALT.format(records=records)))
-            assert not out.exists()
-            assert work.exists()
-        ended = commands.run(*words, out)
-        assert "going on" in ended.err
-        assert out.read_bytes() == whole.read_bytes()
-    finally:
-        commands.close()
+    words = ("embed", photos_run, "--data", folder, "--batch", "2", "--workers", "1", "--device", "cpu", "--out")
+    assert commands.run(*words, whole).code == 0
+    for records in (2, 6):
+        kill_where_it_halts(commands.start(*words, out, first=HALT.format(records=records)))
+        assert not out.exists()
+        assert (tmp_path / ".e.parquet.work").exists()
+    ended = commands.run(*words, out)
+    assert "going on" in ended.err
+    assert out.read_bytes() == whole.read_bytes()
 
 
 @pytest.mark.parametrize("change", ["data", "time", "run", "batch", "part"])

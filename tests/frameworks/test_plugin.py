@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,13 +13,6 @@ EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "my_framework.py"
 PLUGIN = ("--plugin", EXAMPLE)
 TINY = ("--data", "digits", "--backbone", "resnet_mini", "--batch", "64", "--subset", "320", "--epochs", "2")
 MINE = (*TINY, "--method", "invariance", "--decorrelation", "0.02")
-
-
-@pytest.fixture(scope="module")
-def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    started = Commands(tmp_path_factory.mktemp("commands"))
-    yield started
-    started.close()
 
 
 def test_the_example_is_short() -> None:

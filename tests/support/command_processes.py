@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 PATIENCE = 300  # seconds for what takes one or two, on a machine that is busy with other things
+ALWAYS = {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
 OFTEN = ("--checkpoint-minutes", "1e-9")  # a checkpoint after every step
 
 PROGRAM = """
@@ -35,6 +36,7 @@ for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            os.environ.clear()
             os.environ.update(asked["env"])
             for stream, path in ((1, asked["out"]), (2, asked["err"])):
                 os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), stream)
@@ -100,7 +102,7 @@ class Commands:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"},
+            env={**os.environ, **ALWAYS},
         )
 
     def ask(self, asked: dict) -> dict:
@@ -118,8 +120,8 @@ class Commands:
         out, err = (self.folder / f"{self.count}.{name}" for name in ("out", "err"))
         out.touch()
         err.touch()
-        asked = {"words": [str(word) for word in words], "env": env or {}, "out": to or str(out), "err": str(err)}
-        asked["first"] = first
+        asked = {"words": [str(word) for word in words], "out": to or str(out), "err": str(err), "first": first}
+        asked["env"] = {**os.environ, **ALWAYS, **(env or {})}  # of now: the processes are shared by all tests
         command = Command(self, self.ask(asked)["pid"], out, err)
         self.running.append(command)
         return command
