@@ -137,15 +137,15 @@ class Commands:
 
 
 def together(commands: Commands, *words: object, count: int = 2, first: str = "") -> list[Command]:
-    """Start processes that form a group; one alone forms none. first: what rank 0 runs before the command."""
+    """Start processes that form a group; one alone forms none. first: as for `Commands.start`, in all of them."""
     if count == 1:
         return [commands.start(*words, first=first)]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(count)}
-    environments = [{**group, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(count)]
-    return [commands.start(*words, env=env, first="" if rank else first) for rank, env in enumerate(environments)]
+    ranks = [{**group, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(count)]
+    return [commands.start(*words, env=rank, first=first) for rank in ranks]
 
 
 def halting(name: str, *times: int, after: Path | None = None, cut: bool = True) -> str:

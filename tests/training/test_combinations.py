@@ -98,6 +98,12 @@ def kill_in_an_epoch(commands: list[Command], run: Path) -> None:
         command.wait()
 
 
+# A gradient of the whole batch overflows in fp16 where those of its chunks do not, and the step is left out. From a
+# smaller scale on, none does: runs that take the same steps can be compared.
+NO_OVERFLOW = """
+import functools, torch
+torch.amp.GradScaler = functools.partial(torch.amp.GradScaler, init_scale=256.0)
+"""
 WIDE_HEADS = ("byol", "simsiam")  # ten times the work of the others: with the slow tests
 MARKED = [
     pytest.param(row, id="-".join(str(getattr(row, name)) for name in COLUMNS), marks=[pytest.mark.slow] * wide)
@@ -114,7 +120,8 @@ def test_a_combination_learns_what_its_parts_learn(
     run, reference = tmp_path / "run", tmp_path / "reference"
     given = words(row, sources, chunk=row.chunk, readers=row.readers)
     often = ("--checkpoint-minutes", "1e-9") if row.killed else ()
-    started = together(commands, "train", *given, *often, "--out", run, count=row.processes)
+    first = "" if row.killed else NO_OVERFLOW
+    started = together(commands, "train", *given, *often, "--out", run, count=row.processes, first=first)
     if row.killed:
         kill_in_an_epoch(started, run)
         started = together(commands, "resume", run, "--workers", row.readers, count=row.processes)
@@ -126,7 +133,7 @@ def test_a_combination_learns_what_its_parts_learn(
         assert different(everything(run), everything(reference)) == []
         return
     plain = words(row, sources, chunk=False, readers=0)
-    finished(together(commands, "train", *plain, "--out", reference, count=1))
+    finished(together(commands, "train", *plain, "--out", reference, count=1, first=first))
     found, expected = everything(run), everything(reference)
     for name, value in expected.items():
         if row.amp == "none" and isinstance(value, torch.Tensor) and value.is_floating_point():
@@ -134,5 +141,5 @@ def test_a_combination_learns_what_its_parts_learn(
                 found[name], value, rtol=1e-5, atol=1e-6, msg=lambda m, name=name: f"{name}: {m}"
             )
     losses = [[line["loss"] for line in made["metrics"]] for made in (found, expected)]
-    rough = {"none": 1e-5, "bf16": 0.02, "fp16": 0.1}  # as many steps as overflow are left out of fp16
+    rough = {"none": 1e-5, "bf16": 0.02, "fp16": 0.02}
     assert losses[0] == pytest.approx(losses[1], rel=rough[row.amp])
