@@ -25,7 +25,9 @@ if TYPE_CHECKING:
         NegativeCosineLoss,
         NTXentLoss,
         SimpleLoss,
+        SupervisedContrastiveLoss,
         TemperatureSchedule,
+        TwoTowersLoss,
     )
     from dualtemp.models.dictionary import KeyDictionary
 
@@ -42,7 +44,9 @@ _HOME = {
     "NegativeCosineLoss": "losses",
     "NTXentLoss": "losses",
     "SimpleLoss": "losses",
+    "SupervisedContrastiveLoss": "losses",
     "TemperatureSchedule": "losses",
+    "TwoTowersLoss": "losses",
     "analyze": "api",
     "embed": "api",
     "evaluate": "api",
@@ -66,7 +70,9 @@ __all__ = [
     "NTXentLoss",
     "NegativeCosineLoss",
     "SimpleLoss",
+    "SupervisedContrastiveLoss",
     "TemperatureSchedule",
+    "TwoTowersLoss",
     "__version__",
     "analyze",
     "embed",
