@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dualtemp.api import analyze, embed, evaluate, export, near_duplicates, resume, search, train
     from dualtemp.losses import (
         AdaptiveTemperature,
+        BarlowTwinsLoss,
         CrossEntropyLoss,
         DecomposedLoss,
         DualTemperatureLoss,
@@ -28,12 +29,14 @@ if TYPE_CHECKING:
         SupervisedContrastiveLoss,
         TemperatureSchedule,
         TwoTowersLoss,
+        VICRegLoss,
     )
     from dualtemp.models.dictionary import KeyDictionary
 
 _HOME = {
     "KeyDictionary": "models.dictionary",
     "AdaptiveTemperature": "losses",
+    "BarlowTwinsLoss": "losses",
     "CrossEntropyLoss": "losses",
     "DecomposedLoss": "losses",
     "DualTemperatureLoss": "losses",
@@ -47,6 +50,7 @@ _HOME = {
     "SupervisedContrastiveLoss": "losses",
     "TemperatureSchedule": "losses",
     "TwoTowersLoss": "losses",
+    "VICRegLoss": "losses",
     "analyze": "api",
     "embed": "api",
     "evaluate": "api",
@@ -59,6 +63,7 @@ _HOME = {
 
 __all__ = [
     "AdaptiveTemperature",
+    "BarlowTwinsLoss",
     "CrossEntropyLoss",
     "DecomposedLoss",
     "DualTemperatureLoss",
@@ -73,6 +78,7 @@ __all__ = [
     "SupervisedContrastiveLoss",
     "TemperatureSchedule",
     "TwoTowersLoss",
+    "VICRegLoss",
     "__version__",
     "analyze",
     "embed",

@@ -4,6 +4,7 @@ import copy
 import io
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -22,7 +23,8 @@ KINDS = {"memory": ImageMemory, "per_image": ImageTemperatures}
 
 
 def pairs(seed: int, dtype: torch.dtype = torch.float32, n: int = N) -> tuple[Tensor, Tensor]:
-    return torch.randn(2, n, 6, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype).unbind(0)
+    q, k = torch.randn(2, n, 6, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+    return q, k
 
 
 def drawn(seed: int) -> Tensor:
@@ -58,7 +60,8 @@ def test_a_memory_takes_four_bytes_an_image_and_direction_and_temperatures_twelv
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_the_images_of_a_step_are_written_and_in_eval_mode_none(kind: str) -> None:
-    criterion, (q, k) = losses.DualTemperatureLoss(weight=kind, images=IMAGES), pairs(0)
+    criterion: Any = losses.DualTemperatureLoss(weight=kind, images=IMAGES)
+    q, k = pairs(0)
     criterion(q, k, index=drawn(0))
     log_u = criterion.weigh.log_u
     seen = (log_u != UNSEEN).all(0).nonzero().flatten()
@@ -143,7 +146,8 @@ def steps_of_all_processes() -> dict[str, list]:
     n = N // distributed.world_size()
     mine = slice(distributed.rank() * n, (distributed.rank() + 1) * n)
     for name, kind in KINDS.items():
-        for options in ({}, {"both_views": True}, {"both_directions": False}):
+        cases: list[dict[str, Any]] = [{}, {"both_views": True}, {"both_directions": False}]
+        for options in cases:
             weight, found = kind(IMAGES, 0.6, 1 + options.get("both_directions", True)).double(), []
             for step in range(STEPS):
                 q, k = (x[mine].clone().requires_grad_() for x in pairs(step, torch.float64))

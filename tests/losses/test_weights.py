@@ -173,7 +173,7 @@ def test_weights_kept_per_image_against_plain_averages(
             reduction="none",
         )
         precise = [x.detach().double().requires_grad_() for x in (q, k)]
-        sides = brute_force.in_batch(*precise, both_views)[: 1 + both_directions]
+        sides = brute_force.in_batch(precise[0], precise[1], both_views)[: 1 + both_directions]
         expected = brute.step(sides, index.tolist(), extra.get("tau_lr", 0.0), extra.get("tau_momentum", 0.0))
         assert value.isfinite().all()
         tolerance = 200 * eps * (1 + 1 / lowest) * (1 + 1 / lowest)
@@ -217,7 +217,8 @@ def test_an_adaptive_temperature_is_the_temperature_that_it_comes_to(weight, tau
     q, k = pairs(seed=seed)
     adaptive = AdaptiveTemperature(tau, gain, target)
     now = tau * (1 + gain * (F.cosine_similarity(q, k).mean().item() - target))
-    for options in ({}, {"both_directions": False}, {"both_views": True}):
+    cases: list[dict[str, Any]] = [{}, {"both_directions": False}, {"both_views": True}]
+    for options in cases:
         ours = losses.dual_temperature(q, k, adaptive, weight=weight, **options)
         expected = losses.dual_temperature(q, k, now, weight=weight, **options)
         torch.testing.assert_close(ours, expected)
@@ -229,7 +230,7 @@ def test_an_adaptive_temperature_is_the_temperature_that_it_comes_to(weight, tau
 @pytest.mark.parametrize("name", ["equal", "memory", "per_image"])
 def test_stats_are_those_of_the_weight_that_acts(name: str, both_directions: bool) -> None:
     index = torch.arange(9)
-    kept = {} if name == "equal" else {"images": 9}
+    kept: dict[str, Any] = {} if name == "equal" else {"images": 9}
     criterion = losses.DualTemperatureLoss(0.1, weight=name, both_directions=both_directions, **kept)
     criterion(*pairs(seed=1), index=index)
     (q, k), stats = pairs(), {}

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_runs import FULL, epochs
 
+from dualtemp.frameworks.protocol import AnchorWeight
+from dualtemp.report.remarks import remarks
 from dualtemp.report.verdict import health, verdict
 from dualtemp.runs.record import Beside, Facts
 from dualtemp.runs.thresholds import COLLAPSED
@@ -288,3 +290,17 @@ def test_any_history_gets_a_verdict(history: list[dict[str, Any]], word: str, cl
     assert found.headline
     assert found.reason
     assert "nan" not in found.headline + found.reason + " ".join(found.remarks)
+
+
+def test_remarks_advise_by_the_weight_that_the_run_has() -> None:
+    history = lines(loss=[4, 3], entropy=[0.2, 0.2], W_mean=[0.01, 0.01])
+    averages, equal = AnchorWeight("gamma", is_hardness=False), AnchorWeight("", is_hardness=False)
+    by_tau_beta, by_gamma, by_none = (
+        " ".join(remarks(history, replace(FACTS, weight=weight))) for weight in (AnchorWeight(), averages, equal)
+    )
+    assert "tau_beta is too small." in by_tau_beta
+    assert "found so easily" in by_tau_beta
+    assert "gamma is too small." in by_gamma
+    assert "too small" not in by_none
+    assert "one of 64 anchors has nearly all the weight of a step." in by_none
+    assert "found so easily" not in by_gamma + by_none

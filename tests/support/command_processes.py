@@ -144,7 +144,39 @@ def together(commands: Commands, *words: object, count: int = 2) -> list[Command
     return [commands.start(*words, env={**group, "RANK": str(r), "LOCAL_RANK": str(r)}) for r in range(count)]
 
 
-def until(command: Command, happened: Any, timeout: float = 30) -> bool:
+def halting(name: str, time: int = 1, *, after: Path | None = None) -> str:
+    """Python for `first`: the process stops itself while a file is half-written, and a test can kill it there.
+
+    name: a pattern of the unfinished file's name; time: at which of these files; after: count once this exists.
+    """
+    return f"""
+import fnmatch, os, signal
+left = {time}
+def halt(file, finish=os.fsync):
+    global left
+    at = os.readlink(f"/proc/self/fd/{{file}}")
+    if fnmatch.fnmatch(os.path.basename(at), {name!r}) and ({after is None} or os.path.exists({str(after)!r})):
+        left -= 1
+        if left == 0:
+            os.ftruncate(file, os.fstat(file).st_size // 2)
+            os.kill(os.getpid(), signal.SIGSTOP)
+    finish(file)
+os.fsync = halt
+"""
+
+
+def kill_where_it_halts(command: Command) -> None:
+    """Kill a command that was started with `halting`."""
+    assert until(command, lambda: halted(command)), (command.code, command.err.read_text())
+    command.send(signal.SIGKILL)
+    assert command.wait().code == -signal.SIGKILL
+
+
+def halted(command: Command) -> bool:
+    return ") T " in Path(f"/proc/{command.pid}/stat").read_text()
+
+
+def until(command: Command, happened: Any, timeout: float = 120) -> bool:
     """Wait for something to happen while a command runs; False if it ends before."""
     deadline = time.monotonic() + timeout
     while not happened():

@@ -12,8 +12,8 @@ class Pageless(Commands):
     def start(self, *words: object, **how: Any) -> Command:
         return super().start(*words, *(["--no-page"] if words[0] in ("train", "resume") else []), **how)
 
-    def with_page(self, *words: object) -> Command:
-        return super().start(*words)
+    def with_page(self, *words: object, **how: Any) -> Command:
+        return super().start(*words, **how)
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,9 @@ QUICK = {"data": "digits", "backbone": "resnet_mini", "epochs": 1, "batch": 32, 
 RUNS: dict[str, dict[str, Any]] = {
     **{method: {"method": method, **QUICK} for method in frameworks()},
     "moco": {"method": "moco", "dictionary_size": 64, **QUICK},
+    "memory": {"method": "simco", "weight": "memory", **QUICK},
+    "temperatures of images": {"method": "simclr", "weight": "per_image", **QUICK},
+    "adaptive temperature": {"method": "simco", "weight": "equal", "temperature_schedule": "adaptive", **QUICK},
     "chunks": {"chunk": 8, "clip_gradient": 1.0, "recipe": "byol", **QUICK},
     "photographs": {**QUICK, "image_size": 16, "batch": 8, "subset": 24, "workers": 0},
 }

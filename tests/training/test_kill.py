@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_processes import OFTEN, Commands, until
+from command_processes import OFTEN, Commands, halting, kill_where_it_halts, until
 from PIL import Image
 from run_contents import different, everything
 
@@ -28,7 +28,7 @@ def test_a_run_killed_at_random_moments_ends_with_the_same_bits(
     command, kills = commands.start("train", *words, *OFTEN, "--out", path), 0
     assert until(command, (path / "config.yaml").exists)
     for _ in range(12):
-        time.sleep(moments.uniform(0, 0.6))
+        time.sleep(moments.uniform(0, 0.3))
         command.send(signal.SIGKILL)
         ended = command.wait()
         if ended.code == 0:
@@ -48,20 +48,12 @@ def test_a_run_killed_at_random_moments_ends_with_the_same_bits(
 def test_a_kill_while_a_checkpoint_is_written_loses_nothing(
     words: tuple[str, ...], commands: Commands, run_once: Any, tmp_path: Path
 ) -> None:
-    path, caught = tmp_path / "run", 0
-    command = commands.start("train", *words, *OFTEN, "--out", path)
-    for _ in range(4):
-        if not until(command, lambda: list((path / "checkpoints").glob(".*.part"))):
-            break
-        command.send(signal.SIGKILL)
-        command.wait()
-        caught += bool(list((path / "checkpoints").glob(".*.part")))
-        time.sleep(0.01)
-        command = commands.start("resume", path, *OFTEN)
-        # The next kill comes after a step at least.
-        before = set(path.glob("checkpoints/*"))
-        until(command, lambda before=before: set(path.glob("checkpoints/step-*")) - before)
-    assert caught >= 2, "no kill has met a half-written checkpoint"
+    path = tmp_path / "run"
+    kill_where_it_halts(commands.start("train", *words, *OFTEN, "--out", path, first=halting(".step-*.part", 3)))
+    for time_of_kill in (1, 2, 4):
+        assert len(list((path / "checkpoints").glob(".*.part"))) == 1
+        kill_where_it_halts(commands.start("resume", path, *OFTEN, first=halting(".step-*.part", time_of_kill)))
+    command = commands.start("resume", path, *OFTEN)
     ended = command.wait()
     assert ended.code == 0, ended.err
     assert different(everything(path), everything(run_once(*words))) == []
@@ -72,11 +64,8 @@ def test_a_kill_between_the_metrics_and_the_checkpoint_gives_no_line_twice(
     commands: Commands, run_once: Any, tmp_path: Path
 ) -> None:
     path = tmp_path / "run"
-    command = commands.start("train", *SIMCO, "--out", path)
     # The backbone of an epoch is written after its line, and before its checkpoint.
-    assert until(command, lambda: list(path.glob(".backbone*.part")))
-    command.send(signal.SIGKILL)
-    command.wait()
+    kill_where_it_halts(commands.start("train", *SIMCO, "--out", path, first=halting(".backbone*.part", 2)))
     with open(path / "metrics.jsonl", "a") as file:
         file.write('{"epoch": 2, "st')  # a line that was cut short
     ended = commands.run("resume", path)
@@ -89,10 +78,8 @@ def test_a_run_with_a_page_that_is_killed_goes_on_to_the_same_bits_and_its_page_
 ) -> None:
     path = tmp_path / "run"
     page = path / "report.html"
-    command = commands.with_page("train", *SIMCO, "--out", path)
-    assert until(command, lambda: list(path.glob(".report.html.*.part")) and (path / "metrics.jsonl").exists())
-    command.send(signal.SIGKILL)
-    command.wait()
+    in_an_epoch = halting(".report.html.*.part", after=path / "metrics.jsonl")
+    kill_where_it_halts(commands.with_page("train", *SIMCO, "--out", path, first=in_an_epoch))
     assert page.exists(), "of the beginning"
     ended = commands.with_page("resume", path).wait(timeout=120)
     assert (ended.code, ended.err) == (0, "")

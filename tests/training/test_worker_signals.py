@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from command_processes import OFTEN, Command, Commands, until
+from command_processes import OFTEN, Command, Commands, halted, until
 from drawn_photos import draw_photos
 from run_contents import different, everything
 
@@ -36,7 +36,7 @@ def stopped_with_workers(command: Command) -> list[int]:
     """Stop a run at a moment at which it has workers, so that it does not end them before the test does."""
     while True:
         command.send(signal.SIGSTOP)
-        assert until(command, lambda: ") T " in Path(f"/proc/{command.pid}/stat").read_text())
+        assert until(command, lambda: halted(command))
         if workers := readers(command):
             return workers
         command.send(signal.SIGCONT)

@@ -17,6 +17,7 @@ from dualtemp.frameworks.temperature_settings import (
     Temperature,
     TwoTemperatures,
     key_momentum,
+    predictor,
     symmetric,
     tau_beta,
 )
@@ -45,7 +46,7 @@ class KeyChoice:
         return getattr(dictionary, self.sampling)(self.size)
 
 
-@framework("moco")
+@framework("moco", place=1)
 class MoCo(Framework):
     """One query pass and one gradient-free key pass a step; two of each, and two dictionaries, in the "+" variant.
 
@@ -59,6 +60,8 @@ class MoCo(Framework):
         tau_beta: Temperature = tau_beta("tied")
         key_momentum: float = key_momentum()
         symmetric: bool = symmetric()
+        predictor: bool = predictor()
+        added_later = AnchorSettings.added_later | {"predictor"}
         keys: Literal["dictionary", "last", "current"] = Field(
             "dictionary",
             description="MoCo's negatives: the dictionary, the last step's keys alone, or the current step's.",
@@ -108,9 +111,11 @@ class MoCo(Framework):
         self.new_keys: list[Tensor] = []
 
     @staticmethod
-    def heads(settings: Any, features: int, context: Context) -> tuple[nn.Module, nn.Module | None]:
+    def heads(settings: Settings, features: int, context: Context) -> tuple[nn.Module, nn.Module | None]:
         """Linear, ReLU, Linear: 512-128-128 for ResNet-18."""
-        return parts.contrastive_projector(features, out=PROJECTION), None
+        # The projector first: its weights then begin as they do without a predictor.
+        projector = parts.contrastive_projector(features, out=PROJECTION)
+        return projector, parts.contrastive_predictor(PROJECTION) if settings.predictor else None
 
     @staticmethod
     def passes(settings: Settings) -> Passes:
@@ -146,11 +151,11 @@ class MoCo(Framework):
             features = q.features.detach() if features is None else features
             noted = stats if direction == 0 else None
             if len(self.dictionaries):
-                losses.append(self._loss(q.projection, k, direction, step, noted))
+                losses.append(self._loss(q.prediction, k, direction, step, noted))
             else:
                 how = self.anchors.arguments(step, index, pair=direction)
                 losses.append(
-                    parts.dual_temperature(q.projection, k, both_directions=False, gather=True, stats=noted, **how)
+                    parts.dual_temperature(q.prediction, k, both_directions=False, gather=True, stats=noted, **how)
                 )
             self.new_keys.append(k)
         assert features is not None

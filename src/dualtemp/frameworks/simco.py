@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from dualtemp.frameworks import parts
 from dualtemp.frameworks.protocol import AnchorWeight, Context, Framework
 from dualtemp.frameworks.registry import framework
-from dualtemp.frameworks.temperature_settings import READ_AS, AnchorSettings, TwoTemperatures, both_views
+from dualtemp.frameworks.temperature_settings import READ_AS, AnchorSettings, TwoTemperatures, both_views, predictor
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-@framework("simco")
+@framework("simco", place=3)
 class SimCo(Framework):
     """Two passes a step (eq:alter_imple, both directions)."""
 
@@ -21,17 +21,20 @@ class SimCo(Framework):
         """Two temperatures, how anchors are weighed, and whose views the negatives are."""
 
         both_views: bool = both_views()
+        predictor: bool = predictor()
+        added_later = AnchorSettings.added_later | {"predictor"}
 
     takes_index = True
 
     def __init__(self, settings: Settings, network: parts.Network, context: Context) -> None:
-        self.network, self.both_views = network, settings.both_views
-        self.anchors = parts.Anchors(settings, context, directions=2)
+        self.network, self.both_views, self.predictor = network, settings.both_views, settings.predictor
+        one_way = settings.predictor
+        self.anchors = parts.Anchors(settings, context, directions=1 if one_way else 2, pairs=2 if one_way else 1)
 
     @staticmethod
-    def heads(settings: Any, features: int, context: Context) -> tuple[nn.Module, nn.Module | None]:
+    def heads(settings: Settings, features: int, context: Context) -> tuple[nn.Module, nn.Module | None]:
         """Linear, ReLU, Linear: 512-128-128 for ResNet-18."""
-        return parts.contrastive_projector(features), None
+        return parts.contrastive_projector(features), parts.contrastive_predictor() if settings.predictor else None
 
     @staticmethod
     def anchor_weight(settings: Settings) -> AnchorWeight:
@@ -44,12 +47,14 @@ class SimCo(Framework):
         """Contrast the two views (N, C, H, W) with each other."""
         q, k = self.network(views[0]), self.network(views[1])
         stats: dict[str, Tensor] = {}
-        loss = parts.dual_temperature(
-            q.projection,
-            k.projection,
-            both_views=self.both_views,
-            gather=True,
-            stats=stats,
-            **self.anchors.arguments(step, index),
-        )
+        how = self.anchors.arguments(step, index)
+        if self.predictor:  # predictions are queries, projections keys: no longer one pair in two directions
+            loss = self._loss(q.prediction, k.projection, stats, both_directions=False, **how)
+            how = self.anchors.arguments(step, index, pair=1)
+            loss = (loss + self._loss(k.prediction, q.projection, None, both_directions=False, **how)) / 2
+        else:
+            loss = self._loss(q.projection, k.projection, stats, **how)
         return parts.Step(loss, q.features.detach(), stats)
+
+    def _loss(self, q: Tensor, k: Tensor, stats: dict[str, Tensor] | None, **how: Any) -> Tensor:
+        return parts.dual_temperature(q, k, both_views=self.both_views, gather=True, stats=stats, **how)

@@ -13,6 +13,7 @@ from dualtemp.frameworks.temperature_settings import (
     TwoTemperatures,
     both_views,
     key_momentum,
+    predictor,
     symmetric,
 )
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-@framework("simmoco")
+@framework("simmoco", place=2)
 class SimMoCo(Framework):
     """One query pass and one gradient-free key pass a step; two of each in the "+" variant."""
 
@@ -30,6 +31,8 @@ class SimMoCo(Framework):
         key_momentum: float = key_momentum()
         symmetric: bool = symmetric()
         both_views: bool = both_views()
+        predictor: bool = predictor()
+        added_later = AnchorSettings.added_later | {"predictor"}
 
     takes_index = True
 
@@ -43,9 +46,9 @@ class SimMoCo(Framework):
         )
 
     @staticmethod
-    def heads(settings: Any, features: int, context: Context) -> tuple[nn.Module, nn.Module | None]:
+    def heads(settings: Settings, features: int, context: Context) -> tuple[nn.Module, nn.Module | None]:
         """Linear, ReLU, Linear: 512-128-128 for ResNet-18."""
-        return parts.contrastive_projector(features), None
+        return parts.contrastive_projector(features), parts.contrastive_predictor() if settings.predictor else None
 
     @staticmethod
     def passes(settings: Settings) -> Passes:
@@ -64,10 +67,10 @@ class SimMoCo(Framework):
         stats: dict[str, Tensor] = {}
         q = self.network(views[0])
         how = self.anchors.arguments(step, index)
-        loss = self._loss(q.projection, self.key_network(views[1]).projection, how, stats)
+        loss = self._loss(q.prediction, self.key_network(views[1]).projection, how, stats)
         if self.symmetric:
             how = self.anchors.arguments(step, index, pair=1)
-            other = self._loss(self.network(views[1]).projection, self.key_network(views[0]).projection, how)
+            other = self._loss(self.network(views[1]).prediction, self.key_network(views[0]).projection, how)
             loss = (loss + other) / 2
         return parts.Step(loss, q.features.detach(), stats)
 

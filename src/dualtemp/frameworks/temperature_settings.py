@@ -40,6 +40,16 @@ def both_views() -> Any:
     return Field(False, description="Negatives from the anchor's own view too.")
 
 
+def predictor() -> Any:
+    """MoCo v3's predictor."""
+    return Field(False, description="A prediction MLP on the query's side, as in MoCo v3.")
+
+
+def projector_width() -> Any:
+    """Width of the projectors of VICReg and Barlow Twins."""
+    return Field(512, ge=1, description="Width of the projector's three layers; 8192 as published.")
+
+
 class OneTemperature(FrameworkSettings):
     """The temperature of a loss that has one."""
 
@@ -50,7 +60,9 @@ class TwoTemperatures(OneTemperature):
     """Those of vector and scalar."""
 
     tau_beta: Temperature = tau_beta()
-    tau_beta_end: float | None = Field(None, gt=0, description="Where the schedule takes tau_beta; nowhere by default.")
+    tau_beta_end: float | None = Field(
+        default=None, gt=0, description="Where the schedule takes tau_beta; nowhere by default."
+    )
 
 
 # Settings that one weight, or one schedule, has and others have not.
@@ -82,25 +94,30 @@ class AnchorSettings(FrameworkSettings):
     """
 
     weight: Literal["sigmoid", "equal", "memory", "per_image"] = Field(
-        "sigmoid", description="Of an anchor: by tau_beta, all 1 (DCL), by its image's average (SogCLR), or iSogCLR's."
+        default="sigmoid",
+        description="Of an anchor: by tau_beta, all 1 (DCL), by its image's average (SogCLR), or iSogCLR's.",
     )
-    gamma: float = Field(0.9, gt=0, le=1, description="Share of a step in an image's average (memory, per_image).")
-    rho: float = Field(0.3, ge=0, description="Of per_image: the larger, the lower the temperatures.")
-    tau_min: float = Field(0.05, gt=0, description="Lowest temperature of an image (per_image).")
-    tau_max: float = Field(0.7, gt=0, description="Highest temperature of an image (per_image).")
-    tau_lr: float = Field(0.01, ge=0, description="Learning rate of the images' temperatures (per_image).")
-    tau_momentum: float = Field(0.1, ge=0, lt=1, description="Of these temperatures' moves (per_image).")
+    gamma: float = Field(
+        default=0.9, gt=0, le=1, description="Share of a step in an image's average (memory, per_image)."
+    )
+    rho: float = Field(default=0.3, ge=0, description="Of per_image: the larger, the lower the temperatures.")
+    tau_min: float = Field(default=0.05, gt=0, description="Lowest temperature of an image (per_image).")
+    tau_max: float = Field(default=0.7, gt=0, description="Highest temperature of an image (per_image).")
+    tau_lr: float = Field(default=0.01, ge=0, description="Learning rate of the images' temperatures (per_image).")
+    tau_momentum: float = Field(default=0.1, ge=0, lt=1, description="Of these temperatures' moves (per_image).")
     temperature_schedule: Literal["constant", "cosine", "linear", "adaptive"] = Field(
-        "constant", description="Of temperatures: to their _end and back, to it, or with the positives (MACL)."
+        default="constant", description="Of temperatures: to their _end and back, to it, or with the positives (MACL)."
     )
     tau_alpha_end: float | None = Field(
-        None, gt=0, description="Where the schedule takes tau_alpha; nowhere by default."
+        default=None, gt=0, description="Where the schedule takes tau_alpha; nowhere by default."
     )
     temperature_period: float | None = Field(
-        None, gt=0, description="Epochs of a cosine there and back; those of the run by default."
+        default=None, gt=0, description="Epochs of a cosine there and back; those of the run by default."
     )
-    temperature_gain: float = Field(0.5, ge=0, description="How much tau_alpha rises with the positives (adaptive).")
-    temperature_target: float = Field(0.0, ge=0, le=1, description="Their mean similarity that it starts from.")
+    temperature_gain: float = Field(
+        default=0.5, ge=0, description="How much tau_alpha rises with the positives (adaptive)."
+    )
+    temperature_target: float = Field(default=0.0, ge=0, le=1, description="Their mean similarity that it starts from.")
     added_later: ClassVar[frozenset[str]] = frozenset(
         {"weight", "temperature_schedule"}.union(*OF_WEIGHT.values(), *OF_SCHEDULE.values()) - {"tau_beta"}
     )

@@ -1,4 +1,6 @@
-"""The family of losses: a scalar per anchor times a vector. As functions, and as modules with the same arguments.
+"""The family of losses: a scalar per anchor times a vector; and two that need no negatives, to compare with.
+
+As functions, and as modules with the same arguments.
 
 Importing the package is cheap: torch is loaded with the first name that needs it.
 """
@@ -34,9 +36,11 @@ if TYPE_CHECKING:
     from dualtemp.losses.pair_modules import SupervisedContrastiveLoss, TwoTowersLoss
     from dualtemp.losses.temperature_schedule import AdaptiveTemperature, TemperatureSchedule
     from dualtemp.losses.tower_pairs import two_towers
+    from dualtemp.losses.without_negatives import BarlowTwinsLoss, VICRegLoss, barlow_twins, vicreg
 
 _HOME = {
     "AdaptiveTemperature": "temperature_schedule",
+    "BarlowTwinsLoss": "without_negatives",
     "CrossEntropyLoss": "modules",
     "DecomposedLoss": "modules",
     "DualTemperatureLoss": "modules",
@@ -50,6 +54,8 @@ _HOME = {
     "SupervisedContrastiveLoss": "pair_modules",
     "TwoTowersLoss": "pair_modules",
     "TemperatureSchedule": "temperature_schedule",
+    "VICRegLoss": "without_negatives",
+    "barlow_twins": "without_negatives",
     "cross_entropy": "functional",
     "decomposed": "functional",
     "dual_temperature": "functional",
@@ -61,10 +67,12 @@ _HOME = {
     "simple": "functional",
     "supervised_contrastive": "labelled_pairs",
     "two_towers": "tower_pairs",
+    "vicreg": "without_negatives",
 }
 
 __all__ = [
     "AdaptiveTemperature",
+    "BarlowTwinsLoss",
     "CrossEntropyLoss",
     "DecomposedLoss",
     "DualTemperatureLoss",
@@ -78,6 +86,8 @@ __all__ = [
     "SupervisedContrastiveLoss",
     "TemperatureSchedule",
     "TwoTowersLoss",
+    "VICRegLoss",
+    "barlow_twins",
     "cross_entropy",
     "decomposed",
     "dual_temperature",
@@ -89,6 +99,7 @@ __all__ = [
     "simple",
     "supervised_contrastive",
     "two_towers",
+    "vicreg",
 ]
 
 __getattr__, __dir__ = lazily(__name__, _HOME)

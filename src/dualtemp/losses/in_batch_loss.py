@@ -73,8 +73,9 @@ def in_batch_loss(
     else:
         d, beta = in_batch_log_odds(q, k, tau_alpha, tau_alpha if tau_beta is None else tau_beta, **how)
         odds = Odds(d, None if tau_beta is None else beta)
-    everyone = len(q) * (distributed.world_size() if gather else 1)
-    odds = odds._replace(log_negatives=math.log((everyone - 1) * (1 + both_views)))
+    if weigh.images:
+        everyone = len(q) * (distributed.world_size() if gather else 1)
+        odds = odds._replace(log_negatives=math.log((everyone - 1) * (1 + both_views)))
     weighed = weigh.weigh(odds, index, lowest, gather)
     loss = scalar_times_vector(weighed.scalar, odds.d, weighed.value)
     record(stats, odds.d, weighed, gather)

@@ -177,7 +177,7 @@ _ENTRIES = (
         "W_mean",
         "Mean weight W",
         "How hard the anchors are: near 1 negatives hide the positive, near 0 telling them apart is too easy to teach "
-        "anything. Falls as the encoder learns.",
+        "anything. Falls as the encoder learns. With another --weight than sigmoid: that weight, near 1.",
         "",
         _STATISTICS,
         group="hardness",
