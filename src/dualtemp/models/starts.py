@@ -14,6 +14,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 from importlib import metadata
 from pathlib import Path
@@ -27,7 +28,7 @@ from dualtemp.models.backbones import SHORT_NAMES
 from dualtemp.models.hub import hub_file
 from dualtemp.models.model_input import ModelInput, input_of_timm, input_of_transformers
 from dualtemp.models.weights import BACKBONE_FILE, HUB_FILES, load_weights, misfit_error
-from dualtemp.models.weights_matching import Misfit, match_weights
+from dualtemp.models.weights_matching import Fit, Misfit, match_weights
 from dualtemp.text import similar_words
 from dualtemp.torchvision_operators import declare_missing_operators
 
@@ -52,7 +53,7 @@ class Start:
     input: ModelInput | None
     origin: str
 
-    @property
+    @cached_property
     def content(self) -> str:
         """32 hexadecimal digits of the tensors and of the input, whatever file they came from."""
         digest = blake2b(digest_size=16)
@@ -62,20 +63,25 @@ class Start:
             digest.update(value.contiguous().flatten().view(torch.uint8).numpy().tobytes())
         return digest.hexdigest()
 
-    def load_into(self, backbone: nn.Module) -> str | None:
-        """Load the weights into a backbone; tells it if names did not fit and order and shape decided.
+    def load_into(self, backbone: nn.Module) -> None:
+        """Load the weights into a backbone.
 
         Weights of another network are a UserError that names the first three tensors that differ.
         """
-        own = backbone.state_dict()
+        backbone.load_state_dict(backbone.state_dict() | self._matched(backbone).tensors)
+
+    def describe(self, backbone: nn.Module) -> str:
+        """Tell in one sentence what a backbone starts from, and whether order and shape had to decide."""
+        fit = self._matched(backbone)
+        by_order = f"; names differ, {len(fit.tensors)} tensors matched by order and shape" if fit.by_order else ""
+        named = f"{self.network} of " if self.network else ""
+        return f"starting from {named}{self.origin}, content {self.content}{by_order}"
+
+    def _matched(self, backbone: nn.Module) -> Fit:
         try:
-            fit = match_weights(self.weights, own)
+            return match_weights(self.weights, backbone.state_dict())
         except Misfit as error:
             raise misfit_error(self.word, error) from None
-        backbone.load_state_dict(own | fit.tensors)
-        if not fit.by_order:
-            return None
-        return f"{self.origin}: names differ; {len(fit.tensors)} tensors matched by order and shape, one to one"
 
 
 def is_start_word(word: str | Path) -> bool:
@@ -94,9 +100,14 @@ def open_start(word: str) -> Start:
     if is_start_word(word):
         return _imagenet(word) if word == IMAGENET else _of_timm(word, word.removeprefix(TIMM))
     path = Path(word)
-    if os.path.isfile(path / "config.json") and not _is_run(path):
+    if has_model_config(path) and not _is_run(path):
         return _of_folder(word, path)
     return Start(word, None, load_weights(path), None, str(path))
+
+
+def has_model_config(path: Path) -> bool:
+    """Whether this is a folder of timm or Hugging Face."""
+    return os.path.isfile(path / "config.json")
 
 
 def _is_run(path: Path) -> bool:

@@ -16,6 +16,7 @@ from dualtemp.data.sources.opening import named_path
 from dualtemp.data.sources.validation import held_out_for_validation
 from dualtemp.data.training_data import TrainingData
 from dualtemp.errors import UserError
+from dualtemp.models.model_input import INTERPOLATIONS, ModelInput
 from dualtemp.runs.folder import RunFolder
 
 # How a run treats its images, in environment.json: since 2 all copies of an image are on one side of a split, and own
@@ -78,11 +79,24 @@ def normalised(chosen: Settings, splits: Splits, made_with: Mapping[str, Any] | 
         return distributed.run_on_rank0(lambda: how(chosen.data, pixels))
 
 
-def training_data(chosen: Settings, splits: Splits, made_with: Mapping[str, Any] | None = None) -> TrainingData:
-    """What the loop sees of the data; made_with: environment.json of a run that is there already."""
+def training_data(
+    chosen: Settings,
+    splits: Splits,
+    made_with: Mapping[str, Any] | None = None,
+    start_input: ModelInput | None = None,
+) -> TrainingData:
+    """What the loop sees of the data.
+
+    made_with: environment.json of a run that is there already; start_input: of a new run, what its start wants.
+    """
     assert chosen.image_size is not None
-    mean, std = normalised(chosen, splits, made_with)
-    views = Views(chosen.recipe, chosen.image_size, chosen.seed, mean, std)
+    splits = with_channels(splits, channels_of(made_with, start_input))
+    if start_input is not None:
+        mean, std, resize = start_input.mean, start_input.std, (start_input.interpolation, start_input.crop)
+    else:
+        mean, std = normalised(chosen, splits, made_with)
+        resize = resize_of((made_with or {}).get("images"))
+    views = Views(chosen.recipe, chosen.image_size, chosen.seed, mean, std, *resize)
     images = splits.train if chosen.framework.learns_from_labels else splits.pretraining
     labelled = splits.train.labels is not None and splits.test is not None and splits.test.labels is not None
     return TrainingData(
@@ -93,6 +107,40 @@ def training_data(chosen: Settings, splits: Splits, made_with: Mapping[str, Any]
         classes=_classes(splits) if labelled else 0,
         unreadable={each.name: each.reason for each in splits.unreadable},
     )
+
+
+def channels_of(made_with: Mapping[str, Any] | None, start_input: ModelInput | None) -> int | None:
+    """Channels that a start wants, or that the images of a run had which is there already; None if nothing tells."""
+    if start_input is not None:
+        return start_input.channels
+    images = (made_with or {}).get("images")
+    found = images.get("channels") if isinstance(images, dict) else None
+    return found if isinstance(found, int) else None
+
+
+def with_channels(splits: Splits, channels: int | None) -> Splits:
+    """All parts of a source with so many channels: a pretrained network takes gray images in its three."""
+    if channels in (None, splits.train.channels):
+        return splits
+    try:
+        parts = {
+            name: None if part is None else part.convert(channels)
+            for name, part in (("train", splits.train), ("test", splits.test), ("unlabelled", splits.unlabelled))
+        }
+    except ValueError:
+        raise UserError(
+            f"{splits.train.name} has images of {splits.train.channels} channels, the start takes {channels}: give "
+            "such images, or --init none"
+        ) from None
+    return replace(splits, **parts)
+
+
+def resize_of(images: Any) -> tuple[str, float | None]:
+    """Interpolation and crop of a run's views, as environment.json has them; runs without a start have the usual."""
+    found = images if isinstance(images, dict) else {}
+    interpolation, crop = found.get("interpolation"), found.get("crop")
+    known = interpolation in INTERPOLATIONS and isinstance(crop, float | int) and 0 < crop <= 1
+    return (interpolation, float(crop)) if known else ("bicubic", None)  # pyright: ignore
 
 
 def _classes(splits: Splits) -> int:

@@ -6,7 +6,7 @@ from dualtemp.config import Settings
 from dualtemp.data.augment.views import Views
 from dualtemp.errors import UserError
 from dualtemp.runs.folder import RunFolder
-from dualtemp.training.run_data import opened, training_data
+from dualtemp.training.run_data import opened, resize_of, training_data
 
 
 class RunImages(NamedTuple):
@@ -26,7 +26,8 @@ def run_images(run: RunFolder, chosen: Settings) -> RunImages:
         channels, classes = int(known["channels"]), tuple(str(name) for name in known["classes"])
         mean, std = (tuple(float(value) for value in known[name]) for name in ("mean", "std"))
         assert len(mean) == channels
-        return RunImages(Views(chosen.recipe, chosen.image_size, chosen.seed, mean, std), channels, classes)
+        views = Views(chosen.recipe, chosen.image_size, chosen.seed, mean, std, *resize_of(known))
+        return RunImages(views, channels, classes)
     except (TypeError, KeyError, ValueError, AssertionError):
         made_with = run.made_with()
         splits = opened(chosen, made_with)
