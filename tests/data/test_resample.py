@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from dualtemp.data.augment.resample import CropTable, resize_weights, gaussian_blur, separable
+from dualtemp.data.augment.resample import CropTable, gaussian_blur, resize_weights, separable
 from dualtemp.torchvision_operators import declare_missing_operators
 
 declare_missing_operators()

@@ -24,10 +24,11 @@ def seen_data(run: RunFolder, chosen: Settings, data: str | Path | None = None) 
             f"{data} has images of {splits.train.channels} channels, {run.path} was trained on {channels}: give such "
             "images"
         )
-    return _as_training_data(splits, views)
+    return as_training_data(splits, views)
 
 
-def _as_training_data(splits: Splits, views: Views) -> TrainingData:
+def as_training_data(splits: Splits, views: Views) -> TrainingData:
+    """Parts of a source as a run sees them."""
     labelled = splits.train.labels is not None and splits.test is not None and splits.test.labels is not None
     classes = len(splits.train.classes) if labelled else 0
     return TrainingData(splits.pretraining, splits.train if labelled else None, splits.test, views, classes)

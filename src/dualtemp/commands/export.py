@@ -4,14 +4,14 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from dualtemp.commands.arguments import add_run
+from dualtemp.commands.arguments import add_encoder
 from dualtemp.commands.command import Command, Group
 from dualtemp.commands.printing import print_note
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    add_run(parser)
+    add_encoder(parser)
     parser.add_argument(
         "--format",
         action="append",

@@ -21,6 +21,7 @@ from dualtemp.runs.folder import RunFolder
 from dualtemp.training.pretrained import find_start
 from dualtemp.training.run_images import run_images
 
+START_BATCH = 64  # anchors of a start that are looked at together; at 224 px more take much memory
 NO_DATA = "none"  # what the settings of a start have in the place of data
 
 
@@ -138,7 +139,7 @@ def start_encoder(start: Start, device: str = "auto") -> RunEncoder:
         )
     wanted, there = start.input, open_device(device)
     values = {"data": NO_DATA, "backbone": start.network, "init": start.word, "init_content": start.content}
-    chosen = complete(settings({**values, "image_size": wanted.size, "knn": "auto"}), wanted.size)
+    chosen = complete(settings({**values, "image_size": wanted.size, "knn": "auto", "batch": START_BATCH}), wanted.size)
     backbone = build_backbone(start.network, wanted.size, wanted.channels, seed=0)
     start.load_into(backbone)
     views = Views(chosen.recipe, wanted.size, 0, wanted.mean, wanted.std, wanted.interpolation, wanted.crop)

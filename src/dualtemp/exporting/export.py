@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from dualtemp import __version__
-from dualtemp.encoder.encoder import run_encoder
+from dualtemp.encoder.encoder import names_start, run_encoder
 from dualtemp.errors import UserError, writing
 from dualtemp.exporting.files import FORMATS, OPSET, Encoder, refuse_missing_packages, written
 from dualtemp.exporting.model_card import CardFacts, model_card
@@ -40,10 +40,10 @@ def export(
     earlier export in the same folder stay if they hold the same encoder, else they go.
 
     Args:
-        run: the run's folder.
+        run: the run's folder, or a pretrained start ("imagenet", "timm:NAME", a folder of timm).
         format: "safetensors" (weights and model.py, default), "timm" (a folder for `timm.create_model`), "onnx",
             "torch-export", several of them, or "all" for those that the encoder can have.
-        out: the folder; default RUN/export.
+        out: the folder; default RUN/export; a start has no folder, so that one must be given.
         normalise: the graphs (onnx, torch-export) take uint8 pixels and normalise them themselves.
         note: is told what is being written.
 
@@ -51,6 +51,8 @@ def export(
         >>> dualtemp.export("runs/mine", format=("timm", "onnx"), out="mine")  # doctest: +SKIP
     """
     path = Path(run)
+    if out is None and names_start(path):
+        raise UserError(f"{path} has no folder for its export: give one, --out FOLDER")
     out = path / FOLDER if out is None else Path(out)
     names = _names(format)
     refuse_missing_packages(names)

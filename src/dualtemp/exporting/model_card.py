@@ -26,18 +26,24 @@ class CardFacts:
     how: dict[str, Any]
     manifest: dict[str, Any]
 
+    @property
+    def is_start(self) -> bool:
+        """Whether these are pretrained weights that no run has trained further."""
+        return not self.run.config.is_file()
+
 
 def model_card(facts: CardFacts) -> str:
     """README.md of the export, in Markdown; its Python runs in the folder, without dualtemp."""
-    parts = (_opening(facts), _figures(facts), _data(facts), _loading(facts), _settings(facts), _limits(facts))
+    parts = [_opening(facts), _figures(facts), _data(facts), _loading(facts), _settings(facts), _limits(facts)]
+    if facts.is_start:  # of which nothing was measured, and whose data are not known
+        parts = [_opening(facts), _loading(facts), _limits(facts)]
     return "\n\n".join(parts) + "\n"
 
 
 def _opening(facts: CardFacts) -> str:
     how, chosen, formats = facts.how, facts.chosen, facts.manifest["formats"]
     library = "timm" if "timm" in formats else "pytorch"
-    tag, learned = ("supervised", "with") if chosen.framework.learns_from_labels else ("self-supervised", "without")
-    epochs = "" if facts.manifest["epoch"] is None else f" after epoch {facts.manifest['epoch']} of {chosen.epochs}"
+    tag = "supervised" if chosen.framework.learns_from_labels or facts.is_start else "self-supervised"
     return f"""---
 library_name: {library}
 tags:
@@ -48,9 +54,29 @@ tags:
 # {_plain(facts.manifest["run"])}: an image encoder
 
 A `{facts.recipe["model"]}`{_stem(facts.recipe)} that turns images of {how["size"]} x {how["size"]} pixels with \
-{how["channels"]} channel{"s" if how["channels"] > 1 else ""} into {facts.recipe["num_features"]} features. It was \
-trained {learned} labels by {chosen.method}{_temperatures(chosen)} with dualtemp {facts.manifest["dualtemp"]}; \
-these are its weights{epochs}."""
+{how["channels"]} channel{"s" if how["channels"] > 1 else ""} into {facts.recipe["num_features"]} features. \
+{_made(facts)}"""
+
+
+def _made(facts: CardFacts) -> str:
+    """Where the weights come from: a start as it is, or a run, and what it began from."""
+    chosen, version = facts.chosen, facts.manifest["dualtemp"]
+    if facts.is_start:
+        return (
+            f"These are the weights of `{_plain(str(chosen.init))}` (content {chosen.init_content}) as they were "
+            f"found, not trained further, written by dualtemp {version}."
+        )
+    learned = "with" if chosen.framework.learns_from_labels else "without"
+    epochs = "" if facts.manifest["epoch"] is None else f" after epoch {facts.manifest['epoch']} of {chosen.epochs}"
+    begun = facts.run.made_with().get("start")
+    began = ""
+    if isinstance(begun, dict):
+        origin = _plain(str(begun.get("origin") or chosen.init))
+        began = f" It began from {origin} (content {chosen.init_content}), and takes images as that does."
+    return (
+        f"It was trained {learned} labels by {chosen.method}{_temperatures(chosen)} with dualtemp {version}; these are "
+        f"its weights{epochs}.{began}"
+    )
 
 
 def _stem(recipe: dict[str, Any]) -> str:

@@ -9,9 +9,9 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from dualtemp.report.accuracies import ACCURACIES, POINT, accuracy_of, fifths, guessed, seen, too_few
-from dualtemp.report.standing import Standing, Word, standings
-from dualtemp.runs.evaluated_measures import BASELINES
-from dualtemp.runs.record import Facts, History, points
+from dualtemp.report.standing import Standing, Word, clear_difference, standings
+from dualtemp.runs.evaluated_measures import BASELINES, START
+from dualtemp.runs.record import Beside, Facts, History, points
 from dualtemp.runs.thresholds import COLLAPSED
 
 LOSS_STILL = 1e-3  # of the loss: a run whose loss never leaves this band learns nothing
@@ -139,7 +139,7 @@ def _improving(history: History, facts: Facts) -> Verdict | None:
 
 def _not_better(history: History, facts: Facts) -> Verdict | None:
     """`dualtemp evaluate` has measured what the encoder has to beat, and it does not clearly beat all of that."""
-    found = standings(facts.beside)
+    found = [one for one in standings(facts.beside) if one.encoder != START]
     more = " Try more images, more epochs or another --lr." + _more_epochs(history, facts, "To go on")
     rules: tuple[tuple[set[Word], str, Literal["bad", "open"], str], ...] = (
         ({"better", "level"}, "has learned little: no better than {}", "bad", f"show no gain.{more}"),
@@ -153,6 +153,33 @@ def _not_better(history: History, facts: Facts) -> Verdict | None:
             reason = f"`dualtemp evaluate` found: {_rivals(these)}. {_test_images(these)} {said.format(names)}"
             return Verdict(headline.format(names), tone, reason)
     return None
+
+
+def _not_above_start(history: History, facts: Facts) -> Verdict | None:
+    """`dualtemp evaluate` has measured what the run began from, and the run is not clearly above it."""
+    found = next((one for one in standings(facts.beside) if one.encoder == START), None)
+    if found is None or found.word == "beaten":
+        return None
+    one = widest_gap(found)
+    gap, images = one.other - one.trained, _test_images([found])
+    reason = f"`dualtemp evaluate` found: {one.name} {one.trained:.1f} %, its start as it was {one.other:.1f} %."
+    if found.word == "better":
+        stop = f" {images} show the loss. Stop here; a lower --lr or fewer epochs may keep more of it."
+        return Verdict(f"below its start by {gap:.1f} points: use the start", "bad", reason + stop)
+    if found.word == "level":
+        return Verdict("no better than its start: use the start", "open", f"{reason} {images} show no gain of a point.")
+    if found.word == "mixed":
+        return Verdict("above its start by one measure, below by another", "open", reason)
+    return Verdict(
+        "too few images to tell it from its start", "open", f"{reason} {images} do not show which is better."
+    )
+
+
+def widest_gap(found: Standing) -> Beside:
+    """The measure by which the two differ most clearly; of those that cannot be told apart, the first."""
+    measures = len(found.measures)
+    clear = [one for one in found.measures if clear_difference(one, measures)]
+    return max(clear, key=lambda one: abs(one.trained - one.other)) if clear else found.measures[0]
 
 
 def _rivals(these: Sequence[Standing]) -> str:
@@ -239,6 +266,7 @@ RULES = (
     _loss_still,
     _worse,
     _too_early,
+    _not_above_start,
     _not_better,
     _fallen,
     _improving,
