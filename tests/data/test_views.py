@@ -243,4 +243,4 @@ def test_the_clean_view_of_a_start_is_its_own_resize_and_crop(size: int, crop: f
     theirs = (theirs - torch.tensor(MEAN).view(-1, 1, 1)) / torch.tensor(STD).view(-1, 1, 1)
     assert (views.evaluation(pixels) - theirs).abs().max() < 1e-5
     one = clean_crop(pixels[0], size, "bilinear", crop)
-    assert (views.normalize(one[None]) - theirs[:1]).abs().max() < 0.51 / 255 / min(STD) + 1e-5  # rounded to 8 bits
+    assert (views.normalize(one[None]) - theirs[:1]).abs().max() < 1.01 / 255 / min(STD)  # rounded to 8 bits twice
