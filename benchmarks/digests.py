@@ -24,6 +24,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "simco, infinite tau_beta": {"method": "simco", "tau_beta": float("inf")},
     "simco, both views": {"method": "simco", "both_views": True},
     "simmoco, symmetric": {"method": "simmoco", "symmetric": True},
+    "simmoco, symmetric, predictor": {"method": "simmoco", "symmetric": True, "predictor": True},
     "moco, last keys": {"method": "moco", "keys": "last"},
     "moco, current keys": {"method": "moco", "keys": "current"},
     "moco, parts of the dictionary": {

@@ -33,6 +33,8 @@ FRAMEWORKS: dict[str, tuple[dict[str, Any], int, int]] = {
     "byol": ({"method": "byol"}, 2, 2),
     "simsiam": ({"method": "simsiam"}, 2, 0),
     "supervised": ({"method": "supervised"}, 1, 0),
+    "vicreg": ({"method": "vicreg"}, 2, 0),
+    "barlow_twins": ({"method": "barlow_twins"}, 2, 0),
 }
 
 

@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from dualtemp.api import analyze, embed, evaluate, export, near_duplicates, resume, search, train
     from dualtemp.losses import (
+        BarlowTwinsLoss,
         CrossEntropyLoss,
         DecomposedLoss,
         DualTemperatureLoss,
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
         NegativeCosineLoss,
         NTXentLoss,
         SimpleLoss,
+        VICRegLoss,
     )
     from dualtemp.models.dictionary import KeyDictionary
 
 _HOME = {
     "KeyDictionary": "models.dictionary",
+    "BarlowTwinsLoss": "losses",
     "CrossEntropyLoss": "losses",
     "DecomposedLoss": "losses",
     "DualTemperatureLoss": "losses",
@@ -35,6 +38,7 @@ _HOME = {
     "NegativeCosineLoss": "losses",
     "NTXentLoss": "losses",
     "SimpleLoss": "losses",
+    "VICRegLoss": "losses",
     "analyze": "api",
     "embed": "api",
     "evaluate": "api",
@@ -46,6 +50,7 @@ _HOME = {
 }
 
 __all__ = [
+    "BarlowTwinsLoss",
     "CrossEntropyLoss",
     "DecomposedLoss",
     "DualTemperatureLoss",
@@ -55,6 +60,7 @@ __all__ = [
     "NTXentLoss",
     "NegativeCosineLoss",
     "SimpleLoss",
+    "VICRegLoss",
     "__version__",
     "analyze",
     "embed",

@@ -206,8 +206,10 @@ def from_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise UserError(f"{path}: settings by name expected, such as `method: simco`")
     method = values.get("method")
-    known = isinstance(method, str) and method in frameworks()
-    return of_run(values) if known and set(applicable(str(method))) - set(ADDED_LATER) <= set(values) else values
+    if not isinstance(method, str) or method not in frameworks():
+        return values
+    later = {*ADDED_LATER, *framework_named(method).Settings.added_later}
+    return of_run(values) if set(applicable(method)) - later <= set(values) else values
 
 
 def of_run(values: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import brute_force
 import pytest
 import torch
 import torch.nn.functional as F
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 
 from dualtemp import losses
 from dualtemp.config import Settings, complete, settings
-from dualtemp.frameworks import build_framework, framework_named
+from dualtemp.frameworks import build_framework, framework_named, frameworks
 
 N, SIZE = 8, 8
 
@@ -65,27 +66,41 @@ class Passes:
         ("byol", {"hardness_aware": True}, 2, 2),
         ("simsiam", {}, 2, 0),
         ("supervised", {}, 1, 0),
+        ("vicreg", {}, 2, 0),
+        ("barlow_twins", {}, 2, 0),
+        ("moco", {"predictor": True, "symmetric": True}, 2, 2),
+        ("simmoco", {"predictor": True}, 1, 1),
+        ("simco", {"predictor": True}, 2, 0),
     ],
 )
 def test_a_step_makes_no_more_passes_than_its_framework_needs(method, values, query, key) -> None:
     made = framework(method, **values)
     passes = Passes(made)
+    assert framework_named(method).passes(complete_settings(method, **values).options) == (query, key)
     views, labels = batch()
     made(views[: framework_named(method).views], labels, 0).loss.backward()
     made.after_step()
     assert (passes.query, passes.key) == (query, key)
 
 
-@pytest.mark.parametrize("method", ["moco", "simmoco", "simco", "simclr", "byol", "simsiam", "supervised"])
-def test_the_gradient_reaches_every_trainable_parameter_and_no_other(method: str) -> None:
-    made = framework(method)
+WITH_PREDICTOR = [(name, True) for name, kind in frameworks().items() if "predictor" in kind.Settings.model_fields]
+
+
+@pytest.mark.parametrize(("method", "predictor"), [*((name, False) for name in frameworks()), *WITH_PREDICTOR])
+def test_the_gradient_reaches_every_trainable_parameter_and_no_other(method: str, predictor: bool) -> None:
+    made = framework(method, **({"predictor": True} if predictor else {}))
+    assert not predictor or made.network.predictor is not None
     views, labels = batch()
     step = made(views, labels, 0)
     step.loss.backward()
     assert step.loss.ndim == 0
     assert step.features.shape == (N, 128)
     assert not step.features.requires_grad
-    assert step.stats["W"].shape[-1] == N
+    if method in ("vicreg", "barlow_twins"):
+        assert step.stats == {}, "there are no anchors, and no weight of them"
+        assert not framework_named(method).weighs_anchors(None)
+    else:
+        assert step.stats["W"].shape[-1] == N
     for name, p in made.named_parameters():
         assert p.requires_grad != name.startswith("key_network")
         assert (p.grad is not None and p.grad.isfinite().all()) == p.requires_grad, name
@@ -204,6 +219,57 @@ def test_supervised_is_cross_entropy() -> None:
     noisy = framework("supervised", tau_beta=float("inf"))
     expected = losses.cross_entropy(logits, labels, 1.0, float("inf"))
     torch.testing.assert_close(noisy(views, labels, 0).loss, expected)
+
+
+def test_vicreg_and_barlow_twins_have_their_published_losses_of_the_projections() -> None:
+    views, _ = batch()
+    made = framework("vicreg", invariance=3.0, variance=2.0, covariance=0.5, projector_width=16)
+    q, k = (each.projection for each in embeddings(made, views))
+    assert q.shape == (N, 16)
+    torch.testing.assert_close(made(views, None, 0).loss.double(), brute_force.vicreg(q, k, 3.0, 2.0, 0.5))
+    made = framework("barlow_twins", redundancy=0.1, loss_scale=0.5, projector_width=16)
+    q, k = (each.projection for each in embeddings(made, views))
+    torch.testing.assert_close(made(views, None, 0).loss.double(), brute_force.barlow_twins(q, k, 0.1) / 2)
+
+
+def info_nce_in_batch(q: Tensor, k: Tensor, tau: float) -> Tensor:
+    """MoCo v3's contrastive loss: the keys of the batch, the positive among them."""
+    return F.cross_entropy(F.normalize(q, dim=1) @ F.normalize(k, dim=1).T / tau, torch.arange(len(q)))
+
+
+def test_symmetric_simmoco_with_a_predictor_and_one_temperature_is_moco_v3() -> None:
+    made, (views, _) = framework("simmoco", symmetric=True, predictor=True, tau_beta="tied", tau_alpha=0.2), batch()
+    q = [each.prediction for each in embeddings(made, views)]
+    k = [made.key_network(view).projection for view in views]
+    expected = (info_nce_in_batch(q[0], k[1], 0.2) + info_nce_in_batch(q[1], k[0], 0.2)) / 2
+    torch.testing.assert_close(made(views, None, 0).loss, expected)
+    assert not any("predictor" in name for name, _ in made.key_network.named_parameters())
+
+
+def test_simco_with_a_predictor_contrasts_predictions_with_projections_and_teaches_both() -> None:
+    made, (views, _) = framework("simco", predictor=True, tau_beta="tied", tau_alpha=0.2), batch()
+    first, second = embeddings(made, views)
+    expected = info_nce_in_batch(first.prediction, second.projection, 0.2)
+    expected = (expected + info_nce_in_batch(second.prediction, first.projection, 0.2)) / 2
+    ours = made(views, None, 0).loss
+    torch.testing.assert_close(ours, expected)
+    for name, p in made.network.named_parameters():
+        mine, theirs = (torch.autograd.grad(x, p, retain_graph=True)[0] for x in (ours, expected))
+        torch.testing.assert_close(mine, theirs, msg=name, rtol=1e-3, atol=1e-5)
+
+
+def test_moco_with_a_predictor_contrasts_predictions_with_its_dictionary() -> None:
+    made, (views, _) = framework("moco", predictor=True), batch()
+    q, k = made.network(views[0]).prediction, made.key_network(views[1]).projection
+    expected = losses.info_nce(q, k, made.dictionaries[0].keys, 0.1)
+    torch.testing.assert_close(made(views, None, 0).loss, expected)
+
+
+@pytest.mark.parametrize("method", ["moco", "simmoco", "simco"])
+def test_a_predictor_leaves_the_other_weights_as_they_begin(method: str) -> None:
+    without, with_one = framework(method).state_dict(), framework(method, predictor=True).state_dict()
+    assert all(torch.equal(value, with_one[name]) for name, value in without.items())
+    assert {name.split(".")[1] for name in set(with_one) - set(without)} == {"predictor"}
 
 
 @pytest.mark.parametrize("method", ["moco", "simmoco", "byol"])

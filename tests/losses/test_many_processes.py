@@ -41,6 +41,9 @@ LOSSES: dict[str, Loss] = {
     "tau_beta inf": lambda q, k, **s: losses.dual_temperature(q, k, 0.1, float("inf"), **s),
     "low tau": lambda q, k, **s: losses.dual_temperature(q, k, 0.02, 0.02, **s),
     "weighted cosine": weighted_cosine,
+    # Both are blind to what is added to every image: behind a tanh a bias counts.
+    "vicreg": lambda q, k, **s: losses.vicreg(q.tanh(), k.tanh(), **s),
+    "barlow_twins": lambda q, k, **s: losses.barlow_twins(q.tanh(), k.tanh(), **s),
 }
 
 
@@ -113,6 +116,43 @@ def test_value_and_weight_gradients_are_those_of_one_process(name: str, dtype: t
             scale = max(1.0, b.abs().max().item())
             torch.testing.assert_close(a, b, rtol=0, atol=tolerance * scale)
             assert b.abs().max() > 1e-6
+
+
+def uneven_batches() -> dict[str, list[Tensor]]:
+    """Values, and gradients of this process's rows as the average over processes leaves them."""
+    q, k = torch.randn(2, N, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    world, rank = distributed.world_size(), distributed.rank()
+    ends = {1: (0, N), 2: (0, 5, N), 4: (0, 5, 6, 8, N)}[world]
+    mine = slice(ends[rank], ends[rank + 1])
+    found, named = {}, dict[str, Loss](vicreg=losses.vicreg, barlow_twins=losses.barlow_twins)
+    for name, loss in named.items():
+        leaves = [x[mine].clone().requires_grad_() for x in (q, k)]
+        value = loss(*leaves, gather=True)
+        value.backward()
+        found[name] = [value.detach(), *(x.grad / world for x in leaves)]  # pyright: ignore
+    return found
+
+
+@pytest.mark.parametrize("world", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_losses_without_negatives_take_local_batches_of_any_sizes(world: int, tmp_path: Path) -> None:
+    one, ranks = uneven_batches(), several_processes.run(__file__, "uneven_batches", world, tmp_path / "out")
+    for name, (value, *gradients) in one.items():
+        for rank in ranks:
+            torch.testing.assert_close(rank[name][0], value, rtol=1e-12, atol=1e-12)
+        for i, expected in enumerate(gradients):
+            found = torch.cat([rank[name][1 + i] for rank in ranks])
+            torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["vicreg", "barlow_twins"])
+def test_four_processes_are_one_too(name: str, tmp_path: Path) -> None:
+    one = values_and_gradients()[f"{name}, {torch.float64}"]
+    for rank in several_processes.run(__file__, "values_and_gradients", 4, tmp_path / "out"):
+        found = rank[f"{name}, {torch.float64}"]
+        torch.testing.assert_close(found["value"], one["value"], rtol=1e-12, atol=1e-12)
+        for a, b in zip(found["gradients"], one["gradients"], strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
 
 
 def test_stats_dictionary_and_refusals_on_two_processes(tmp_path: Path) -> None:

@@ -19,12 +19,14 @@ def layers(head: nn.Sequential) -> list[str]:
     ("head", "expected"),
     [
         (heads.contrastive_projector(512), "512-128+ relu 128-128+"),
+        (heads.contrastive_predictor(), "128-512 norm512* relu 512-128+"),
         (heads.simclr_projector(512), "512-512+ relu 512-128+"),
         (heads.byol_projector(512), "512-4096 norm4096* relu 4096-256+"),
         (heads.byol_predictor(), "256-4096 norm4096* relu 4096-256+"),
         (heads.simsiam_projector(512), "512-2048 norm2048* relu 2048-2048 norm2048* relu 2048-2048 norm2048"),
         (heads.simsiam_predictor(), "2048-512 norm512* relu 512-2048+"),
         (heads.contrastive_projector(16, hidden=8, out=4), "16-8+ relu 8-4+"),
+        (heads.three_layer_projector(512, 8192), f"512-8192{' norm8192* relu 8192-8192' * 2}"),
         (heads.mlp(3, 2), "3-2+"),
     ],
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from paper.smoke import digits, tiny_job
 
-from dualtemp.config import ADDED_LATER, Settings, of_run, settings
+from dualtemp.config import ADDED_LATER, Settings, from_yaml, of_run, settings, to_yaml
 from dualtemp.frameworks import framework_named
 from dualtemp.paper.artefact import artefacts
 from dualtemp.paper.plan import plan
@@ -56,3 +56,18 @@ def test_what_was_added_later_counts_only_away_from_what_every_run_had_before() 
         assert key(same, plain.facts) == key(plain.settings, plain.facts)
         with warnings.catch_warnings(action="ignore"):  # pydantic's, of a value that no setting has
             assert key(plain.settings.model_copy(update={name: "other"}), plain.facts) != key(same, plain.facts)
+
+
+@pytest.mark.parametrize("method", ["moco", "simmoco", "simco"])
+def test_a_predictor_is_in_a_key_only_where_there_is_one(method: str) -> None:
+    without, with_one = (tiny_job(method=method, predictor=chosen) for chosen in (False, True))
+    assert tiny_job(method=method).name == without.name != with_one.name
+
+
+@pytest.mark.parametrize("method", ["moco", "simmoco", "simco"])
+def test_the_config_of_a_run_from_before_predictors_is_complete(method: str, tmp_path: Path) -> None:
+    written = to_yaml(tiny_job(method=method).settings)
+    assert "\npredictor: false\n" in written
+    lines = [line for line in written.splitlines() if not line.startswith(("predictor:", "computation:"))]
+    (tmp_path / "config.yaml").write_text("\n".join(lines))
+    assert from_yaml(tmp_path / "config.yaml")["computation"] == 1, "what it had then, not the newest"

@@ -95,3 +95,30 @@ def cross_entropy(logits: Tensor, target: Tensor, tau_alpha: float, tau_beta: fl
     logits = logits.double()
     mask = 1 - torch.nn.functional.one_hot(target, logits.shape[1]).double()
     return dual(logits.gather(1, target[:, None])[:, 0], logits, mask, tau_alpha, tau_beta)
+
+
+def vicreg(q: Tensor, k: Tensor, invariance: float = 25.0, variance: float = 25.0, covariance: float = 1.0) -> Tensor:
+    """The three terms of VICReg's paper, a pair of dimensions at a time; a single image has covariance 0."""
+    q, k = q.double(), k.double()
+    N, D = q.shape
+    total = invariance * (q - k).pow(2).sum(1).mean() / D
+    for z in (q, k):
+        C = {}
+        for i in range(D):
+            for j in range(D):
+                C[i, j] = ((z[:, i] - z[:, i].mean()) * (z[:, j] - z[:, j].mean())).sum() / max(N - 1, 1)
+        hinges = [(1 - (C[i, i] + 1e-4).sqrt()).clamp(min=0) for i in range(D)]
+        squares = [C[i, j] ** 2 for i, j in C if i != j]
+        total = total + variance * sum(hinges) / D / 2 + covariance * sum(squares) / D
+    return total
+
+
+def barlow_twins(q: Tensor, k: Tensor, redundancy: float = 0.005) -> Tensor:
+    """Barlow Twins' paper, with the batch norm of its published code, a pair of dimensions at a time."""
+    q, k = ((z - z.mean(0)) / ((z - z.mean(0)).pow(2).mean(0) + 1e-5).sqrt() for z in (q.double(), k.double()))
+    total = torch.zeros((), dtype=torch.float64)
+    for i in range(q.shape[1]):
+        for j in range(q.shape[1]):
+            c = (q[:, i] * k[:, j]).mean()
+            total = total + ((1 - c) ** 2 if i == j else redundancy * c**2)
+    return total

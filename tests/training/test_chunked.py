@@ -8,12 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from dualtemp.frameworks import Context, FrameworkModule
+from dualtemp.frameworks.barlow_twins import BarlowTwins
 from dualtemp.frameworks.byol import BYOL
 from dualtemp.frameworks.moco import MoCo
 from dualtemp.frameworks.network import Network
 from dualtemp.frameworks.simco import SimCo
 from dualtemp.frameworks.simmoco import SimMoCo
 from dualtemp.frameworks.simsiam import SimSiam
+from dualtemp.frameworks.vicreg import VICReg
 from dualtemp.training.chunked import ChunkedNetwork
 
 N = 14
@@ -30,10 +32,17 @@ METHODS: dict[str, Any] = {
     "moco": lambda: framework(MoCo, key_momentum=0.9, dictionary_size=20, symmetric=True),
     "byol": lambda: framework(BYOL, key_momentum=0.9, hardness_aware=True, predictor=True),
     "simsiam": lambda: framework(SimSiam, predictor=True),
+    "vicreg": lambda: framework(VICReg),
+    "barlow_twins": lambda: framework(BarlowTwins),
+    "simco, predictor": lambda: framework(SimCo, predictor=True),
+    "simmoco, predictor": lambda: framework(SimMoCo, predictor=True, symmetric=True),
+    "moco, predictor": lambda: framework(MoCo, predictor=True, dictionary_size=20),
 }
 
 
 def framework(kind: Any, predictor: bool = False, **settings: Any) -> FrameworkModule:
+    if "predictor" in kind.Settings.model_fields:
+        settings["predictor"] = predictor
     context = Context(seed=0, batch=N, computation=kind.version)
     return FrameworkModule(kind(kind.Settings(**settings), network(predictor), context))
 

@@ -51,6 +51,9 @@ TABLE = [
     Row("npz", "none", 1, chunk=True, killed=True, method="simsiam", more=("--optimizer", "lars")),
     Row("npz", "bf16", 2, chunk=False, killed=True, method="moco", more=("--keys", "last", "--optimizer", "adamw")),
     Row("npz", "fp16", 2, chunk=False, killed=False, method="simco", more=("--both-views",)),
+    Row("npz", "fp16", 2, chunk=True, killed=True, method="vicreg", more=("--projector-width", "32"), readers=0),
+    Row("folder", "bf16", 2, chunk=False, killed=True, method="barlow_twins", more=("--projector-width", "32")),
+    Row("digits", "none", 2, chunk=True, killed=True, method="simmoco", more=("--predictor", "--symmetric")),
 ]
 COLUMNS = ("source", "amp", "processes", "chunk", "killed")
 
@@ -102,10 +105,11 @@ def kill_in_an_epoch(commands: list[Command], run: Path) -> None:
         command.wait()
 
 
-WIDE_HEADS = ("byol", "simsiam")  # ten times the work of the others: with the slow tests
+# With the slow tests: wide heads, ten times the work of the others; and rows whose columns all stand in others.
+SLOW = ("byol", "simsiam", "vicreg", "barlow_twins")
 MARKED = [
-    pytest.param(row, id="-".join(str(getattr(row, name)) for name in COLUMNS), marks=[pytest.mark.slow] * wide)
-    for row, wide in ((row, row.method in WIDE_HEADS) for row in TABLE)
+    pytest.param(row, id="-".join(str(getattr(row, name)) for name in COLUMNS), marks=[pytest.mark.slow] * slow)
+    for row, slow in ((row, row.method in SLOW or "--predictor" in row.more) for row in TABLE)
 ]
 
 

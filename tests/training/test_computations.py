@@ -40,15 +40,19 @@ RUNS: dict[str, dict[str, Any]] = {
         "symmetric": True,
     },
     "simmoco": {"method": "simmoco"},
+    "simmoco, predictor, symmetric": {"method": "simmoco", "predictor": True, "symmetric": True},
     "simmoco, symmetric, both views": {"method": "simmoco", "symmetric": True, "both_views": True},
     "simco": {"method": "simco"},
     "simco, both views": {"method": "simco", "both_views": True},
+    "simco, predictor": {"method": "simco", "predictor": True},
     "simclr": {"method": "simclr"},
     "byol": {"method": "byol"},
     "byol, hardness-aware": {"method": "byol", "hardness_aware": True},
     "simsiam": {"method": "simsiam"},
     "simsiam, hardness-aware": {"method": "simsiam", "hardness_aware": True},
     "supervised, noise": {"method": "supervised", "label_noise": 0.4, "tau_beta": float("inf")},
+    "vicreg": {"method": "vicreg", "projector_width": 64},
+    "barlow_twins": {"method": "barlow_twins", "projector_width": 64},
 }
 VERSIONS = [(name, 1 + v) for name, given in RUNS.items() for v in range(framework_named(given["method"]).version)]
 # Other vector instructions were seen to move these by up to 2e-3; another computation moves some by far more.
@@ -63,7 +67,8 @@ def computed(folder: Path, name: str, version: int) -> dict[str, Any]:
     run = RunFolder(folder)
     before, after = build_backbone("resnet_mini", 8, 1, seed=TINY["seed"]), load_file(run.backbone)
     moved = torch.stack([(after[key] - value.detach()).norm() for key, value in before.named_parameters()]).norm()
-    measured = {key: last[key] for key in ("spread", "uniformity", "effective_rank", "alignment", "W_mean", "lr")}
+    wanted = ("spread", "uniformity", "effective_rank", "alignment", "W_mean", "lr")
+    measured = {key: last[key] for key in wanted if key in last}  # not all frameworks have weights
     return {
         "losses": [line["loss"] for line in run.history()],
         "moved": float(moved),

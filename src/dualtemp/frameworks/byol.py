@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-@framework("byol")
+@framework("byol", place=5)
 class BYOL(Framework):
     """Two query passes and two gradient-free key passes a step (eq:loss_noncl, symmetric).
 

@@ -13,6 +13,7 @@ from dualtemp.frameworks.registry import framework
 from dualtemp.frameworks.temperature_settings import (
     Temperature,
     key_momentum,
+    predictor,
     symmetric,
     tau_alpha,
     tau_beta,
@@ -42,7 +43,7 @@ class KeyChoice:
         return getattr(dictionary, self.sampling)(self.size)
 
 
-@framework("moco")
+@framework("moco", place=1)
 class MoCo(Framework):
     """One query pass and one gradient-free key pass a step; two of each, and two dictionaries, in the "+" variant.
 
@@ -57,6 +58,8 @@ class MoCo(Framework):
         tau_beta: Temperature = tau_beta("tied")
         key_momentum: float = key_momentum()
         symmetric: bool = symmetric()
+        predictor: bool = predictor()
+        added_later = FrameworkSettings.added_later | {"predictor"}
         keys: Literal["dictionary", "last", "current"] = Field(
             "dictionary",
             description="MoCo's negatives: the dictionary, the last step's keys alone, or the current step's.",
@@ -93,9 +96,11 @@ class MoCo(Framework):
         self.new_keys: list[Tensor] = []
 
     @staticmethod
-    def heads(settings: Any, features: int, context: Context) -> tuple[nn.Module, nn.Module | None]:
+    def heads(settings: Settings, features: int, context: Context) -> tuple[nn.Module, nn.Module | None]:
         """Linear, ReLU, Linear: 512-128-128 for ResNet-18."""
-        return parts.contrastive_projector(features, out=PROJECTION), None
+        # The projector first: its weights then begin as they do without a predictor.
+        projector = parts.contrastive_projector(features, out=PROJECTION)
+        return projector, parts.contrastive_predictor(PROJECTION) if settings.predictor else None
 
     @staticmethod
     def passes(settings: Settings) -> Passes:
@@ -122,7 +127,7 @@ class MoCo(Framework):
         for direction in range(1 + self.settings.symmetric):
             q, k = self.network(views[direction]), self.key_network(views[1 - direction]).projection
             features = q.features.detach() if features is None else features
-            losses.append(self._loss(q.projection, k, direction, step, stats if direction == 0 else None))
+            losses.append(self._loss(q.prediction, k, direction, step, stats if direction == 0 else None))
             self.new_keys.append(k)
         assert features is not None
         loss = losses[0] if len(losses) == 1 else (losses[0] + losses[1]) / 2

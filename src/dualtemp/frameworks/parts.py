@@ -8,18 +8,28 @@ if TYPE_CHECKING:
     from dualtemp.distributed import global_mean
     from dualtemp.frameworks.hardness_weight import weighted_cosine, weighted_distance
     from dualtemp.frameworks.network import Embedding, Network, Step
-    from dualtemp.losses import cross_entropy, decomposed, dual_temperature, info_nce, nt_xent
+    from dualtemp.losses import (
+        barlow_twins,
+        cross_entropy,
+        decomposed,
+        dual_temperature,
+        info_nce,
+        nt_xent,
+        vicreg,
+    )
     from dualtemp.losses.similarity import unit
     from dualtemp.models.dictionary import KeyDictionary, dictionaries
     from dualtemp.models.heads import (
         byol_predictor,
         byol_projector,
+        contrastive_predictor,
         contrastive_projector,
         linear,
         mlp,
         simclr_projector,
         simsiam_predictor,
         simsiam_projector,
+        three_layer_projector,
     )
     from dualtemp.models.momentum import MomentumCopy
 
@@ -29,8 +39,10 @@ _HOME = {
     "MomentumCopy": "models.momentum",
     "Network": "frameworks.network",
     "Step": "frameworks.network",
+    "barlow_twins": "losses",
     "byol_predictor": "models.heads",
     "byol_projector": "models.heads",
+    "contrastive_predictor": "models.heads",
     "contrastive_projector": "models.heads",
     "cross_entropy": "losses",
     "decomposed": "losses",
@@ -44,7 +56,9 @@ _HOME = {
     "simclr_projector": "models.heads",
     "simsiam_predictor": "models.heads",
     "simsiam_projector": "models.heads",
+    "three_layer_projector": "models.heads",
     "unit": "losses.similarity",
+    "vicreg": "losses",
     "weighted_cosine": "frameworks.hardness_weight",
     "weighted_distance": "frameworks.hardness_weight",
 }
@@ -55,8 +69,10 @@ __all__ = [
     "MomentumCopy",
     "Network",
     "Step",
+    "barlow_twins",
     "byol_predictor",
     "byol_projector",
+    "contrastive_predictor",
     "contrastive_projector",
     "cross_entropy",
     "decomposed",
@@ -70,7 +86,9 @@ __all__ = [
     "simclr_projector",
     "simsiam_predictor",
     "simsiam_projector",
+    "three_layer_projector",
     "unit",
+    "vicreg",
     "weighted_cosine",
     "weighted_distance",
 ]

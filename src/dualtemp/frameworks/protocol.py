@@ -21,6 +21,8 @@ class FrameworkSettings(BaseModel):
     """Settings of one framework, each with a default and a description: its flags, its YAML keys, its Python names."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=True)
+    # Settings that came after the first results: config.yaml of an older run, which lacks them, means their defaults.
+    added_later: ClassVar[frozenset[str]] = frozenset()
 
     def contradiction(self) -> str:
         """What cannot be, in one line, once all settings are known; "" if all is well."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-@framework("simclr")
+@framework("simclr", place=4)
 class SimCLR(Framework):
     """Two passes a step."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dualtemp.frameworks import parts
 from dualtemp.frameworks.protocol import Context, Framework, FrameworkSettings, Passes, temperatures_of
@@ -11,6 +11,7 @@ from dualtemp.frameworks.temperature_settings import (
     Temperature,
     both_views,
     key_momentum,
+    predictor,
     symmetric,
     tau_alpha,
     tau_beta,
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-@framework("simmoco")
+@framework("simmoco", place=2)
 class SimMoCo(Framework):
     """One query pass and one gradient-free key pass a step; two of each in the "+" variant."""
 
@@ -32,6 +33,8 @@ class SimMoCo(Framework):
         key_momentum: float = key_momentum()
         symmetric: bool = symmetric()
         both_views: bool = both_views()
+        predictor: bool = predictor()
+        added_later = FrameworkSettings.added_later | {"predictor"}
 
     def __init__(self, settings: Settings, network: parts.Network, context: Context) -> None:
         self.network, self.key_network = network, parts.MomentumCopy(network.key_part())
@@ -43,9 +46,9 @@ class SimMoCo(Framework):
         )
 
     @staticmethod
-    def heads(settings: Any, features: int, context: Context) -> tuple[nn.Module, nn.Module | None]:
+    def heads(settings: Settings, features: int, context: Context) -> tuple[nn.Module, nn.Module | None]:
         """Linear, ReLU, Linear: 512-128-128 for ResNet-18."""
-        return parts.contrastive_projector(features), None
+        return parts.contrastive_projector(features), parts.contrastive_predictor() if settings.predictor else None
 
     @staticmethod
     def passes(settings: Settings) -> Passes:
@@ -56,9 +59,9 @@ class SimMoCo(Framework):
         """Contrast queries of one view (N, C, H, W) with keys of the other."""
         stats: dict[str, Tensor] = {}
         q = self.network(views[0])
-        loss = self._loss(q.projection, self.key_network(views[1]).projection, stats)
+        loss = self._loss(q.prediction, self.key_network(views[1]).projection, stats)
         if self.symmetric:
-            other = self._loss(self.network(views[1]).projection, self.key_network(views[0]).projection)
+            other = self._loss(self.network(views[1]).prediction, self.key_network(views[0]).projection)
             loss = (loss + other) / 2
         return parts.Step(loss, q.features.detach(), stats)
 

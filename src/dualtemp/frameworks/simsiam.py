@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-@framework("simsiam")
+@framework("simsiam", place=6)
 class SimSiam(Framework):
     """Two passes a step (eq:loss_noncl, symmetric): as published, the mean of both halves of -cos."""
 

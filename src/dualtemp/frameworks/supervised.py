@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-@framework("supervised")
+@framework("supervised", place=7)
 class Supervised(Framework):
     """One pass a step; the network's projector is the linear classifier."""
 

@@ -39,6 +39,16 @@ def both_views() -> Any:
     return Field(False, description="Negatives from the anchor's own view too.")
 
 
+def predictor() -> Any:
+    """MoCo v3's predictor."""
+    return Field(False, description="A prediction MLP on the query's side, as in MoCo v3.")
+
+
+def projector_width() -> Any:
+    """Width of the projectors of VICReg and Barlow Twins."""
+    return Field(512, ge=1, description="Width of the projector's three layers; 8192 as published.")
+
+
 class HardnessWeight(FrameworkSettings):
     """Settings of BYOL and SimSiam: whether their anchors are weighed, as the paper's tab:othermethod asks."""
 

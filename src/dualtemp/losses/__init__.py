@@ -1,4 +1,6 @@
-"""Every loss of the paper: a scalar per anchor times a vector. As functions, and as modules with the same arguments.
+"""Every loss of the paper: a scalar per anchor times a vector; and two that need no negatives, to compare with.
+
+As functions, and as modules with the same arguments.
 
 Importing the package is cheap: torch is loaded with the first name that needs it.
 """
@@ -29,8 +31,10 @@ if TYPE_CHECKING:
         NTXentLoss,
         SimpleLoss,
     )
+    from dualtemp.losses.without_negatives import BarlowTwinsLoss, VICRegLoss, barlow_twins, vicreg
 
 _HOME = {
+    "BarlowTwinsLoss": "without_negatives",
     "CrossEntropyLoss": "modules",
     "DecomposedLoss": "modules",
     "DualTemperatureLoss": "modules",
@@ -39,6 +43,8 @@ _HOME = {
     "NTXentLoss": "modules",
     "NegativeCosineLoss": "modules",
     "SimpleLoss": "modules",
+    "VICRegLoss": "without_negatives",
+    "barlow_twins": "without_negatives",
     "cross_entropy": "functional",
     "decomposed": "functional",
     "dual_temperature": "functional",
@@ -48,9 +54,11 @@ _HOME = {
     "negative_cosine": "functional",
     "nt_xent": "functional",
     "simple": "functional",
+    "vicreg": "without_negatives",
 }
 
 __all__ = [
+    "BarlowTwinsLoss",
     "CrossEntropyLoss",
     "DecomposedLoss",
     "DualTemperatureLoss",
@@ -59,6 +67,8 @@ __all__ = [
     "NTXentLoss",
     "NegativeCosineLoss",
     "SimpleLoss",
+    "VICRegLoss",
+    "barlow_twins",
     "cross_entropy",
     "decomposed",
     "dual_temperature",
@@ -68,6 +78,7 @@ __all__ = [
     "negative_cosine",
     "nt_xent",
     "simple",
+    "vicreg",
 ]
 
 __getattr__, __dir__ = lazily(__name__, _HOME)

@@ -25,6 +25,13 @@ def require_reduction(reduction: str) -> None:
         raise ValueError(f"reduction must be 'mean' or 'none', got {reduction!r}")
 
 
+def require_weights(**weights: float) -> None:
+    """Refuse weights of a loss's terms that are not finite numbers of at least 0."""
+    for name, weight in weights.items():
+        if not 0 <= float(weight) < math.inf:
+            raise ValueError(f"{name} must be a finite number of at least 0, got {float(weight)}")
+
+
 def require_pairs(q: Tensor, k: Tensor, names: tuple[str, str] = ("q", "k")) -> None:
     """Refuse what is not two equal floating (N, D) matrices on one device."""
     for name, x in zip(names, (q, k), strict=True):

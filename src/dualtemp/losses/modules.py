@@ -5,9 +5,11 @@ from typing import Any
 from torch import Tensor, nn
 
 from dualtemp.losses import functional as functions
-from dualtemp.losses.arguments import Reduction, require_reduction, require_temperatures
+from dualtemp.losses.arguments import Reduction, require_reduction, require_temperatures, require_weights
 from dualtemp.losses.functional import Stats
 from dualtemp.temperatures import TAU_ALPHA, TAU_BETA
+
+TERMS = ("invariance", "variance", "covariance", "redundancy")  # weights of the terms of a loss
 
 
 class _Loss(nn.Module):
@@ -181,7 +183,8 @@ class CrossEntropyLoss(_Loss):
 
 
 def _require(settings: dict[str, Any]) -> None:
-    require_reduction(settings["reduction"])
+    require_reduction(settings.get("reduction", "mean"))
+    require_weights(**{name: settings[name] for name in TERMS if name in settings})
     if "tau" in settings:
         require_temperatures(settings["tau"], name="tau")
     if "tau_alpha" in settings:

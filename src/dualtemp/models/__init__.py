@@ -12,11 +12,13 @@ if TYPE_CHECKING:
     from dualtemp.models.heads import (
         byol_predictor,
         byol_projector,
+        contrastive_predictor,
         contrastive_projector,
         mlp,
         simclr_projector,
         simsiam_predictor,
         simsiam_projector,
+        three_layer_projector,
     )
     from dualtemp.models.momentum import MomentumCopy
     from dualtemp.models.registry import backbone
@@ -30,6 +32,7 @@ _HOME = {
     "build_backbone": "backbones",
     "byol_predictor": "heads",
     "byol_projector": "heads",
+    "contrastive_predictor": "heads",
     "contrastive_projector": "heads",
     "describe_backbone": "backbones",
     "initialise": "weights",
@@ -40,6 +43,7 @@ _HOME = {
     "simclr_projector": "heads",
     "simsiam_predictor": "heads",
     "simsiam_projector": "heads",
+    "three_layer_projector": "heads",
 }
 
 __all__ = [
@@ -49,6 +53,7 @@ __all__ = [
     "build_backbone",
     "byol_predictor",
     "byol_projector",
+    "contrastive_predictor",
     "contrastive_projector",
     "describe_backbone",
     "initialise",
@@ -59,6 +64,7 @@ __all__ = [
     "simclr_projector",
     "simsiam_predictor",
     "simsiam_projector",
+    "three_layer_projector",
 ]
 
 __getattr__, __dir__ = lazily(__name__, _HOME)

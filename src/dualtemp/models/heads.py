@@ -3,19 +3,21 @@
 from torch import nn
 
 
-def mlp(*widths: int, batch_norm: bool = False, last_batch_norm: bool = False) -> nn.Sequential:
+def mlp(*widths: int, batch_norm: bool = False, last_batch_norm: bool = False, last_bias: bool = True) -> nn.Sequential:
     """Linear layers of the given widths with ReLU between them: (N, widths[0]) -> (N, widths[-1]).
 
     Args:
         widths: of input, hidden layers and output; at least two.
         batch_norm: batch norm between a hidden layer and its ReLU.
         last_batch_norm: batch norm, without scale and shift, behind the last layer.
+        last_bias: False leaves the last layer's bias out.
     """
     layers: list[nn.Module] = []
     for i in range(1, len(widths)):
         last = i == len(widths) - 1
         norm = last_batch_norm if last else batch_norm
-        layers.append(nn.Linear(widths[i - 1], widths[i], bias=not norm))  # batch norm would take a bias out again
+        bias = not norm and (last_bias or not last)  # batch norm would take a bias out again
+        layers.append(nn.Linear(widths[i - 1], widths[i], bias=bias))
         if norm:
             layers.append(nn.BatchNorm1d(widths[i], affine=not last))
         if not last:
@@ -31,6 +33,11 @@ def linear(features: int, out: int) -> nn.Linear:
 def contrastive_projector(features: int, hidden: int = 128, out: int = 128) -> nn.Sequential:
     """Projector of MoCo v2, SimMoCo and SimCo: Linear, ReLU, Linear (512-128-128 for ResNet-18)."""
     return mlp(features, hidden, out)
+
+
+def contrastive_predictor(out: int = 128, hidden: int = 512) -> nn.Sequential:
+    """Predictor of MoCo v3, from the projector's output to itself: Linear, batch norm, ReLU, Linear."""
+    return mlp(out, hidden, out, batch_norm=True)
 
 
 def simclr_projector(features: int, hidden: int | None = None, out: int = 128) -> nn.Sequential:
@@ -56,3 +63,9 @@ def simsiam_projector(features: int, hidden: int = 2048, out: int = 2048) -> nn.
 def simsiam_predictor(out: int = 2048, hidden: int = 512) -> nn.Sequential:
     """Predictor of SimSiam, a bottleneck: Linear, batch norm, ReLU, Linear."""
     return mlp(out, hidden, out, batch_norm=True)
+
+
+def three_layer_projector(features: int, width: int) -> nn.Sequential:
+    """Projector of Barlow Twins and VICReg: three layers of one width, batch norm and ReLU behind the first two."""
+    # Both losses are blind to what a last bias adds to every image.
+    return mlp(features, width, width, width, batch_norm=True, last_bias=False)
