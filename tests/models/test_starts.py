@@ -119,6 +119,7 @@ def test_a_folder_of_transformers_tells_its_input_and_leaves_the_network_open(
     (folder / "preprocessor_config.json").write_text(json.dumps(prepared))
     start = open_start(str(folder))
     assert start.network is None
+    assert start.input is not None
     assert start.input == ModelInput((0.1, 0.2, 0.3), (0.4, 0.5, 0.6), 224, "bicubic", 0.875)
     assert input_of_transformers({}) is None
     assert input_from_json({**start.input.as_json(), "std": [0.4, 0.5, 0.0]}) is None

@@ -96,9 +96,12 @@ def _print_start(console: "Console", run: Path) -> None:
     from dualtemp.evaluation.frozen_sample import sample_knn
     from dualtemp.runs.folder import RunFolder
 
+    data = RunFolder.opened(run).settings().data
+    if data == "digits":  # of 8 px: nothing to enlarge
+        return
     try:
         encoder = run_encoder(Path(START))
-        began, splits = time.monotonic(), open_source(RunFolder.opened(run).settings().data)
+        began, splits = time.monotonic(), open_source(data)
         top1 = sample_knn(encoder, splits, START_IMAGES)
     except UserError as error:
         console.print(f"\nNo pretrained network to compare with: {error}", markup=False)
