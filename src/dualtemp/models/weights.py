@@ -62,7 +62,8 @@ def load_weights(path: Path | str) -> dict[str, Tensor]:
         path = file
     if not os.path.isfile(path):
         raise UserError(
-            f"{path}: no such weights file; give a run folder, a .safetensors, .pt, .pth or .onnx file, imagenet or timm:NAME."
+            f"{path}: no such weights file; give a run folder, a .safetensors, .pt, .pth or .onnx file, imagenet or "
+            "timm:NAME."
         )
     if path.suffix == ".safetensors":
         try:
