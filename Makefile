@@ -27,9 +27,9 @@ QUICK := tests/losses/test_exactness.py tests/losses/test_identities.py tests/lo
 	$(BIN)/pip install --quiet --constraint constraints.txt ".[peers]"
 	touch $@
 
-# Before every commit: less than a minute on two cores.
+# Before every commit: less than a minute on two cores. The types of tests and benchmarks, as long again, are `make check`.
 quick: .venv/ready lint
-	$(BIN)/pyright & types=$$!; $(BIN)/pytest -q -n 2 $(QUICK); tests=$$?; wait $$types && exit $$tests
+	$(BIN)/pyright src & types=$$!; $(BIN)/pytest -q -n 2 $(QUICK); tests=$$?; wait $$types && exit $$tests
 
 lint: .venv/ready
 	$(BIN)/ruff check .

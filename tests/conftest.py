@@ -2,6 +2,8 @@ import os
 
 # One thread per process: pytest-xdist runs one worker per core.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Triton's kernels are interpreted beside a torch without CUDA; it reads this when it is loaded, by whomever.
+os.environ.setdefault("TRITON_INTERPRET", "1")
 
 import shutil
 from collections.abc import Callable, Iterator

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_processes import PATIENCE
 
 from dualtemp.atomic_write import whole_file
 
@@ -41,7 +42,7 @@ def test_a_process_that_is_killed_in_the_middle_leaves_the_old_file(tmp_path: Pa
     code = (
         "import sys, time; from pathlib import Path; from dualtemp.atomic_write import whole_file\n"
         "with whole_file(Path(sys.argv[1])) as file:\n"
-        "    file.write(b'half'); file.flush(); print('ready', flush=True); time.sleep(60)"
+        "    file.write(b'half'); file.flush(); print('ready', flush=True); time.sleep(300)"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -63,7 +64,7 @@ def test_many_that_write_one_file_leave_one_whole_file_and_take_nothing_from_eac
     )
     words = [[sys.executable, "-c", code, str(tmp_path / "x"), letter] for letter in "abcd"]
     processes = [subprocess.Popen(each, stderr=subprocess.PIPE, text=True) for each in words]
-    assert [process.communicate(timeout=60)[1] for process in processes] == [""] * 4
+    assert [process.communicate(timeout=PATIENCE)[1] for process in processes] == [""] * 4
     assert os.listdir(tmp_path) == ["x"]
     assert (tmp_path / "x").read_text() in [letter * 10_000 for letter in "abcd"]
 

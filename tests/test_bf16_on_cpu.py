@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_processes import PATIENCE
 from made_runs import made_run
 
 from dualtemp.bf16_on_cpu import CAP, Bf16, bf16_on_cpu
@@ -117,7 +118,7 @@ try:
 except dualtemp.errors.UserError:
     print(os.environ[{CAP[0]!r}], "torch" in sys.modules)
 """
-    done = subprocess.run([sys.executable, "-c", resume], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", resume], capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert done.stdout.split() == [CAP[1], "False"]
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_processes import PATIENCE
 from PIL import Image
 
 from dualtemp import __version__
@@ -21,7 +22,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def in_a_process(*words: str) -> subprocess.CompletedProcess[str]:
     """`python -X importtime -m dualtemp WORDS`: imports are listed on standard error."""
     command = [sys.executable, "-X", "importtime", "-m", "dualtemp", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 @pytest.mark.parametrize(

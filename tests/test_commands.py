@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_processes import PATIENCE
 
 from dualtemp import commands
 from dualtemp.cli import main
@@ -58,7 +59,7 @@ def test_no_two_commands_have_one_place() -> None:
 
 def imported(*words: str) -> set[str]:
     program = f"import sys; from dualtemp.cli import main; main({list(words)}); print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=True)
     return set(done.stdout.splitlines()[-1].split())
 
 

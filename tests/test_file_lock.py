@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from command_processes import PATIENCE
 
 from dualtemp import file_lock
 from dualtemp.file_lock import CLAIM, Busy, held, locked
@@ -24,7 +25,7 @@ from pathlib import Path
 from dualtemp.file_lock import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
-    time.sleep(60)
+    time.sleep(300)
 """
 COUNT = """
 import math, sys, time
@@ -78,7 +79,7 @@ def test_of_many_processes_one_is_inside_at_a_time_though_each_removes_the_lock(
     lock.parent.mkdir()
     counter.write_text("0")
     processes = [start(before + COUNT, lock, counter) for _ in range(4)]
-    assert [process.wait(timeout=60) for process in processes] == [0] * 4
+    assert [process.wait(timeout=PATIENCE) for process in processes] == [0] * 4
     assert counter.read_text() == "100"
     assert os.listdir(lock.parent) == []
 

@@ -5,11 +5,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from command_processes import Commands
+from command_processes import Commands, until
 
 from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.status import status_of
@@ -175,11 +174,7 @@ def test_without_locks_two_commands_do_not_write_one_run_and_a_killed_one_leaves
 ) -> None:
     path = tmp_path / "run"
     first = commands.start("train", *RUN, "--epochs", "500", "--no-page", "--out", path, first=NO_LOCKS)
-    deadline = time.monotonic() + 60
-    while not (path / "metrics.jsonl").exists():
-        assert first.poll() is None, first.err.read_text()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    assert until(first, (path / "metrics.jsonl").exists), first.err.read_text()
     assert commands.run("runs", tmp_path, "--json", first=NO_LOCKS).out.count('"running"') == 1
     for words in (["resume", path], ["train", *RUN, "--out", path]):
         second = commands.run(*words, "--no-page", first=NO_LOCKS)

@@ -44,8 +44,8 @@ def gather(x: Tensor, *, equal: bool = False) -> Tensor:
     """
     if world_size() == 1:
         return x
-    if not (equal or _batches_are_equal.get()):
-        _require_equal_shapes(x)
+    if not equal:
+        require_equal_batches(x)
     return _Gather.apply(x) if x.requires_grad and torch.is_grad_enabled() else _all_gather(x)  # pyright: ignore
 
 
@@ -57,6 +57,27 @@ def exchange_columns(x: Tensor) -> Tensor:
         parts = list(mine.split(n)) if receiver == rank() else None
         dist.gather(columns.contiguous(), parts, dst=receiver)
     return mine
+
+
+def require_equal_batches(x: Tensor) -> None:
+    """Refuse unequal shapes of `x`, on all processes alike; not asked inside of `equal_batches`."""
+    if not _batches_are_equal.get():
+        _require_equal_shapes(x)
+
+
+def send_to_next(x: Tensor) -> Callable[[], Tensor]:
+    """Start to send `x` to the next process of the ring, and to receive as much of the previous; call it to wait."""
+    x, world = x.detach().contiguous(), world_size()
+    received = torch.empty_like(x)
+    sent = dist.P2POp(dist.isend, x, (rank() + 1) % world)
+    transfers = dist.batch_isend_irecv([sent, dist.P2POp(dist.irecv, received, (rank() - 1) % world)])
+
+    def arrived() -> Tensor:
+        for transfer in transfers:
+            transfer.wait()
+        return received
+
+    return arrived
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """What people add from outside the package, by name: in installed packages (entry points) or in files (`--plugin`).
 
-One file may declare frameworks, recipes of views, backbones and sources of images. Needs no torch.
+One file may declare frameworks, recipes of views, backbones, sources of images and measures. Needs no torch.
 """
 
 import hashlib
@@ -19,6 +19,7 @@ T = TypeVar("T")
 
 VARIABLE = "DUALTEMP_PLUGINS"
 _registries: "list[Registry[Any]]" = []
+_loaded_groups: set[str] = set()
 
 
 class Registry(Mapping[str, T], Generic[T]):
@@ -34,7 +35,6 @@ class Registry(Mapping[str, T], Generic[T]):
         self._declared: dict[str, T] = {}
         self._homes: dict[str, str] = {}  # the module that declared each
         self._load_built_in = cache(lambda: self._put_first(built_in()))
-        self._load_installed = cache(self._run_entry_points)
         _registries.append(self)
 
     def declare(self, name: str, thing: T, module: str) -> None:
@@ -61,16 +61,9 @@ class Registry(Mapping[str, T], Generic[T]):
         rest = [name for name in self._declared if name not in names]
         self._declared = {name: self._declared[name] for name in (*names, *rest)}
 
-    def _run_entry_points(self) -> None:
-        for entry in entry_points(group=self.group):
-            try:
-                entry.load()
-            except Exception as error:  # somebody else's package
-                raise UserError(f"the installed plugin {entry.value} fails: {type(error).__name__}: {error}") from error
-
     def _all(self) -> dict[str, T]:
         self._load_built_in()
-        self._load_installed()
+        load_installed(self.group)
         _load_named_plugins()
         return self._declared
 
@@ -85,6 +78,26 @@ class Registry(Mapping[str, T], Generic[T]):
     def __len__(self) -> int:
         """Return how many there are."""
         return len(self._all())
+
+
+def load_installed(group: str) -> None:
+    """Import what installed packages name in an entry-point group, once."""
+    if group in _loaded_groups:
+        return
+    _loaded_groups.add(group)  # before they are imported: they may ask for what is declared
+    for entry in entry_points(group=group):
+        try:
+            entry.load()
+        except UserError:
+            _loaded_groups.discard(group)
+            raise
+        except Exception as error:  # somebody else's package
+            _loaded_groups.discard(group)
+            package = entry.dist.name if entry.dist else entry.module
+            raise UserError(
+                f"the installed plugin {entry.value} ({group}) fails: {type(error).__name__}: {error}; repair or "
+                f"uninstall the package {package}"
+            ) from error
 
 
 def plugins() -> list[Path]:

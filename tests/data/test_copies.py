@@ -182,9 +182,7 @@ def test_copies_across_the_split_and_with_two_labels_are_told(
     assert (len(found.across), len(found.labels)) == (1, 1)
     assert main(["data", str(tmp_path / "own")]) == 0
     told = capsys.readouterr().out
-    assert (
-        "exact copies of test images among the training images, so that accuracies are too high: 1, the first" in told
-    )
+    assert "exact copies of test images among the training images, so accuracies are too high: 1, the first" in told
     assert "exact copies with different labels: 1, the first" in told
 
 

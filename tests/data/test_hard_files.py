@@ -132,10 +132,10 @@ def test_an_epoch_over_all_of_them_ends_with_every_unreadable_file_named(zoo: Pa
 
 
 def test_a_picture_of_400_million_pixels_costs_neither_memory_nor_time(zoo: Path) -> None:
-    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
+    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     with warnings.catch_warnings(action="error"), pytest.raises(UnreadableImage, match="100 million pixels"):
         read_image(zoo / "bomb.png", "bomb.png", 3)
-    assert time.monotonic() - began < 2
+    assert time.process_time() - began < 2
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # KB
 
 

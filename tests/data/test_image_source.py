@@ -2,7 +2,6 @@
 
 import json
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,6 @@ from dualtemp.plugins import load_plugin
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "zip_source.py"
 PLUGIN = ("--plugin", EXAMPLE)
 TINY = ("--backbone", "resnet_mini", "--image-size", "16", "--batch", "8", "--workers", "1", "--no-page")
-
-
-@pytest.fixture(scope="module")
-def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    started = Commands(tmp_path_factory.mktemp("commands"))
-    yield started
-    started.close()
 
 
 @pytest.fixture(scope="module")

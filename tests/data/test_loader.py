@@ -2,7 +2,6 @@
 
 import os
 import signal
-import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from command_processes import PATIENCE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -256,7 +256,7 @@ def test_workers_end_when_the_main_process_is_killed(photographs, stopped):
     workers = [int(pid) for pid in os.read(ours, 100).decode().split()]
     os.waitpid(child, 0)
     assert len(workers) == 2
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while any(alive(pid) for pid in workers[: 1 if stopped else 2]):
         assert time.monotonic() < deadline, "workers outlive the main process"
         time.sleep(0.05)
@@ -266,19 +266,20 @@ def test_workers_end_when_the_main_process_is_killed(photographs, stopped):
 
 def test_a_stopped_worker_is_told_of_and_goes_on_when_it_is_let(photographs, monkeypatch, capsys):
     monkeypatch.setattr(reading, "_PATIENCE", 0.2)
+    say = reading._say
     expected = joined(Loader(photographs, views(), 4, workers=0).batches(0))
     with Loader(photographs, views(), 4, workers=1) as loader:
         batches = loader.batches(0)
         seen = [next(batches)]
         (worker,) = workers_of(loader)
         os.kill(worker, signal.SIGSTOP)
-        threading.Timer(0.7, os.kill, (worker, signal.SIGCONT)).start()
+        monkeypatch.setattr(reading, "_say", lambda text: (say(text), os.kill(worker, signal.SIGCONT)))
         seen += batches
     assert torch.equal(joined(seen)[1], expected[1])
     told = capsys.readouterr().err
     assert f"dualtemp: worker process {worker}, which reads images, is stopped" in told
     assert f"`kill -CONT {worker}` lets it go on" in told
-    assert 1 <= told.count("\n") <= 3
+    assert told.count("is stopped") == 1
 
 
 def test_a_disk_that_does_not_answer_is_told_of(photographs, monkeypatch, capsys):
@@ -302,7 +303,7 @@ def test_a_stopped_worker_does_not_keep_anyone_from_leaving(photographs, leave):
     if leave == "in the middle":
         del batches
     loader.close()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60
     assert not any(alive(pid) for pid in pids)
 
 

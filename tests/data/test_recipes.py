@@ -1,7 +1,6 @@
 """Recipes from outside the package: YAML files and plugins; a run records their content."""
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,13 +15,6 @@ from dualtemp.errors import UserError
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 PARTS = ("--plugin", EXAMPLES / "my_parts.py")
 TINY = ("--data", "digits", "--batch", "64", "--subset", "128", "--epochs", "1", "--no-page")
-
-
-@pytest.fixture(scope="module")
-def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    started = Commands(tmp_path_factory.mktemp("commands"))
-    yield started
-    started.close()
 
 
 def test_the_examples_are_short() -> None:

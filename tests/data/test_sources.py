@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from command_processes import PATIENCE
 from PIL import Image
 
 import dualtemp
@@ -331,7 +332,7 @@ def filling(seconds: float) -> subprocess.Popen[str]:
 
 
 def test_a_process_that_is_killed_leaves_no_half_set_and_the_next_one_clears_up(cache: Path) -> None:
-    process = filling(60)
+    process = filling(PATIENCE)
     assert process.stdout is not None
     assert process.stdout.readline() == "making\n"
     while not list(cache.glob(".made-*/set/test.npz")):
@@ -348,7 +349,7 @@ def test_a_process_that_is_killed_leaves_no_half_set_and_the_next_one_clears_up(
 @pytest.mark.skipif(os.name == "nt", reason="no file locks used there")
 def test_of_two_processes_one_makes_the_set_and_the_other_waits_for_it(cache: Path) -> None:
     processes = [filling(0.3), filling(0.3)]
-    outputs = [process.communicate(timeout=30)[0] for process in processes]
+    outputs = [process.communicate(timeout=PATIENCE)[0] for process in processes]
     assert sum(output.count("making") for output in outputs) == 1
     assert all(output.endswith(f"{cache / 'made'}\n") for output in outputs)
 

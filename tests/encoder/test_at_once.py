@@ -4,24 +4,16 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from command_processes import Command, Commands
+from command_processes import PATIENCE, Command, Commands
 from drawn_photos import draw_photos
 
 from dualtemp.file_lock import held, locked
 
 BUSY = "is being written by another process"
-
-
-@pytest.fixture(scope="module")
-def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    found = Commands(tmp_path_factory.mktemp("logs"))
-    yield found
-    found.close()
 
 
 @pytest.fixture
@@ -42,7 +34,7 @@ def test_several_embeds_at_once_write_what_one_writes(digits_run: Path, tmp_path
     # One embeds and two wait. Whenever the file is written, a waiting one takes over in the same moment as a new one
     # begins: that one must not take the first one's lock for free.
     running: list[Command] = [commands.start(*words, out) for _ in range(3)]
-    started, seen, deadline = len(running), 0, time.monotonic() + 60
+    started, seen, deadline = len(running), 0, time.monotonic() + PATIENCE
     while any(command.poll() is None for command in running):
         assert time.monotonic() < deadline
         if write_time(out) != seen:

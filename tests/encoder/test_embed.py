@@ -1,7 +1,6 @@
 import csv
 import json
 import signal
-import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from command_processes import Commands
+from command_processes import Commands, kill_where_it_halts
 from drawn_photos import draw_photos
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -231,29 +230,32 @@ def test_whatever_a_crash_leaves_of_the_work_file_the_bits_are_the_same(
     assert out.read_bytes() == undisturbed[".npz"]
 
 
-def test_killed_processes_go_on_to_the_same_bits(photos_run: Path, tmp_path: Path) -> None:
+HALT = """
+import os, signal
+from dualtemp.encoder.work_file import WorkFile
+append, left = WorkFile.append, {records}
+def append_and_halt(*words):
+    global left
+    append(*words)
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGSTOP)
+WorkFile.append = append_and_halt
+"""
+
+
+def test_killed_processes_go_on_to_the_same_bits(photos_run: Path, tmp_path: Path, commands: Commands) -> None:
     folder, out, whole = tmp_path / "some", tmp_path / "e.parquet", tmp_path / "whole.parquet"
     draw_photos(folder, 60)
-    commands = Commands(tmp_path)
-    try:
-        words = ("embed", photos_run, "--data", folder, "--batch", "2", "--workers", "1", "--device", "cpu", "--out")
-        assert commands.run(*words, whole).code == 0
-        work = tmp_path / ".e.parquet.work"
-        for records in (2, 6):
-            command = commands.start(*words, out)
-            deadline = time.monotonic() + 60
-            while (not work.exists() or work.stat().st_size < records * 1100) and command.poll() is None:
-                assert time.monotonic() < deadline
-                time.sleep(0.002)
-            command.send(signal.SIGKILL)
-            command.wait()
-            assert not out.exists()
-            assert work.exists()
-        ended = commands.run(*words, out)
-        assert "continuing" in ended.err
-        assert out.read_bytes() == whole.read_bytes()
-    finally:
-        commands.close()
+    words = ("embed", photos_run, "--data", folder, "--batch", "2", "--workers", "1", "--device", "cpu", "--out")
+    assert commands.run(*words, whole).code == 0
+    for records in (2, 6):
+        kill_where_it_halts(commands.start(*words, out, first=HALT.format(records=records)))
+        assert not out.exists()
+        assert (tmp_path / ".e.parquet.work").exists()
+    ended = commands.run(*words, out)
+    assert "continuing" in ended.err
+    assert out.read_bytes() == whole.read_bytes()
 
 
 @pytest.mark.parametrize("change", ["data", "time", "run", "batch", "part"])

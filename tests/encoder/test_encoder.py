@@ -120,7 +120,7 @@ def test_grey_images_are_seen_in_colour_by_an_encoder_of_coloured_ones(photos_ru
 
 def test_images_of_four_channels_are_refused(photos_run: Path) -> None:
     images = ImageSet("four", torch.zeros(2, 4, 8, 8, dtype=torch.uint8), channels=4)
-    with pytest.raises(UserError, match=r"4 channels.*wants 3"):
+    with pytest.raises(UserError, match=r"4 channels.*takes 3"):
         list(run_encoder(photos_run, "cpu").features(images))
 
 

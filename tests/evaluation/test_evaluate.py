@@ -411,7 +411,7 @@ def make_sources(folder: Path) -> None:
         (["flat"], "is not a run"),
         (["nowhere"], "is not a run"),
         ([], "RUN"),
-        (["UNLABELLED"], "was trained without labels: give labelled images to measure with, --data"),
+        (["UNLABELLED"], "was trained without labels: give labeled images, --data"),
     ],
 )
 def test_a_mistake_is_one_line_exit_code_2_and_nothing_changed(
@@ -449,8 +449,6 @@ def test_copies_of_test_images_among_those_to_learn_from_are_told(
         np.savez(tmp_path / "own" / f"{part}.npz", images=pixels, labels=digits.labels[chosen].numpy())
     evaluate(run, tmp_path / "own", only="knn")
     told = capsys.readouterr().err
-    assert (
-        "exact copies of test images among the training images, so that accuracies are too high: 2, the first" in told
-    )
+    assert "exact copies of test images among the training images, so accuracies are too high: 2, the first" in told
     evaluate(run, only="knn")
     assert "copies" not in capsys.readouterr().err

@@ -31,13 +31,6 @@ def broken(train, train_labels, test, test_labels):
 '''
 
 
-@pytest.fixture(scope="module")
-def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    started = Commands(tmp_path_factory.mktemp("commands"))
-    yield started
-    started.close()
-
-
 @pytest.fixture
 def table() -> Iterator[dict]:
     """The table, and afterwards as it was."""

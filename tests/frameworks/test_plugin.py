@@ -1,28 +1,18 @@
 """A framework from a file of the user's own: trained, killed, resumed, listed, shown."""
 
 import os
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command_processes import Commands
+from command_processes import OFTEN, PATIENCE, Commands, halting, kill_where_it_halts
 from run_contents import different, everything
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "my_framework.py"
 PLUGIN = ("--plugin", EXAMPLE)
 TINY = ("--data", "digits", "--backbone", "resnet_mini", "--batch", "64", "--subset", "320", "--epochs", "2")
 MINE = (*TINY, "--method", "invariance", "--decorrelation", "0.02")
-
-
-@pytest.fixture(scope="module")
-def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    started = Commands(tmp_path_factory.mktemp("commands"))
-    yield started
-    started.close()
 
 
 def test_the_example_is_short() -> None:
@@ -53,11 +43,8 @@ def test_a_plugins_settings_are_flags_with_help(commands: Commands) -> None:
 def test_a_plugins_run_is_killed_resumed_listed_and_shown(commands: Commands, tmp_path: Path) -> None:
     whole, path = tmp_path / "whole", tmp_path / "killed"
     assert commands.run("train", *PLUGIN, *MINE, "--out", whole).code == 0
-    command = commands.start("train", *PLUGIN, *MINE, "--out", path, "--checkpoint-minutes", "1e-9")
-    while not list(path.glob("checkpoints/*")) and command.poll() is None:
-        time.sleep(0.001)
-    command.send(signal.SIGKILL)
-    assert command.wait().code == -signal.SIGKILL
+    third = halting(".step-*.part", 3)
+    kill_where_it_halts(commands.start("train", *PLUGIN, *MINE, *OFTEN, "--out", path, first=third))
 
     refused = commands.run("resume", path)
     assert refused.code == 2, "no code is run because a run's folder names it"
@@ -133,5 +120,5 @@ def test_a_plugins_runs_make_a_grid(tmp_path: Path) -> None:
     path = os.pathsep.join([str(tests), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path, "DUALTEMP_PLUGINS": str(EXAMPLE), "OMP_NUM_THREADS": "1"}
     program = [sys.executable, str(tmp_path / "grid.py"), str(tmp_path / "results")]
-    done = subprocess.run(program, env=environment, capture_output=True, text=True, check=False, timeout=200)
+    done = subprocess.run(program, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr

@@ -7,6 +7,7 @@ import pytest
 
 from dualtemp.paper.cost import count_passes, expected_seconds
 from dualtemp.paper.listing import print_listing
+from dualtemp.paper.measured_step import measured_step
 from dualtemp.paper.plan import PlannedRun
 from dualtemp.paper.reproduce import Request, find_missing
 from dualtemp.paper.results import Results
@@ -83,3 +84,8 @@ def test_listing_needs_no_torch() -> None:
         "main(['reproduce', '--help']); assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+
+
+def test_the_former_name_of_the_measured_step_still_works_with_a_warning() -> None:
+    with pytest.warns(DeprecationWarning, match="measured_step is now measure_step"):
+        assert measured_step("resnet_mini", 8, 1) > 0

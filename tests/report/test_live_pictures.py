@@ -86,14 +86,14 @@ def test_pictures_take_no_more_than_their_share_of_the_time(monkeypatch: pytest.
     clock, sizes, most = [0.0], [], 0.0
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     now: Any = Snapshot(Path("run"), settings({"data": "digits", "batch": 64}), dict, None, None, 0)  # pyright: ignore
-    monkeypatch.setattr(live_pictures, "running_run", lambda found: found)
+    monkeypatch.setattr(live_pictures, "open_snapshot", lambda found: found)
     monkeypatch.setattr(live_pictures, "write_pictures", lambda path, found: None)
 
     def take(found: Any, size: int) -> None:
         sizes.append((clock[0], size))
         clock[0] += 2 * LivePictures.estimate(size, now, 100.0)
 
-    monkeypatch.setattr(live_pictures, "pictures", take)
+    monkeypatch.setattr(live_pictures, "collect_pictures", take)
     live = LivePictures()
     while clock[0] < 5 * 3600:
         clock[0] += 20

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from command_processes import PATIENCE
 from made_runs import FULL, made_run
 
 from dualtemp.cli import main
@@ -164,7 +165,7 @@ def test_lists_and_pages_do_not_import_torch(tmp_path: Path, words: tuple[str, .
     made_run(tmp_path / "runs" / "a", FULL)
     given = [str(tmp_path / "runs" / "a") if word == "a" else word for word in words]
     command = [sys.executable, "-X", "importtime", "-m", "dualtemp", *given]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
     imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
     assert "dualtemp.cli" in imported

@@ -17,7 +17,7 @@ from dualtemp.report.runs_list import ORDERS, runs_below
 from dualtemp.report.runs_table import csv_table, latex_table
 from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.measure import GROUPS
-from dualtemp.runs.metrics import measures
+from dualtemp.runs.metrics import accuracies, measures
 from dualtemp.runs.record import read_run
 from dualtemp.training.observers.display import summary
 from dualtemp.training.observers.observer import scalars
@@ -43,6 +43,10 @@ def test_entries_say_what_they_mean_and_name_who_computes_them() -> None:
         assert entry.says.endswith(".")
         assert entry.group in ("", *GROUPS)
         assert f'"{key}"' in getsource(import_module(entry.computed_by)), f"{entry.computed_by} does not know {key}"
+
+
+def test_runs_are_judged_by_the_probe_first_and_then_by_knn() -> None:
+    assert [each.key for each in accuracies()] == ["probe_top1", "knn_top1"]
 
 
 def test_what_claims_to_be_on_the_run_page_is_there(run: Path) -> None:

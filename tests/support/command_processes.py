@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+PATIENCE = 300  # seconds for what takes one or two, on a machine that is busy with other things
+ALWAYS = {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
 OFTEN = ("--checkpoint-minutes", "1e-9")  # a checkpoint after every step
 
 PROGRAM = """
@@ -34,6 +36,7 @@ for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            os.environ.clear()
             os.environ.update(asked["env"])
             for stream, path in ((1, asked["out"]), (2, asked["err"])):
                 os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), stream)
@@ -78,7 +81,7 @@ class Command:
         if self.poll() is None:
             os.kill(self.pid, number)
 
-    def wait(self, timeout: float = 60) -> Ended:
+    def wait(self, timeout: float = PATIENCE) -> Ended:
         deadline = time.monotonic() + timeout
         while self.poll() is None:
             if time.monotonic() > deadline:
@@ -99,7 +102,7 @@ class Commands:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"},
+            env={**os.environ, **ALWAYS},
         )
 
     def ask(self, asked: dict) -> dict:
@@ -117,13 +120,13 @@ class Commands:
         out, err = (self.folder / f"{self.count}.{name}" for name in ("out", "err"))
         out.touch()
         err.touch()
-        asked = {"words": [str(word) for word in words], "env": env or {}, "out": to or str(out), "err": str(err)}
-        asked["first"] = first
+        asked = {"words": [str(word) for word in words], "out": to or str(out), "err": str(err), "first": first}
+        asked["env"] = {**os.environ, **ALWAYS, **(env or {})}  # of now: the processes are shared by all tests
         command = Command(self, self.ask(asked)["pid"], out, err)
         self.running.append(command)
         return command
 
-    def run(self, *words: object, timeout: float = 60, **how: Any) -> Ended:
+    def run(self, *words: object, timeout: float = PATIENCE, **how: Any) -> Ended:
         return self.start(*words, **how).wait(timeout)
 
     def close(self) -> None:
@@ -133,32 +136,34 @@ class Commands:
         self.process.wait()
 
 
-def together(commands: Commands, *words: object, count: int = 2) -> list[Command]:
-    """Start processes that form a group; one alone forms none."""
+def together(commands: Commands, *words: object, count: int = 2, first: str = "") -> list[Command]:
+    """Start processes that form a group; one alone forms none. first: as for `Commands.start`, in all of them."""
     if count == 1:
-        return [commands.start(*words)]
+        return [commands.start(*words, first=first)]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(count)}
-    return [commands.start(*words, env={**group, "RANK": str(r), "LOCAL_RANK": str(r)}) for r in range(count)]
+    ranks = [{**group, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(count)]
+    return [commands.start(*words, env=rank, first=first) for rank in ranks]
 
 
-def halting(name: str, time: int = 1, *, after: Path | None = None) -> str:
+def halting(name: str, *times: int, after: Path | None = None, cut: bool = True) -> str:
     """Python for `first`: the process stops itself while a file is half-written, and a test can kill it there.
 
-    name: a pattern of the unfinished file's name; time: at which of these files; after: count once this exists.
+    name: a pattern of the unfinished file's name; times: at which of these files, by default the first; after: count
+    once this exists; cut: False for a process that is to go on, which needs the whole file.
     """
     return f"""
 import fnmatch, os, signal
-left = {time}
+seen = 0
 def halt(file, finish=os.fsync):
-    global left
+    global seen
     at = os.readlink(f"/proc/self/fd/{{file}}")
     if fnmatch.fnmatch(os.path.basename(at), {name!r}) and ({after is None} or os.path.exists({str(after)!r})):
-        left -= 1
-        if left == 0:
-            os.ftruncate(file, os.fstat(file).st_size // 2)
+        seen += 1
+        if seen in {times or (1,)}:
+            if {cut}: os.ftruncate(file, os.fstat(file).st_size // 2)
             os.kill(os.getpid(), signal.SIGSTOP)
     finish(file)
 os.fsync = halt
@@ -172,11 +177,18 @@ def kill_where_it_halts(command: Command) -> None:
     assert command.wait().code == -signal.SIGKILL
 
 
+def signal_where_it_halts(command: Command, number: int) -> None:
+    """Send a signal to a command that was started with `halting(..., cut=False)`, and let it go on."""
+    assert until(command, lambda: halted(command)), (command.code, command.err.read_text())
+    command.send(number)
+    command.send(signal.SIGCONT)
+
+
 def halted(command: Command) -> bool:
     return ") T " in Path(f"/proc/{command.pid}/stat").read_text()
 
 
-def until(command: Command, happened: Any, timeout: float = 120) -> bool:
+def until(command: Command, happened: Any, timeout: float = PATIENCE) -> bool:
     """Wait for something to happen while a command runs; False if it ends before."""
     deadline = time.monotonic() + timeout
     while not happened():

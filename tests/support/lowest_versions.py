@@ -1,4 +1,4 @@
-"""Print the lowest versions that pyproject.toml promises, as constraints for pip; torch and pytest are the pinned ones.
+"""Print the lowest versions that pyproject.toml promises, as constraints for pip; those of torch and pytest are pinned.
 
 `make test-oldest` installs them. Of several bounds of one package the highest counts.
 """
@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PINNED = ("torch", "torchvision", "hypothesis", "pytest", "pytest-xdist")  # too large to try, or only a tool
+PINNED = ("torch", "torchvision", "triton", "hypothesis", "pytest", "pytest-xdist")  # too large to try, or only a tool
 
 
 def numbers(version: str) -> tuple[int, ...]:

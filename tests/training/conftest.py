@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,9 @@ from command_processes import Command, Commands
 class Pageless(Commands):
     """Runs without a page, whose pictures take longer than a run of these tests; `with_page` makes one."""
 
+    def __init__(self, commands: Commands) -> None:
+        self.__dict__ = commands.__dict__  # the same processes
+
     def start(self, *words: object, **how: Any) -> Command:
         return super().start(*words, *(["--no-page"] if words[0] in ("train", "resume") else []), **how)
 
@@ -17,10 +19,8 @@ class Pageless(Commands):
 
 
 @pytest.fixture(scope="session")
-def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pageless]:
-    started = Pageless(tmp_path_factory.mktemp("commands"))
-    yield started
-    started.close()
+def commands(commands: Commands) -> Pageless:
+    return Pageless(commands)
 
 
 @pytest.fixture

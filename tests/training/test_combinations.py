@@ -7,7 +7,6 @@ statistics would be those of a part.
 """
 
 import signal
-import time
 from dataclasses import dataclass, fields
 from itertools import combinations, product
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from command_processes import Command, Commands, together
+from command_processes import Command, Commands, together, until
 from drawn_photos import draw_photos, drawn_photo
 from run_contents import different, everything
 
@@ -94,17 +93,20 @@ def finished(commands: list[Command]) -> None:
 
 def kill_in_an_epoch(commands: list[Command], run: Path) -> None:
     """Kill all processes when there is a checkpoint that is not an epoch's."""
-    deadline = time.monotonic() + 60
-    while not list(run.glob("checkpoints/step-*[12].ckpt")):
-        assert commands[0].poll() is None, commands[0].err.read_text()
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
+    in_an_epoch = "checkpoints/step-*[12].ckpt"
+    assert until(commands[0], lambda: list(run.glob(in_an_epoch))), commands[0].err.read_text()
     for command in commands:
         command.send(signal.SIGKILL)
     for command in commands:
         command.wait()
 
 
+# A gradient of the whole batch overflows in fp16 where those of its chunks do not, and the step is left out. From a
+# smaller scale on, none does: runs that take the same steps can be compared.
+NO_OVERFLOW = """
+import functools, torch
+torch.amp.GradScaler = functools.partial(torch.amp.GradScaler, init_scale=256.0)
+"""
 # With the slow tests: wide heads, ten times the work of the others; and rows whose columns all stand in others.
 SLOW = ("byol", "simsiam", "vicreg", "barlow_twins")
 MARKED = [
@@ -122,7 +124,8 @@ def test_a_combination_learns_what_its_parts_learn(
     run, reference = tmp_path / "run", tmp_path / "reference"
     given = words(row, sources, chunk=row.chunk, readers=row.readers)
     often = ("--checkpoint-minutes", "1e-9") if row.killed else ()
-    started = together(commands, "train", *given, *often, "--out", run, count=row.processes)
+    first = "" if row.killed else NO_OVERFLOW
+    started = together(commands, "train", *given, *often, "--out", run, count=row.processes, first=first)
     if row.killed:
         kill_in_an_epoch(started, run)
         started = together(commands, "resume", run, "--workers", row.readers, count=row.processes)
@@ -134,7 +137,7 @@ def test_a_combination_learns_what_its_parts_learn(
         assert different(everything(run), everything(reference)) == []
         return
     plain = words(row, sources, chunk=False, readers=0)
-    finished(together(commands, "train", *plain, "--out", reference, count=1))
+    finished(together(commands, "train", *plain, "--out", reference, count=1, first=first))
     found, expected = everything(run), everything(reference)
     for name, value in expected.items():
         if row.amp == "none" and isinstance(value, torch.Tensor) and value.is_floating_point():
@@ -142,5 +145,5 @@ def test_a_combination_learns_what_its_parts_learn(
                 found[name], value, rtol=1e-5, atol=1e-6, msg=lambda m, name=name: f"{name}: {m}"
             )
     losses = [[line["loss"] for line in made["metrics"]] for made in (found, expected)]
-    rough = {"none": 1e-5, "bf16": 0.02, "fp16": 0.1}  # as many steps as overflow are left out of fp16
+    rough = {"none": 1e-5, "bf16": 0.02, "fp16": 0.02}
     assert losses[0] == pytest.approx(losses[1], rel=rough[row.amp])

@@ -1,11 +1,10 @@
 """What a user gets wrong before training starts is one line, exit code 2, and nothing is created."""
 
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_processes import Commands
+from command_processes import Commands, until
 
 from dualtemp.runs.folder import RunFolder
 
@@ -66,11 +65,7 @@ def test_an_empty_folder_and_what_a_kill_left_of_a_beginning_may_become_a_run(
 def test_two_processes_cannot_write_one_run(commands: Commands, tmp_path: Path) -> None:
     path = tmp_path / "run"
     first = commands.start("train", *RUN, "--epochs", "1000", "--out", path)
-    deadline = time.monotonic() + 30
-    while not (path / "metrics.jsonl").exists():
-        assert first.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    assert until(first, (path / "metrics.jsonl").exists), first.err.read_text()
     second = commands.run("resume", path)
     assert (second.code, second.err.count("\n")) == (2, 1)
     assert "being written by another process" in second.err
@@ -78,10 +73,7 @@ def test_two_processes_cannot_write_one_run(commands: Commands, tmp_path: Path) 
     first.send(9)
     first.wait()
     third = commands.start("resume", path)
-    while "epoch" not in third.out.read_text():
-        assert third.poll() is None, third.err.read_text()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    assert until(third, lambda: "epoch" in third.out.read_text()), third.err.read_text()
     third.send(9)
 
 

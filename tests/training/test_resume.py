@@ -8,7 +8,6 @@ import shutil
 import signal
 import struct
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from command_processes import Command, Commands
+from command_processes import OFTEN, Commands, halting, kill_where_it_halts, signal_where_it_halts, until
 from run_contents import different, everything
 
 from dualtemp.runs import checkpoint
@@ -25,21 +24,13 @@ from dualtemp.training.epoch_statistics import NAMES
 
 DIGITS = ("--data", "digits", "--backbone", "resnet_mini", "--batch", "64", "--subset", "256", "--evaluate-every", "9")
 RUN = (*DIGITS, "--epochs", "3")
-LONG = (*DIGITS, "--epochs", "300")
+FIRST_CHECKPOINT = halting(".step-*.part", cut=False)
 
 
 @pytest.fixture
 def run(run_once: Any, tmp_path: Path) -> Path:
     """A finished run of three epochs of four steps, to do with as one likes."""
     return Path(shutil.copytree(run_once(*RUN), tmp_path / "run"))
-
-
-def wait_for_checkpoint(command: Command, path: Path, count: int = 1) -> None:
-    deadline = time.monotonic() + 60
-    while len(list(path.glob("checkpoints/step-*.ckpt"))) < count:
-        assert command.poll() is None, command.err.read_text()
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 def newest_first(run: Path) -> list[Path]:
@@ -135,10 +126,8 @@ def test_a_run_goes_on_with_the_threads_that_it_began_with(commands: Commands, r
     words, path = (*DIGITS, "--epochs", "1"), tmp_path / "run"
     one, two = (everything(run_once(*words, "--threads", threads)) for threads in ("1", "2"))
     assert different(one, two), "sums of two threads have other bits, or this test tells nothing"
-    command = commands.start("train", *words, "--threads", "2", "--checkpoint-minutes", "1e-9", "--out", path)
-    wait_for_checkpoint(command, path)
-    command.send(signal.SIGKILL)
-    command.wait()
+    second = halting(".step-*.part", 2)
+    kill_where_it_halts(commands.start("train", *words, "--threads", "2", *OFTEN, "--out", path, first=second))
     ended = commands.run("resume", path)
     assert ended.code == 0, ended.err
     assert different(everything(path), two) == []
@@ -238,9 +227,8 @@ def test_a_run_that_is_asked_to_stop_saves_and_says_how_to_go_on(
     number: int, commands: Commands, run_once: Any, tmp_path: Path
 ) -> None:
     words, path = (*DIGITS, "--epochs", "12"), tmp_path / "run"
-    command = commands.start("train", *words, "--out", path)
-    wait_for_checkpoint(command, path)
-    command.send(number)
+    command = commands.start("train", *words, "--out", path, first=FIRST_CHECKPOINT)
+    signal_where_it_halts(command, number)
     ended = command.wait()
     assert ended.code == 130, ended.err
     asked, told = ended.err.splitlines()
@@ -254,19 +242,12 @@ def test_a_run_that_is_asked_to_stop_saves_and_says_how_to_go_on(
 
 def test_the_second_interrupt_stops_at_once(commands: Commands, tmp_path: Path) -> None:
     path = tmp_path / "run"
-    # An evaluation with the largest bank there is, on the way of the first interrupt.
-    words = ("--data", "digits", "--backbone", "resnet18", "--batch", "256", "--epochs", "3", "--image-size", "32")
-    command = commands.start("train", *words, "--out", path)
-    deadline = time.monotonic() + 60
-    while not (path / "config.yaml").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    time.sleep(0.5)
-    command.send(signal.SIGINT)
-    while "stopping after this step" not in command.err.read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    command.send(signal.SIGINT)
+    # Of the two files that an epoch writes, each meets an interrupt.
+    files = halting(".*.part", 1, 2, after=path / "metrics.jsonl", cut=False)
+    command = commands.start("train", *RUN, "--out", path, first=files)
+    signal_where_it_halts(command, signal.SIGINT)
+    assert until(command, lambda: "stopping after this step" in command.err.read_text())
+    signal_where_it_halts(command, signal.SIGINT)
     ended = command.wait()
     assert ended.code == 130
     assert ended.err.splitlines()[-1] == "dualtemp: stopped at once; the last checkpoint stands"
@@ -300,9 +281,8 @@ def test_a_full_disk_is_one_line_and_leaves_the_older_checkpoint(
     leave: int, small_disk: Path, commands: Commands, run_once: Any
 ) -> None:
     words, path = (*DIGITS, "--epochs", "12"), small_disk / "run"
-    command = commands.start("train", *words, "--out", path)
-    wait_for_checkpoint(command, path)
-    command.send(signal.SIGINT)
+    command = commands.start("train", *words, "--out", path, first=FIRST_CHECKPOINT)
+    signal_where_it_halts(command, signal.SIGINT)
     assert command.wait().code == 130
     ballast = fill(small_disk, leave)
     ended = commands.run("resume", path)

@@ -5,12 +5,11 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_processes import Commands
+from command_processes import Commands, until
 
 from dualtemp.config import complete, settings
 from dualtemp.file_lock import held, locked
@@ -74,11 +73,7 @@ def test_a_real_run_tells_how_it_stands(commands: Commands, tmp_path: Path) -> N
     path, words = tmp_path / "run", ("--data", "digits", "--backbone", "resnet_mini", "--batch", "64")
     words = (*words, "--subset", "128", "--epochs", "1000", "--evaluate-every", "1000", "--out", path)
     command = commands.start("train", *words)
-    deadline = time.monotonic() + 60
-    while not (path / "metrics.jsonl").exists():
-        assert command.poll() is None, command.err.read_text()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    assert until(command, (path / "metrics.jsonl").exists), command.err.read_text()
     assert status_of(RunFolder(path)).word == "running"
     command.send(9)
     command.wait()

@@ -9,9 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from command_processes import OFTEN, Command, Commands, halted, until
+from command_processes import OFTEN, Command, Commands, halted, halting, until
 from drawn_photos import draw_photos
 from run_contents import different, everything
+
+AT_STEPS = halting(".step-*.part", 2, 7, cut=False)  # of ten
 
 
 @pytest.fixture(scope="module")
@@ -50,15 +52,11 @@ def signals_of(pid: int, kind: str) -> set[int]:
     return {number for number in range(1, 65) if int(text[1], 16) >> (number - 1) & 1}
 
 
-def at_step(step: int, path: Path) -> Callable[[], bool]:
-    return lambda: (path / f"checkpoints/step-{step:010}.ckpt").exists()
-
-
 def test_workers_have_no_handlers_of_the_main_process(
     words: tuple[str, ...], commands: Commands, tmp_path: Path
 ) -> None:
-    command = commands.start("train", *words, *OFTEN, "--out", tmp_path / "run")
-    assert until(command, at_step(1, tmp_path / "run"))
+    command = commands.start("train", *words, *OFTEN, "--out", tmp_path / "run", first=AT_STEPS)
+    assert until(command, lambda: halted(command))
     workers = stopped_with_workers(command)
     assert len(workers) == 2
     assert {signal.SIGINT, signal.SIGTERM} <= signals_of(command.pid, "SigCgt")
@@ -77,10 +75,10 @@ def test_a_run_whose_workers_are_killed_goes_on_to_the_same_bits(
     before: int | None, number: int, words: tuple[str, ...], commands: Commands, run_once: Callable, tmp_path: Path
 ) -> None:
     path = tmp_path / "run"
-    command = commands.start("train", *words, *OFTEN, "--out", path)
+    command = commands.start("train", *words, *OFTEN, "--out", path, first=AT_STEPS)
     victims = []
-    for step in (1, 6):  # of ten
-        assert until(command, at_step(step, path))
+    for _ in (2, 7):
+        assert until(command, lambda: halted(command))
         workers = stopped_with_workers(command)
         if before is not None:
             for pid in workers:
@@ -100,8 +98,8 @@ def test_sigterm_to_all_processes_of_a_run_stops_it_as_one_to_the_main_process_d
     words: tuple[str, ...], commands: Commands, run_once: Callable, tmp_path: Path
 ) -> None:
     path = tmp_path / "run"
-    command = commands.start("train", *words, *OFTEN, "--out", path)
-    assert until(command, at_step(2, path))
+    command = commands.start("train", *words, *OFTEN, "--out", path, first=AT_STEPS)
+    assert until(command, lambda: halted(command))
     for pid in (*stopped_with_workers(command), command.pid):
         os.kill(pid, signal.SIGTERM)
     command.send(signal.SIGCONT)

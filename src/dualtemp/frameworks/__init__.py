@@ -9,6 +9,18 @@ from dualtemp.frameworks.registry import framework, framework_named, frameworks,
 from dualtemp.lazy import lazily
 
 if TYPE_CHECKING:
+    # What `registry` finds by looking through this folder, for readers and tools that follow imports.
+    from dualtemp.frameworks import (  # noqa: F401
+        barlow_twins,
+        byol,
+        moco,
+        simclr,
+        simco,
+        simmoco,
+        simsiam,
+        supervised,
+        vicreg,
+    )
     from dualtemp.frameworks.build import FrameworkModule, build_framework
     from dualtemp.frameworks.network import Embedding, Network, Step
     from dualtemp.frameworks.protocol import Context, Framework, FrameworkSettings, Passes, Temperatures

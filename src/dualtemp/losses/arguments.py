@@ -6,6 +6,7 @@ from typing import Literal
 from torch import Tensor
 
 Reduction = Literal["mean", "none"]
+Gather = bool | Literal["ring"]
 
 
 def require_temperatures(tau_alpha: float, tau_beta: float | None = None, name: str = "tau_alpha") -> None:
@@ -23,6 +24,12 @@ def require_reduction(reduction: str) -> None:
     """Refuse reductions other than "mean" and "none"."""
     if reduction not in ("mean", "none"):
         raise ValueError(f"reduction must be 'mean' or 'none', got {reduction!r}")
+
+
+def require_gather(gather: object) -> None:
+    """Refuse values other than False, True and "ring"."""
+    if not isinstance(gather, bool) and gather != "ring":
+        raise ValueError(f"gather must be False, True or 'ring', got {gather!r}")
 
 
 def require_weights(**weights: float) -> None:

@@ -12,7 +12,8 @@ Arguments that the losses share:
         keeps numbers per image (`ImageMemory`, `ImageTemperatures`) together with `index`. See `weights`.
     normalize=False skips the normalisation, which is a pass over the whole of a large dictionary.
     gather=True takes negatives from all processes and anchors from this one. The mean is that of all processes, and the
-        gradients are right under DistributedDataParallel. Without a process group nothing changes.
+        gradients are right under DistributedDataParallel. Without a process group nothing changes. gather="ring" has
+        the keys pass from process to process instead: the same to rounding, in memory that does not grow with them.
     stats, a dict, receives what there is to log of this step's anchors, detached and at no cost: "W" (the scalar w_i),
         "p_pos" (p_+ at the vector's temperature) and "r_pos" (w_i / sum w_i over all processes' anchors).
 """
@@ -20,7 +21,7 @@ Arguments that the losses share:
 import torch
 from torch import Tensor
 
-from dualtemp.losses.arguments import Reduction, require_keys, require_pairs, require_temperatures
+from dualtemp.losses.arguments import Gather, Reduction, require_keys, require_pairs, require_temperatures
 from dualtemp.losses.hardness import inter_anchor_weight, log_odds, positive_similarity
 from dualtemp.losses.in_batch import in_batch_log_odds
 from dualtemp.losses.in_batch_loss import in_batch_loss
@@ -69,7 +70,7 @@ def nt_xent(
     weight: str | Weight = "sigmoid",
     index: Tensor | None = None,
     normalize: bool = True,
-    gather: bool = False,
+    gather: Gather = False,
     reduction: Reduction = "mean",
     stats: Stats | None = None,
 ) -> Tensor:
@@ -82,7 +83,7 @@ def nt_xent(
         weight: of an anchor, as in `dual_temperature`; with "sigmoid" (default) the value is -log p_+.
         index: whole numbers (N,), which images these are; for weights that are kept per image.
         normalize: False where all embeddings are unit vectors already.
-        gather: negatives from all processes; the mean is over all processes.
+        gather: negatives from all processes, gathered or ("ring") passing; the mean is over all processes.
         reduction: "mean" or "none": (N,), the mean of both anchors of a pair.
         stats: a dict that receives "W", "p_pos" and "r_pos", each (2, N), for logging.
     """
@@ -114,7 +115,7 @@ def dual_temperature(
     both_directions: bool = True,
     both_views: bool = False,
     normalize: bool = True,
-    gather: bool = False,
+    gather: Gather = False,
     reduction: Reduction = "mean",
     stats: Stats | None = None,
 ) -> Tensor:
@@ -140,7 +141,7 @@ def dual_temperature(
         both_directions: the mean of the losses with q and with k as anchors; False: q alone.
         both_views: negatives from the anchor's own view too; False: the other view's keys alone, as in the paper.
         normalize: False where all embeddings are unit vectors already.
-        gather: negatives from all processes; the mean is over all processes.
+        gather: negatives from all processes, gathered or ("ring") passing; the mean is over all processes.
         reduction: "mean" or "none": (N,).
         stats: a dict that receives "W", "p_pos" and "r_pos", (N,) or with both directions (2, N), for logging.
     """
@@ -284,7 +285,7 @@ def negative_cosine(
 
 
 def in_batch_weight(
-    q: Tensor, k: Tensor, tau: float = TAU_ALPHA, *, normalize: bool = True, gather: bool = False
+    q: Tensor, k: Tensor, tau: float = TAU_ALPHA, *, normalize: bool = True, gather: Gather = False
 ) -> Tensor:
     """W_i(tau), (N,), detached: the inter-anchor weight of q_i against the other keys of the batch.
 
@@ -293,7 +294,7 @@ def in_batch_weight(
         k: the other view's keys, (N, D).
         tau: temperature, default 0.1; inf allowed.
         normalize: False where all embeddings are unit vectors already.
-        gather: negatives from all processes; the mean is over all processes.
+        gather: negatives from all processes, gathered or ("ring") passing; the mean is over all processes.
     """
     require_temperatures(1.0, tau)
     with torch.no_grad():

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from dualtemp import distributed
-from dualtemp.losses.arguments import require_in_batch_negatives
+from dualtemp.losses.arguments import Gather, require_gather, require_in_batch_negatives
 from dualtemp.losses.exclusion import Exclusion
+from dualtemp.losses.ring import ring_log_sum_exp
 from dualtemp.losses.similarity import Reduced, log_sum_exp
 from dualtemp.losses.temperature import Temperature
 
@@ -60,7 +61,7 @@ def in_batch_log_odds(
     *,
     both_directions: bool,
     both_views: bool,
-    gather: bool,
+    gather: Gather,
     excluded: ExcludedPairs | None = None,
 ) -> LogOdds:
     """Log-odds of the pairs of unit vectors q_i, k_i (N, D), with the batch's other images as negatives.
@@ -72,11 +73,17 @@ def in_batch_log_odds(
         tau_beta: temperature of the detached part.
         both_directions: k_i are anchors too.
         both_views: negatives from the anchor's own view as well as from the other (2N - 2 instead of N - 1).
-        gather: negatives from all processes; the anchors are this process's.
+        gather: negatives from all processes; the anchors are this process's. "ring" never holds all keys at once.
         excluded: pairs that are no negatives of each other.
     """
+    require_gather(gather)
     together = gather and distributed.world_size() > 1
     require_in_batch_negatives(len(q) * (distributed.world_size() if together else 1))
+    if together and gather == "ring":
+        if excluded is not None and excluded.any():
+            raise ValueError('gather="ring" excludes no pairs: give gather=True')
+        ring = ring_log_sum_exp(q, k, tau_alpha, tau_beta, both_directions=both_directions, both_views=both_views)
+        return LogOdds(ring.alpha - ring.positive / tau_alpha, ring.beta - ring.positive.detach() / _detached(tau_beta))
     q_keys, k_keys, own = q, k, 0
     if together:
         own = distributed.rank() * len(q)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dualtemp import distributed
-from dualtemp.losses.arguments import Reduction, require_in_batch_negatives, require_pairs, require_temperatures
+from dualtemp.losses.arguments import Gather, Reduction, require_in_batch_negatives, require_pairs, require_temperatures
 from dualtemp.losses.hardness import positive_similarity
 from dualtemp.losses.in_batch import in_batch_log_odds
 from dualtemp.losses.odds import Odds, Weight
@@ -30,7 +30,7 @@ def in_batch_loss(
     both_directions: bool,
     both_views: bool,
     normalize: bool,
-    gather: bool,
+    gather: Gather,
     reduction: Reduction,
     stats: Stats | None,
     name: str = "tau_alpha",
@@ -76,14 +76,14 @@ def in_batch_loss(
     if weigh.images:
         everyone = len(q) * (distributed.world_size() if gather else 1)
         odds = odds._replace(log_negatives=math.log((everyone - 1) * (1 + both_views)))
-    weighed = weigh.weigh(odds, index, lowest, gather)
+    weighed = weigh.weigh(odds, index, lowest, bool(gather))
     loss = scalar_times_vector(weighed.scalar, odds.d, weighed.value)
-    record(stats, odds.d, weighed, gather)
-    return reduced(loss, reduction, gather)
+    record(stats, odds.d, weighed, bool(gather))
+    return reduced(loss, reduction, bool(gather))
 
 
 def _adaptive_odds(
-    q: Tensor, k: Tensor, tau: AdaptiveTemperature, tau_beta: float | None, *, gather: bool, **how: Any
+    q: Tensor, k: Tensor, tau: AdaptiveTemperature, tau_beta: float | None, *, gather: Gather, **how: Any
 ) -> Odds:
     """Log-odds at a temperature that depends on the batch: those of shorter vectors at the lowest one."""
     with torch.no_grad():

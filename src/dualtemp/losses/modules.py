@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from dualtemp.losses import functional as functions
-from dualtemp.losses.arguments import Reduction, require_reduction, require_temperatures, require_weights
+from dualtemp.losses.arguments import Gather, Reduction, require_reduction, require_temperatures, require_weights
 from dualtemp.losses.functional import Stats
 from dualtemp.losses.odds import Weight
 from dualtemp.losses.temperature_schedule import AdaptiveTemperature
@@ -95,7 +95,7 @@ class NTXentLoss(_WeighedLoss):
         weight: str | Weight = "sigmoid",
         images: int | None = None,
         normalize: bool = True,
-        gather: bool = False,
+        gather: Gather = False,
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(weight, images, 2, tau=tau, normalize=normalize, gather=gather, reduction=reduction)
@@ -129,7 +129,7 @@ class DualTemperatureLoss(_WeighedLoss):
         both_directions: bool = True,
         both_views: bool = False,
         normalize: bool = True,
-        gather: bool = False,
+        gather: Gather = False,
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(

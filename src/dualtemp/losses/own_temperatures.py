@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from dualtemp import distributed
-from dualtemp.losses.arguments import require_in_batch_negatives
+from dualtemp.losses.arguments import Gather, require_in_batch_negatives
 from dualtemp.losses.odds import Odds, OwnTemperatures
 from dualtemp.losses.similarity import log_sum_exp
 
 
 def log_odds_at(
-    q: Tensor, k: Tensor, own: OwnTemperatures, *, both_directions: bool, both_views: bool, gather: bool
+    q: Tensor, k: Tensor, own: OwnTemperatures, *, both_directions: bool, both_views: bool, gather: Gather
 ) -> Odds:
     """Log-odds of the pairs of unit vectors q_i, k_i (N, D), each anchor at its own temperature.
 

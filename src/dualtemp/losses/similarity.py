@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from dualtemp.first_derivative import first_derivative_only
+from dualtemp.kernels import choice as fused
 from dualtemp.losses.exclusion import Exclusion
 from dualtemp.losses.one_tile import BITS, gradient_one_tile, reduce_one_tile
 from dualtemp.losses.temperature import Temperature, are_tied, is_infinite, learned, temperature_value
@@ -311,9 +312,11 @@ class _Sums:
 
 def reduce(a: Tensor, b: Tensor, plan: Plan) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Log-sum-exp at tau_alpha and at tau_beta, own similarities, the vector component, the kept exponentials."""
+    none = a.new_empty(0)
+    if fused.takes(a, plan):
+        return *fused.reduce(a, b, plan), none
     if plan.is_one_tile(a.dtype):
         return reduce_one_tile(a, b, plan)
-    none = a.new_empty(0)
     own = none if plan.own is None else a.new_empty(a.shape[0])
     if is_infinite(plan.tau_alpha):  # every key weighs the same
         if plan.own is not None:
@@ -374,6 +377,8 @@ def _gradient(
 
     It is a product with the matrix dL/ds_ij = g_i p^_ij / tau_alpha, plus the same of the columns; of_own for own keys.
     """
+    if fused.takes(a, plan):
+        return fused.gradient(a, b, plan, lse, of_lse, of_own, wants_a, wants_b)
     if plan.kept and plan.is_one_tile(a.dtype):
         return gradient_one_tile(a, b, plan, lse, of_lse, of_own, kept, wants_a, wants_b)
     tau, fixed = plan.tau_alpha, fixed_shift(plan.tau_alpha, a.dtype)

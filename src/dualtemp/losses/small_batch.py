@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from dualtemp.first_derivative import first_derivative_only
+from dualtemp.kernels import choice as fused
 from dualtemp.losses import similarity
 from dualtemp.losses.odds import Odds, Weighed
 from dualtemp.losses.one_tile import gradient_one_tile, reduce_one_tile
@@ -53,7 +54,7 @@ def small_batch_loss(
     """
     if q.dtype != k.dtype or q.dtype not in (torch.float32, torch.float64) or (q is k and not normalize):
         return None
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or fused.available(q.device):
         return None
     require_no_transform()
     walk = Walk.of(q, k, tau_alpha, both_directions, False, None)

@@ -81,7 +81,9 @@ class KeyDictionary(nn.Module):
         if isinstance(generator, int):
             generator = torch.Generator().manual_seed(generator)
         drawn = torch.randperm(len(self), generator=generator)[: self._within(n)]
-        return self.keys[drawn.to(self.keys.device)]
+        if self.keys.is_cuda:  # a copy from ordinary memory would wait for the device
+            drawn = torch.empty_like(drawn, pin_memory=True).copy_(drawn)
+        return self.keys[drawn.to(self.keys.device, non_blocking=True)]
 
     def last(self) -> Tensor:
         """The keys of the last step, (N, dim): none before the first step, at most `size`."""

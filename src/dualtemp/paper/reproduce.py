@@ -125,7 +125,7 @@ def _where_a_cell_can_be(cell: str, request: Request, words: list[str], fetch: b
 
 def _no_such_cell(cell: str, words: Sequence[str] = (), looked_in: Sequence[str] = ()) -> UserError:
     left = [word for word in dict.fromkeys(words) if word not in looked_in]
-    beside = f"; {', '.join(left)} was not searched, since it would have to be downloaded" if left else ""
+    beside = f"; not searched, because they are not downloaded: {', '.join(left)}" if left else ""
     return UserError(
         f"there is no cell {cell!r} here: use the data, scale, seeds and ids of the --list command{beside}"
     )

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dualtemp.errors import UserError
+from dualtemp.plugins import load_installed
 from dualtemp.runs.measure import DURATION, Measure, Reference, Terminal
 from dualtemp.runs.thresholds import COLLAPSED, hardest_tenth
 
@@ -24,6 +25,7 @@ SHARED_CHARTS = {"accuracy": "Probe and kNN, top-1"}  # titles of charts that se
 
 def measures() -> dict[str, Measure]:
     """All measures by key, in the order in which they are shown: this package's, then those of plugins."""
+    load_installed("dualtemp.measures")
     return _table
 
 
@@ -34,13 +36,14 @@ def accuracies() -> list[Measure]:
 
 def described(keys: Iterable[str]) -> dict[str, Measure]:
     """The table with an entry for each of these keys; an undeclared one gets a chart under its own name."""
-    unknown = [key for key in dict.fromkeys(keys) if key not in _table]
-    return {**_table, **{key: _undeclared(key) for key in unknown}}
+    known = measures()
+    return {**known, **{key: _undeclared(key) for key in keys if key not in known}}
 
 
 def is_logged(key: str) -> bool:
     """Whether this key is logged; undeclared ones are."""
-    return key not in _table or _table[key].logged
+    known = measures()
+    return key not in known or known[key].logged
 
 
 def register(entry: Measure) -> None:

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from command_processes import Commands
+from command_processes import PATIENCE, Commands
 
 from dualtemp.config import settings
 from dualtemp.quantities import duration
@@ -43,7 +43,7 @@ def test_a_terminal_gets_a_live_line_that_is_gone_at_the_end(tmp_path: Path) -> 
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TERM": "xterm", "COLUMNS": "140"}
     process = subprocess.Popen(words, stdin=terminal, stdout=terminal, stderr=terminal, env=environment)
     os.close(terminal)
-    shown, deadline = b"", time.monotonic() + 60
+    shown, deadline = b"", time.monotonic() + PATIENCE
     try:
         while time.monotonic() < deadline:
             if select.select([controller], [], [], 0.5)[0]:
@@ -51,7 +51,7 @@ def test_a_terminal_gets_a_live_line_that_is_gone_at_the_end(tmp_path: Path) -> 
                     shown += os.read(controller, 65536)
                 except OSError:  # the other side is closed
                     break
-        assert process.wait(timeout=10) == 0, shown
+        assert process.wait(timeout=PATIENCE) == 0, shown
     finally:
         process.kill()
         process.wait()
@@ -110,7 +110,12 @@ def test_a_run_goes_on_though_nobody_reads_its_output(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     ended = subprocess.run(
-        words, stdout=writer, stderr=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=120, text=True
+        words,
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        timeout=PATIENCE,
+        text=True,
     )
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -3,35 +3,13 @@
 import math
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from dualtemp.cache_folder import cache_folder as cache_folder
 from dualtemp.errors import UserError
 from dualtemp.file_lock import locked
-
-
-def cache_folder() -> Path:
-    """Return the folder of the cache: DUALTEMP_DATA, else `dualtemp` in the user's cache folder."""
-    if given := os.environ.get("DUALTEMP_DATA"):
-        return _at_home(given)
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
-    elif sys.platform == "darwin":
-        base = os.environ.get("XDG_CACHE_HOME") or "~/Library/Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return _at_home(base) / "dualtemp"
-
-
-def _at_home(path: str) -> Path:
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:
-        raise UserError(
-            f"there is no home directory, so data cannot be kept in {path}: set DUALTEMP_DATA to a folder"
-        ) from None
 
 
 def cached_set(name: str) -> Path | None:
