@@ -301,11 +301,11 @@ def test_remarks_advise_by_the_weight_that_the_run_has() -> None:
         " ".join(remarks(history, replace(FACTS, weight=weight))) for weight in (AnchorWeight(), averages, equal)
     )
     assert "tau_beta is too small." in by_tau_beta
-    assert "found so easily" in by_tau_beta
+    assert "so easy to find" in by_tau_beta
     assert "gamma is too small." in by_gamma
     assert "too small" not in by_none
     assert "one of 64 anchors has nearly all the weight of a step." in by_none
-    assert "found so easily" not in by_gamma + by_none
+    assert "so easy to find" not in by_gamma + by_none
 
 
 HEALTHY = [paired("kNN", name, 200, 40, 10, 300) for name in ALL]
