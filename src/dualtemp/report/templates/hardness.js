@@ -35,6 +35,5 @@ function negativesEntropy(negatives, tau) {  // of p^_ij of one anchor, in one p
 }
 
 const hardestTenth = anchors => Math.ceil(anchors / 10);
-function hardestShare(r) {  // of the weight, carried by the hardest tenth of the anchors
-  return [...r].sort((a, b) => b - a).slice(0, hardestTenth(r.length)).reduce((total, share) => total + share, 0);
-}
+// of the weight, carried by the hardest tenth of the anchors; order: the hardest first
+const hardestShare = (r, order) => order.slice(0, hardestTenth(r.length)).reduce((total, i) => total + r[i], 0);
