@@ -8,8 +8,7 @@ function logSumExp(s, tau) {
 }
 
 const logOdds = (positive, negatives, tau) => logSumExp(negatives, tau) - (tau === Infinity ? 0 : positive / tau);  // d_i
-const logSigmoid = d => d > 0 ? -Math.log1p(Math.exp(-d)) : d - Math.log1p(Math.exp(d));
-const interAnchorWeight = d => Math.exp(logSigmoid(d));  // W_i
+const logSigmoid = d => d > 0 ? -Math.log1p(Math.exp(-d)) : d - Math.log1p(Math.exp(d));  // log W_i
 const softmax = logs => {
   const most = Math.max(...logs), exponentials = logs.map(value => Math.exp(value - most));
   const sum = exponentials.reduce((total, value) => total + value, 0);
