@@ -3,8 +3,8 @@
 python docs/draw_anchor_weights.py
 
 The weights are those of `dualtemp.losses.weights`. An anchor is one with 63 negatives of equal similarity, so that one
-number, its log-odds d at tau_alpha = .1, decides all: at tau_beta they are log 63 + (d - log 63) tau_alpha / tau_beta. The
-weights that are kept per image depend on earlier steps too: here the image's average is that of an anchor with d = 0.
+number, its log-odds d at tau_alpha = .1, decides all: at tau_beta they are log 63 + (d - log 63) tau_alpha / tau_beta.
+The weights that are kept per image depend on earlier steps too: here the image had one, with d = 0.
 """
 
 import math
@@ -70,16 +70,14 @@ def draw() -> str:
         f'<text x="{LEFT}" y="20" font-size="14" font-weight="600">weight w of an anchor over its log-odds d</text>',
         f'<path d="M{LEFT} {TOP}V{bottom}H{right}" fill="none" stroke="#999"/>',
         f'<text x="{LEFT}" y="{bottom + 40}" font-size="12" fill="#888">'
-        f"d at tau_alpha = {TAU_ALPHA:g}, {NEGATIVES} equal negatives: easy anchors on the left, hard ones on the right</text>",
+        f"d at tau_alpha = {TAU_ALPHA:g}, {NEGATIVES} equal negatives: easy anchors on the left, hard ones on the right"
+        "</text>",
     ]
+    small = 'font-size="11" fill="#888"'
     for tick in (-8, -4, 0, 4, 8):
-        parts.append(
-            f'<text x="{across(tick):.1f}" y="{bottom + 18}" font-size="11" fill="#888" text-anchor="middle">{tick}</text>'
-        )
+        parts.append(f'<text x="{across(tick):.1f}" y="{bottom + 18}" {small} text-anchor="middle">{tick}</text>')
     for tick in (0, 0.5, 1):
-        parts.append(
-            f'<text x="{LEFT - 8}" y="{up(tick) + 4:.1f}" font-size="11" fill="#888" text-anchor="end">{tick:g}</text>'
-        )
+        parts.append(f'<text x="{LEFT - 8}" y="{up(tick) + 4:.1f}" {small} text-anchor="end">{tick:g}</text>')
     for place, ((name, w), color) in enumerate(zip(curves(d).items(), COLORS, strict=True)):
         points = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y in zip(d.tolist(), w.tolist(), strict=True))
         y = TOP + 30 + 26 * place

@@ -39,9 +39,9 @@ def slide(view: Any, id: str, place: int) -> None:
 
 
 def temperatures(view: Any) -> tuple[float, float, int]:
-    words = {"∞": "inf", "–": "nan"}  # no tau_beta beside a weight that has none
+    words = {"∞": "inf", "off": "nan"}  # no tau_beta beside a weight that has none
     shown = [view.locator(f"#{id}-value").inner_text() for id in ("alpha", "beta", "size")]
-    found = [words.get(word, word) for word in shown]
+    found = [words.get(word) or word for word in shown]
     return float(found[0]), float(found[1]), int(found[2].replace(",", ""))
 
 

@@ -50,7 +50,7 @@ class ExplorerData(NamedTuple):
 
 
 class Preset(NamedTuple):
-    """The choice behind a button: temperatures (tau_beta as JavaScript reads it), dictionary size, tied or not, weight."""
+    """The choice behind a button: temperatures (tau_beta as JavaScript reads it), dictionary size, tied, weight."""
 
     name: str
     about: str

@@ -189,9 +189,9 @@ function showControls(now) {
   $("weight").value = chosenMember();
   $("weight-about").textContent = MEMBERS[chosenMember()].about(now);
   $("weighed-by").textContent = has_beta ? "tau_beta and dictionary" : state.weight === "equal" ? "all the same" : "tau_alpha and dictionary";
-  for (const [id, value, words] of [["alpha", state.alpha, tauText(now.tau_alpha)], ["beta", state.beta, has_beta ? tauText(now.tau_beta) : "–"], ["size", state.size, now.keys.toLocaleString("en")]]) {
+  for (const [id, value, words] of [["alpha", state.alpha, tauText(now.tau_alpha)], ["beta", state.beta, has_beta ? tauText(now.tau_beta) : "off"], ["size", state.size, now.keys.toLocaleString("en")]]) {
     $(id).value = value;
-    $(id).setAttribute("aria-valuetext", {"∞": "infinity", "–": "not used"}[words] ?? words);
+    $(id).setAttribute("aria-valuetext", {"∞": "infinity", "off": "not used"}[words] ?? words);
     $(`${id}-value`).textContent = words;
   }
   $("tie").checked = state.tied;
