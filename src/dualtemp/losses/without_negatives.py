@@ -155,7 +155,7 @@ def _batch(q: Tensor, k: Tensor, gather: bool) -> _Batch:
     together = gather and distributed.world_size() > 1
     count: Tensor | int = len(q)
     with torch.no_grad():
-        sums = torch.cat((q.sum(0), k.sum(0), q.new_tensor([count])))
+        sums = torch.cat((q.sum(0), k.sum(0), q.new_full((1,), count)))
         if together:
             sums = distributed.global_mean(sums) * distributed.world_size()
             count = sums[-1]
