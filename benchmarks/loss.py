@@ -105,34 +105,44 @@ def measure_times(losses: dict[str, Callable], N: int, seconds: float) -> dict[s
 
 
 def print_parts(N: int, seconds: float) -> None:
-    """Print how long forward and backward take, and how many operations each loss hands to torch."""
-    from torch.profiler import profile
-
-    names = ["plain shared", "dualtemp"]
-    losses = make_losses(names)
-    best = {name: [float("inf")] * 2 for name in names}
-    end = time.perf_counter() + seconds * len(names)
+    """Print how long forward and backward take, and how many operations of torch each is made of."""
+    losses = make_losses(["plain shared", "dualtemp"])
+    best = {name: [float("inf")] * 2 for name in losses}
+    end = time.perf_counter() + seconds * len(losses)
     while time.perf_counter() < end:
         for name, loss in losses.items():
             best[name] = [min(pair) for pair in zip(best[name], time_halves(loss, N), strict=True)]
     for name, loss in losses.items():
-        with profile() as seen:
-            time_step(loss, N)
-        operations = [event for event in seen.events() or () if event.name.startswith("aten::")]
-        outer = [event for event in operations if not (event.cpu_parent and event.cpu_parent.name.startswith("aten::"))]
-        forward, backward = (1e6 * part for part in best[name])
-        print(f"{N:>6}  {name:<24} forward {forward:.0f} us, backward {backward:.0f} us, {len(outer)} operations")
+        (forward, backward), (first, second) = best[name], count_operations(loss, N)
+        line = f"forward {forward * 1e6:.0f} us in {first} operations, backward {backward * 1e6:.0f} us in {second}"
+        print(f"{N:>6}  {name:<24} {line}")
 
 
-def time_halves(loss: Callable, n: int) -> tuple[float, float]:
+def time_halves(loss: Callable, N: int) -> tuple[float, float]:
     import torch
 
-    q, k = (torch.randn(n, D, requires_grad=True) for _ in range(2))
+    q, k = (torch.randn(N, D, requires_grad=True) for _ in range(2))
     start = time.process_time()
     value = loss(q, k)
     middle = time.process_time()
     value.backward()
     return middle - start, time.process_time() - middle
+
+
+def count_operations(loss: Callable, N: int) -> tuple[int, int]:
+    import torch
+    from torch.profiler import profile
+
+    def count(seen: profile) -> int:
+        events = [event for event in seen.events() or () if event.name.startswith("aten::")]
+        return sum(not (event.cpu_parent and event.cpu_parent.name.startswith("aten::")) for event in events)
+
+    q, k = (torch.randn(N, D, requires_grad=True) for _ in range(2))
+    with profile() as forward:
+        value = loss(q, k)
+    with profile() as backward:
+        value.backward()
+    return count(forward), count(backward)
 
 
 def compare(losses: dict[str, Callable], N: int, seconds: float, limit_gb: float) -> None:
