@@ -50,6 +50,14 @@ def test_the_loss_in_a_plain_loop_goes_down(tmp_path: Path) -> None:
     assert last < 0.8 * first
 
 
+def test_two_towers_find_the_names_of_digits_and_learn_their_temperature(tmp_path: Path) -> None:
+    said = printed("two_towers.py", tmp_path, STEPS="120")
+    first, last, tau = map(float, re.findall(r"from ([\d.]+) to ([\d.]+), tau ([\d.]+)", said)[0])
+    assert last < 0.5 * first
+    assert tau != 0.07
+    assert float(re.findall(r"([\d.]+)% of the images", said)[0]) > 80
+
+
 @pytest.mark.skipif(importlib.util.find_spec("lightly") is None, reason="lightly is not installed (extra: peers)")
 def test_the_loss_inside_lightly_trains(tmp_path: Path) -> None:
     said = printed("loss_in_lightly.py", tmp_path, STEPS="3")

@@ -46,6 +46,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "evaluation.evaluate",
         "evaluation.baselines",
         "evaluation.frozen_measures",
+        "evaluation.frozen_sample",
         "evaluation.labeled_data",
         "evaluation.tuned_measures",
     ),

@@ -26,7 +26,7 @@ Neighbors = Annotated[int, Field(ge=1)] | Literal["auto"]
 
 # Settings that came after the first results, and the value that every run had before. At that value they are left out
 # of a result's key, and the config.yaml of a run that does not name them means it.
-ADDED_LATER: dict[str, Any] = {"computation": 1, "validate": "test"}
+ADDED_LATER: dict[str, Any] = {"computation": 1, "validate": "test", "init_content": None}
 MEASURED_ON = {"test": "test images", "held-out": "held-out training images"}  # by what `validate` says
 SUBSET = "a number of images, 1 or more, or a fraction above 0 and at most 1"
 KNN_VALUES = "a whole number of at least 1, or 'auto'"
@@ -65,7 +65,13 @@ class Settings(BaseModel):
     image_size: int | None = Field(
         None, ge=1, le=4096, description="Side of a view in pixels; that of the data by default."
     )
-    init: str | None = Field(None, description="Start from the backbone of a run, or from a weights file.")
+    init: str | None = Field(
+        None,
+        description="Start from imagenet, timm:NAME, a run, a folder of timm or a weights file; none declines.",
+    )
+    init_content: str | None = Field(
+        None, description="Hash of what it starts from, written down by itself; other weights are refused."
+    )
     recipe: str = Field(
         "paper", description="Augmentation: paper, mocov2, simclr, byol, weak, one of a plugin, or FILE.yaml."
     )

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from dualtemp.data.augment.resample import CropTable, bicubic_weights, gaussian_blur, separable
+from dualtemp.data.augment.resample import CropTable, gaussian_blur, resize_weights, separable
 from dualtemp.torchvision_operators import declare_missing_operators
 
 declare_missing_operators()
@@ -38,8 +38,8 @@ def test_weights_resize_any_crop_as_antialiased_bicubic_does(height, width, size
     pixels = images(4, channels, height, width, seed).double()
     top, crop_height = crops_of(height, 4, seed)
     left, crop_width = crops_of(width, 4, seed + 1)
-    rows = bicubic_weights(top, crop_height, height, size, torch.float64)
-    columns = bicubic_weights(left, crop_width, width, size, torch.float64)
+    rows = resize_weights(top, crop_height, height, size, torch.float64)
+    columns = resize_weights(left, crop_width, width, size, torch.float64)
     ours = separable(rows, pixels, columns)
     for i in range(4):
         crop = pixels[i : i + 1, :, top[i] : top[i] + crop_height[i], left[i] : left[i] + crop_width[i]]
@@ -66,8 +66,8 @@ def test_looked_up_weights_resize_as_torch_does_in_float32(side, size):
 def test_a_crop_of_8_bit_pixels_is_within_one_level_of_pillows_where_pillow_does_not_clip():
     # Pillow rounds and clips between its two passes; mid-range values keep away from the clipping.
     pixels = (images(1, 3, 40, 50, 3) * 100 + 80).round().to(torch.uint8)
-    rows = bicubic_weights(torch.tensor([5]), torch.tensor([21]), 40, 32)
-    columns = bicubic_weights(torch.tensor([7]), torch.tensor([40]), 50, 32)
+    rows = resize_weights(torch.tensor([5]), torch.tensor([21]), 40, 32)
+    columns = resize_weights(torch.tensor([7]), torch.tensor([40]), 50, 32)
     ours = separable(rows, pixels.float(), columns)[0]
     image = (
         Image.fromarray(pixels[0].permute(1, 2, 0).numpy())
@@ -79,8 +79,8 @@ def test_a_crop_of_8_bit_pixels_is_within_one_level_of_pillows_where_pillow_does
 
 def test_one_pair_of_matrices_serves_a_whole_batch():
     pixels = images(5, 2, 12, 9)
-    rows = bicubic_weights(torch.tensor([0]), torch.tensor([12]), 12, 7)
-    columns = bicubic_weights(torch.tensor([0]), torch.tensor([9]), 9, 6)
+    rows = resize_weights(torch.tensor([0]), torch.tensor([12]), 12, 7)
+    columns = resize_weights(torch.tensor([0]), torch.tensor([9]), 9, 6)
     torch.testing.assert_close(separable(rows, pixels, columns), resized(pixels, (7, 6)), rtol=0, atol=2e-6)
 
 

@@ -12,6 +12,7 @@ from dualtemp.data.augment.parameters import drawn_parameters
 from dualtemp.data.augment.philox import words
 from dualtemp.data.augment.recipes import RECIPES, Augmentation, Blur, Jitter, Recipe
 from dualtemp.data.augment.views import Views, evaluation_geometry, evaluation_view
+from dualtemp.data.loading.crop_files import clean_crop
 from dualtemp.errors import UserError
 from dualtemp.torchvision_operators import declare_missing_operators
 
@@ -229,3 +230,17 @@ def test_wrong_arguments_are_answered_with_one_line():
         Views("paper", 32, 0, MEAN, STD)(pixels_of(2).float(), torch.arange(2), 0, 0)
     with pytest.raises(ValueError, match="index"):
         Views("paper", 32, 0, MEAN, STD)(pixels_of(2), torch.arange(3), 0, 0)
+
+
+@pytest.mark.parametrize(("size", "crop", "side"), [(16, 0.875, 18), (20, 1.0, 20)])
+def test_the_clean_view_of_a_start_is_its_own_resize_and_crop(size: int, crop: float, side: int) -> None:
+    pixels = pixels_of(3, 3, 40, 40)
+    views = Views("paper", size, 0, MEAN, STD, "bilinear", crop)
+    assert views.shorter_side == side
+    theirs = torch.nn.functional.interpolate(pixels.float(), (side, side), mode="bilinear", antialias=True) / 255
+    first = round((side - size) / 2)
+    theirs = theirs[:, :, first : first + size, first : first + size]
+    theirs = (theirs - torch.tensor(MEAN).view(-1, 1, 1)) / torch.tensor(STD).view(-1, 1, 1)
+    assert (views.evaluation(pixels) - theirs).abs().max() < 1e-5
+    one = clean_crop(pixels[0], size, "bilinear", crop)
+    assert (views.normalize(one[None]) - theirs[:1]).abs().max() < 1.01 / 255 / min(STD)  # rounded to 8 bits twice

@@ -18,6 +18,10 @@ def step(n):
     q, k = (torch.randn(n, 32, requires_grad=True) for _ in range(2))
     if name == "info_nce":
         loss = losses.info_nce(q, k.detach(), k.detach())
+    elif name == "two_towers":
+        loss = losses.two_towers(q, k, torch.tensor(0.07, requires_grad=True), 1.0, ids=torch.arange(n) // 2)
+    elif name == "supervised_contrastive":
+        loss = losses.supervised_contrastive(q, None, torch.arange(n) % 100, 0.1, 1.0)
     else:
         loss = getattr(losses, name)(q, k)
     loss.backward()
@@ -29,7 +33,10 @@ print(status("VmHWM") - before)
 """
 
 
-@pytest.mark.parametrize("name", ["dual_temperature", "nt_xent", "info_nce"])
+PAIRS = [pytest.param(name, marks=pytest.mark.slow) for name in ("two_towers", "supervised_contrastive")]
+
+
+@pytest.mark.parametrize("name", ["dual_temperature", "nt_xent", "info_nce", *PAIRS])
 def test_a_batch_whose_matrix_would_not_fit_takes_little_memory(name: str) -> None:
     N, matrix = 12288, 12288**2 * 4 >> 20  # 576 MiB in float32
     run = subprocess.run(

@@ -105,7 +105,10 @@ def without(state: dict[str, Tensor], name: str) -> dict[str, Tensor]:
             lambda s: s | {"conv1.weight": torch.zeros(8, 3, 7, 7)},
             "conv1.weight is (8, 3, 7, 7) in the file, (",
         ),
-        (lambda s: {"something.weight": torch.zeros(1)}, "(0 of 60 tensors fit; it lacks conv1.weight)"),
+        (
+            lambda s: {"something.weight": torch.zeros(1)},
+            "(0 of 60 tensors fit; it lacks conv1.weight; it lacks bn1.weight; it lacks bn1.bias)",
+        ),
     ],
 )
 def test_what_does_not_fit_is_named_and_nothing_is_changed(tmp_path: Path, change: Any, said: str) -> None:

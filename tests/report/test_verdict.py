@@ -11,6 +11,7 @@ from made_runs import FULL, epochs
 from dualtemp.frameworks.protocol import AnchorWeight
 from dualtemp.report.remarks import remarks
 from dualtemp.report.verdict import health, verdict
+from dualtemp.runs.evaluated_measures import START
 from dualtemp.runs.record import Beside, Facts
 from dualtemp.runs.thresholds import COLLAPSED
 
@@ -300,8 +301,33 @@ def test_remarks_advise_by_the_weight_that_the_run_has() -> None:
         " ".join(remarks(history, replace(FACTS, weight=weight))) for weight in (AnchorWeight(), averages, equal)
     )
     assert "tau_beta is too small." in by_tau_beta
-    assert "found so easily" in by_tau_beta
+    assert "so easy to find" in by_tau_beta
     assert "gamma is too small." in by_gamma
     assert "too small" not in by_none
     assert "one of 64 anchors has nearly all the weight of a step." in by_none
-    assert "found so easily" not in by_gamma + by_none
+    assert "so easy to find" not in by_gamma + by_none
+
+
+HEALTHY = [paired("kNN", name, 200, 40, 10, 300) for name in ALL]
+
+
+@pytest.mark.parametrize(
+    ("rows", "headline", "tone"),
+    [
+        ([paired("kNN", START, 250, 2, 30, 300)], "below its start by 9.3 points: use the start", "bad"),
+        # The clearest of several measures is told.
+        (
+            [paired("kNN", START, 250, 10, 12, 300), paired("linear probe", START, 240, 4, 40, 300)],
+            "below its start by 12.0 points: use the start",
+            "bad",
+        ),
+        ([paired("kNN", START, 90_000, 5, 9, 100_000)], "no better than its start: use the start", "open"),
+        ([paired("kNN", START, 250, 10, 4, 300)], "too few images to tell it from its start", "open"),
+        ([paired("kNN", START, 250, 30, 2, 300)], "healthy", "good"),
+    ],
+)
+def test_a_run_is_compared_with_what_it_began_from(rows: list[Beside], headline: str, tone: str) -> None:
+    found = health(LEVEL, replace(FACTS, classes=0, beside=(*HEALTHY, *rows)))
+    assert (found.headline, found.tone) == (headline, tone)
+    above = [remark for remark in found.remarks if remark.startswith("Above its start by 9.3 points: kNN 93.3 %")]
+    assert bool(above) == (tone == "good")

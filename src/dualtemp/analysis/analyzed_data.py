@@ -24,10 +24,11 @@ def open_analyzed_data(run: RunFolder, chosen: Settings, data: str | Path | None
             f"{data} has images with {splits.train.channels} channels, but {run.path} was trained on {channels}: give "
             f"images with {channels}"
         )
-    return _as_training_data(splits, views)
+    return as_training_data(splits, views)
 
 
-def _as_training_data(splits: Splits, views: Views) -> TrainingData:
-    labelled = splits.train.labels is not None and splits.test is not None and splits.test.labels is not None
-    classes = len(splits.train.classes) if labelled else 0
-    return TrainingData(splits.pretraining, splits.train if labelled else None, splits.test, views, classes)
+def as_training_data(splits: Splits, views: Views) -> TrainingData:
+    """Parts of a source as a run sees them."""
+    labeled = splits.train.labels is not None and splits.test is not None and splits.test.labels is not None
+    classes = len(splits.train.classes) if labeled else 0
+    return TrainingData(splits.pretraining, splits.train if labeled else None, splits.test, views, classes)

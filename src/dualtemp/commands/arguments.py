@@ -17,6 +17,17 @@ def add_run(parser: Flags) -> None:
     parser.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
 
 
+def add_encoder(parser: Flags) -> None:
+    """RUN, a run's folder or a pretrained start."""
+    text = "the run's folder; or imagenet, timm:NAME, a folder of timm: pretrained, without any training"
+    parser.add_argument("run", type=Path, metavar="RUN", help=text)
+
+
+def default_out(run: Path, name: str) -> Path:
+    """Where a page goes if nobody says: into the run, or of a start, which has no folder, into the current one."""
+    return run / name if (run / "config.yaml").is_file() else Path(name)
+
+
 def add_device(parser: Flags) -> None:
     """--device."""
     parser.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, mps (default: the best there is)")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 # The paper's SimCo at a small scale. At the paper's rate a batch of 64 would take a hundred epochs.
 SMALL = {"method": "simco", "backbone": "resnet_mini", "batch": 64, "lr": 0.24, "warmup_epochs": 1, "evaluate_every": 5}
 IMAGES, EPOCHS, DIGIT_EPOCHS = 10_000, 20, 40
+START, START_IMAGES = "imagenet", 1_000  # to look among, and as many to ask about: half a minute on two cores
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,6 +91,32 @@ def _print_accuracies(console: "Console", run: Path, metrics: dict[str, Any]) ->
         table.add_row(f"kNN of {titles.get(name, name)}", f"{top1:.1f}", style="bold" if name == "trained" else None)
     table.add_row("linear probe of the trained encoder", f"{metrics['probe_top1']:.1f}", style="bold")
     console.print(table)
+    _print_start(console, run)
+
+
+def _print_start(console: "Console", run: Path) -> None:
+    """Print what a pretrained network reaches as it is on some of the same images, enlarged."""
+    from dualtemp.data import open_source
+    from dualtemp.encoder.encoder import run_encoder
+    from dualtemp.evaluation.frozen_sample import sample_knn
+    from dualtemp.runs.folder import RunFolder
+
+    data = RunFolder.open(run).settings().data
+    if data == "digits":  # of 8 px: nothing to enlarge
+        return
+    try:
+        encoder = run_encoder(Path(START))
+        began, splits = time.monotonic(), open_source(data)
+        top1 = sample_knn(encoder, splits, START_IMAGES)
+    except UserError as error:
+        console.print(f"\nNo pretrained network to compare with: {error}", markup=False)
+        return
+    console.print(
+        f"\n{top1:.1f} % by kNN of a network pretrained on ImageNet's labels, frozen ({encoder.settings.backbone}), on "
+        f"{START_IMAGES:,} of these images, enlarged to {encoder.views.size} px, among {START_IMAGES:,} "
+        f"({time.monotonic() - began:.0f} s).\nOn photographs of your own, start there: --init {START}.",
+        markup=False,
+    )
 
 
 COMMAND = Command(

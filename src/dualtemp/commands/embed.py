@@ -5,14 +5,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from dualtemp.commands.arguments import SOURCE, add_encoding_options, add_run, encoding_options
+from dualtemp.commands.arguments import SOURCE, add_encoder, add_encoding_options, encoding_options
 from dualtemp.commands.command import Command, Group
 from dualtemp.commands.printing import print_note, print_unreadable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    add_run(parser)
+    add_encoder(parser)
     parser.add_argument("--data", metavar=SOURCE, help="the images (default: the run's own)")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="FILE.parquet, .npz or .csv")
     parser.add_argument("--part", choices=("train", "test", "all"), default="all", help="of the images (default: all)")

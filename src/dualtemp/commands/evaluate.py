@@ -1,9 +1,9 @@
-"""`dualtemp evaluate`: measure a run's encoder with labeled images. Needs no torch until it measures."""
+"""`dualtemp evaluate`: measure a run or a start with labeled images. Needs no torch until it measures."""
 
 import argparse
 from typing import Any
 
-from dualtemp.commands.arguments import SOURCE, add_device, add_json, add_run, add_workers, check_at_least
+from dualtemp.commands.arguments import SOURCE, add_device, add_encoder, add_json, add_workers, check_at_least
 from dualtemp.commands.command import Command, Group
 from dualtemp.commands.printing import print_json
 
@@ -12,7 +12,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     from dualtemp.runs.evaluated_measures import WORDS
 
-    add_run(parser)
+    add_encoder(parser)
     parser.add_argument("--data", metavar=SOURCE, help="other labeled images (default: the run's validation set)")
     parser.add_argument("--only", metavar="A,B", help=f"some of {', '.join(WORDS)} (default: all)")
     parser.add_argument(
@@ -74,6 +74,8 @@ def _print_accuracies(found: dict[str, Any]) -> None:
             table.add_row(name, f"{labels:,}", *(_accuracy(row) for row in rows))
     console = Console(highlight=False)
     console.print(table)
+    if not found.get("made"):  # of a start
+        return
     console.print(f"kept in {found['run']}/evaluation.json and on its page, report.html", markup=False, soft_wrap=True)
 
 

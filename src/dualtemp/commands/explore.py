@@ -4,13 +4,13 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from dualtemp.commands.arguments import add_device, add_run
+from dualtemp.commands.arguments import add_device, add_encoder, default_out
 from dualtemp.commands.command import Command, Group
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    add_run(parser)
+    add_encoder(parser)
     parser.add_argument(
         "--data", metavar="SET | FOLDER | FILE.npz", help="images to look at (default: the run's training images)"
     )
@@ -20,12 +20,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: dict[str, Any]) -> int:
     """Write the page and print its path."""
+    from dualtemp.analysis.frozen_start import frozen_start
     from dualtemp.analysis.trained_run import open_trained_run
     from dualtemp.device import open_device
+    from dualtemp.encoder.encoder import names_start
     from dualtemp.report.explorer import write_explorer
 
-    opened = open_trained_run(given["run"], open_device(given["device"]), given["data"])
-    print(write_explorer(opened, given["out"] or given["run"] / "explore.html"))
+    open_run = frozen_start if names_start(given["run"]) else open_trained_run
+    opened = open_run(given["run"], open_device(given["device"]), given["data"])
+    print(write_explorer(opened, given["out"] or default_out(given["run"], "explore.html")))
     return 0
 
 

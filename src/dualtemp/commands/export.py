@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from dualtemp.commands.arguments import add_former_switch, add_run
+from dualtemp.commands.arguments import add_encoder, add_former_switch
 from dualtemp.commands.command import Command, Group
 from dualtemp.commands.printing import print_note
 
@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     from dualtemp.exporting.lookup import export_formats
 
-    add_run(parser)
+    add_encoder(parser)
     parser.add_argument(
         "--format",
         action="append",

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dualtemp.commands.arguments import (
+    add_encoder,
     add_encoding_options,
     add_json,
-    add_run,
     add_searched_images,
     check_ending,
     encoding_options,
@@ -25,7 +25,7 @@ SHOWN_GROUPS = 200  # on a page
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    add_run(parser)
+    add_encoder(parser)
     add_searched_images(parser)
     parser.add_argument("--threshold", type=float, metavar="X", help="least cosine of a pair (default: 0.99)")
     parser.add_argument(

@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dualtemp.commands.arguments import (
+    add_encoder,
     add_encoding_options,
     add_json,
-    add_run,
     add_searched_images,
     check_at_least,
     check_ending,
+    default_out,
     encoding_options,
 )
 from dualtemp.commands.command import Command, Group
@@ -22,12 +23,15 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    add_run(parser)
+    add_encoder(parser)
     parser.add_argument("photos", nargs="+", type=Path, metavar="PHOTO", help="image files")
     add_searched_images(parser)
     parser.add_argument("-k", type=int, default=12, metavar="N", help="images to find for each (default: 12)")
     parser.add_argument(
-        "--out", type=Path, metavar="FILE.html", help="the page (default: RUN/search.html; with --json, none)"
+        "--out",
+        type=Path,
+        metavar="FILE.html",
+        help="the page (default: RUN/search.html, search.html of a start; with --json, none)",
     )
     add_json(parser, " instead of a table")
     add_encoding_options(parser)
@@ -44,7 +48,7 @@ def run(given: dict[str, Any]) -> int:
     words = {name: given[name] for name in ("data", "embeddings", "k", "cache")}
     with image_progress() as progress:
         found = search(given["run"], given["photos"], **words, **options, progress=progress, note=print_note)
-    out = given["out"] or (None if given["json"] else given["run"] / "search.html")
+    out = given["out"] or (None if given["json"] else default_out(given["run"], "search.html"))
     if out is not None:
         from dualtemp.report.search_pages import write_found_page
 

@@ -9,7 +9,7 @@ from dualtemp.encoder.embedding_file import valid_text
 from dualtemp.encoder.embedding_reader import EmbeddingFile, Rows
 from dualtemp.encoder.encoder import RunEncoder
 from dualtemp.encoder.feature_cache import cached_records
-from dualtemp.encoder.feature_records import EncodingOptions, backbone_fingerprint, images_of
+from dualtemp.encoder.feature_records import EncodingOptions, images_of
 from dualtemp.encoder.image_list import ImageList, listed
 from dualtemp.errors import UserError
 
@@ -50,7 +50,7 @@ def bank_of(
 
 
 def _of_file(encoder: RunEncoder, data: Path | str | None, embeddings: Path) -> Bank:
-    file, own = EmbeddingFile(embeddings), backbone_fingerprint(encoder.path)
+    file, own = EmbeddingFile(embeddings), encoder.fingerprint
     if file.about.get("backbone", own) != own:
         raise UserError(f"{embeddings} has features of another encoder than {encoder.path}: embed the images anew")
     if file.width != encoder.width:

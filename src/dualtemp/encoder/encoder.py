@@ -1,30 +1,37 @@
-"""The trained encoder of a run, ready for any images."""
+"""The encoder of a run, or of a pretrained start, ready for any images."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from dualtemp.config import Settings
+from dualtemp.config import Settings, complete, settings
 from dualtemp.data.augment.views import Views
 from dualtemp.data.images import ImageSet
 from dualtemp.data.loading.loader import EVALUATION_BATCH, evaluation_batches
 from dualtemp.device import open_device
 from dualtemp.errors import UserError
 from dualtemp.models.backbones import build_backbone
+from dualtemp.models.starts import Start, has_model_config, is_start_word
 from dualtemp.models.weights import initialize
 from dualtemp.runs.folder import RunFolder
+from dualtemp.training.pretrained import find_start
 from dualtemp.training.run_images import run_images
+
+START_BATCH = 64  # anchors of a start that are looked at together; at 224 px more take much memory
+NO_DATA = "none"  # what the settings of a start have in the place of data
 
 
 @dataclass(frozen=True)
 class RunEncoder:
-    """A run's backbone, and how its images are prepared.
+    """The backbone of a run or of a pretrained start, and how its images are prepared.
 
-    path: the run's folder; settings: the run's; backbone: in eval mode, on the device; views: size and normalization,
-    for `evaluation_batches`; channels: of the images, 1 is gray; classes: names by label, empty if unknown; progress:
+    path: the run's folder, or the word of a start; settings: the run's; backbone: in eval mode, on the device; views:
+    size and normalization, for `evaluation_batches`; channels: of the images, 1 is gray; classes: names by label, empty
+    if unknown; fingerprint: 32 hexadecimal digits of the weights: features of two encoders must not be mixed; progress:
     called with the number of images done, and of all.
     """
 
@@ -35,7 +42,13 @@ class RunEncoder:
     channels: int
     classes: tuple[str, ...]
     device: torch.device
+    fingerprint: str
     progress: Callable[[int, int], None] | None = None
+
+    @property
+    def is_start(self) -> bool:
+        """Whether these are pretrained weights that no run has trained further: there is no folder and no data."""
+        return not RunFolder(self.path).config.is_file()
 
     @property
     def width(self) -> int:
@@ -93,18 +106,49 @@ class RunEncoder:
 
 
 def run_encoder(path: Path, device: str = "auto") -> RunEncoder:
-    """Load the encoder of a run from backbone.safetensors and config.yaml; no checkpoint is needed.
+    """Load the encoder that a path or a word names; all commands find it here.
 
     Args:
-        path: the run's folder.
+        path: the folder of a run (backbone.safetensors and config.yaml are read; no checkpoint is needed); else a
+            pretrained start: "imagenet", "timm:NAME" or a folder of timm.
         device: default "auto", the best one.
     """
+    if names_start(path):
+        return start_encoder(find_start(str(path)), device)
     run = RunFolder.open(path)
-    settings, there = run.settings(), open_device(device)
-    views, channels, classes = run_images(run, settings)
-    backbone = build_backbone(settings.backbone, views.size, channels, seed=settings.seed)
+    own, there = run.settings(), open_device(device)
+    views, channels, classes = run_images(run, own)
+    backbone = build_backbone(own.backbone, views.size, channels, seed=own.seed)
     initialize(backbone, path)
-    backbone = backbone.to(there).eval().requires_grad_(False)
-    if settings.channels_last:
+    backbone = _frozen(backbone, own, there)
+    fingerprint = blake2b(run.backbone.read_bytes(), digest_size=16).hexdigest()
+    return RunEncoder(path, own, backbone, views, channels, classes, there, fingerprint)
+
+
+def names_start(path: Path | str) -> bool:
+    """Whether this names a pretrained start, not a run."""
+    return is_start_word(path) or (not RunFolder(Path(path)).config.is_file() and has_model_config(Path(path)))
+
+
+def start_encoder(start: Start, device: str = "auto") -> RunEncoder:
+    """Return the encoder of a pretrained start as it is, without any training."""
+    if start.network is None or start.input is None:
+        raise UserError(
+            f"{start.word}: its network or its input (mean, deviation, size) is not known: give a run, imagenet, "
+            "timm:NAME or a folder of timm"
+        )
+    wanted, there = start.input, open_device(device)
+    values = {"data": NO_DATA, "backbone": start.network, "init": start.word, "init_content": start.content}
+    chosen = complete(settings({**values, "image_size": wanted.size, "knn": "auto", "batch": START_BATCH}), wanted.size)
+    backbone = build_backbone(start.network, wanted.size, wanted.channels, seed=0)
+    start.load_into(backbone)
+    views = Views(chosen.recipe, wanted.size, 0, wanted.mean, wanted.std, wanted.interpolation, wanted.crop)
+    backbone = _frozen(backbone, chosen, there)
+    return RunEncoder(Path(start.word), chosen, backbone, views, wanted.channels, (), there, start.content)
+
+
+def _frozen(backbone: nn.Module, chosen: Settings, device: torch.device) -> nn.Module:
+    backbone = backbone.to(device).eval().requires_grad_(False)
+    if chosen.channels_last:
         backbone = backbone.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
-    return RunEncoder(path, settings, backbone, views, channels, classes, there)
+    return backbone

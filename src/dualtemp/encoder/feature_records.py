@@ -15,7 +15,7 @@ from dualtemp.encoder.embedding_file import valid_text
 from dualtemp.encoder.encoder import RunEncoder
 from dualtemp.encoder.image_list import ImageList, listed
 from dualtemp.encoder.work_file import Record
-from dualtemp.runs.folder import RunFolder
+from dualtemp.errors import UserError
 
 Progress = Callable[[int, int], None]  # called with the number of images done, and of all
 
@@ -57,6 +57,8 @@ class Records(Protocol):
 def images_of(encoder: RunEncoder, data: Path | str | None, part: str = "all") -> ImageList:
     """List the images of a source, by default the run's own."""
     own = data is None
+    if own and encoder.is_start:
+        raise UserError(f"{encoder.path} has no images of its own: give some, --data FOLDER|SET|FILE.npz")
     return listed(encoder.settings.data if own else data, part, labels=encoder.settings.labels or not own)
 
 
@@ -105,17 +107,12 @@ def features_facts(encoder: RunEncoder, images: ImageList) -> dict[str, Any]:
         "dualtemp": __version__,
         "torch": torch.__version__,
         "device": encoder.device.type,
-        "backbone": backbone_fingerprint(encoder.path),
+        "backbone": encoder.fingerprint,
         "network": [settings.backbone, settings.channels_last],
         "view": [views.size, encoder.channels, list(views.mean), list(views.std)],
         "source": valid_text(images.source),
         "list": list_fingerprint(images),
     }
-
-
-def backbone_fingerprint(run: Path) -> str:
-    """32 hexadecimal digits of a run's weights file: features of two encoders must not be mixed."""
-    return blake2b(RunFolder(run).backbone.read_bytes(), digest_size=16).hexdigest()
 
 
 def list_fingerprint(images: ImageList) -> str:

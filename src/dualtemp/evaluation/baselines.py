@@ -1,4 +1,4 @@
-"""Baselines for a trained encoder: raw pixels, colors, and the same encoder before training."""
+"""Baselines for a trained encoder: raw pixels, colors, the same encoder untrained, and what it began from."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,8 +7,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dualtemp.data.augment.views import Views
 from dualtemp.encoder.encoder import RunEncoder
 from dualtemp.models.backbones import build_backbone
+from dualtemp.models.weights import initialize
+from dualtemp.runs.evaluated_measures import START
+from dualtemp.runs.folder import RunFolder
+from dualtemp.training.pretrained import input_of_start
 
 # More pixels do not help and cost: with 5,000 images of CIFAR-10, kNN, probe and few labels all do a little better on
 # 16 px than on 32 px.
@@ -70,17 +75,31 @@ def hsv(pixels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def with_baselines(encoder: RunEncoder) -> dict[str, RunEncoder]:
-    """Return the trained encoder and the baselines it has to beat; all get the same views."""
+    """Return the encoder and the baselines it has to beat; all get the same views, only a start its own."""
     settings, views = encoder.settings, encoder.views
     assert settings.image_size is not None
     untrained = build_backbone(settings.backbone, settings.image_size, encoder.channels, seed=settings.seed)
     histogram = ColorHistogram(views.mean, views.std)
+    own = {START: encoder} if encoder.is_start else {"trained": encoder, **_start_of(encoder)}
     return {
-        "trained": encoder,
+        **own,
         "untrained": replace(encoder, backbone=untrained.to(encoder.device).eval()),
         "raw pixels": replace(encoder, backbone=RawPixels()),
         "colour histogram": replace(encoder, backbone=histogram.to(encoder.device)),
     }
+
+
+def _start_of(encoder: RunEncoder) -> dict[str, RunEncoder]:
+    """What the run began from, with the input that it wants; nothing if the run keeps no start."""
+    run = RunFolder(encoder.path)
+    if not run.start.is_file():
+        return {}
+    views, wanted = encoder.views, input_of_start(run)
+    if wanted is not None:
+        views = Views(views.recipe, wanted.size, views.seed, wanted.mean, wanted.std, wanted.interpolation, wanted.crop)
+    backbone = build_backbone(encoder.settings.backbone, views.size, encoder.channels, seed=encoder.settings.seed)
+    initialize(backbone, run.start)
+    return {START: replace(encoder, backbone=backbone.to(encoder.device).eval().requires_grad_(False), views=views)}
 
 
 def _bin(values: Tensor, count: int) -> Tensor:

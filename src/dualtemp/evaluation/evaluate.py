@@ -1,4 +1,4 @@
-"""Measure a run's encoder with labeled images: kNN, linear probe, few labels, fine-tuning; baselines beside it."""
+"""Measure a run or a start with labeled images: kNN, linear probe, few labels, fine-tuning; baselines beside it."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dualtemp.data.sources.copies import twins
-from dualtemp.encoder.encoder import run_encoder
+from dualtemp.encoder.encoder import names_start, run_encoder
 from dualtemp.errors import UserError
 from dualtemp.evaluation.baselines import with_baselines
 from dualtemp.evaluation.evaluation_file import EVALUATION_FILE, add_to_evaluation, place, result
@@ -42,7 +42,8 @@ def evaluate(
     Each result is written to RUN/evaluation.json, and shown on the run's page, as soon as it is known.
 
     Args:
-        run: the run's folder.
+        run: the run's folder; or a pretrained start ("imagenet", "timm:NAME", a folder of timm), which is measured as
+            it is, on the data given, and leaves no file.
         data: labeled images: a folder, a set or an .npz file; default: the run's own, measured on its validation set.
         only: measures to take, of "knn", "probe", "few-shot" and "fine-tune"; default: all.
         fine_tune: False leaves fine-tuning out, which takes longest.
@@ -63,11 +64,11 @@ def evaluate(
     wanted = selected_measures(only, fine_tune)
     if fine_tune_epochs is not None and fine_tune_epochs < 1:
         raise UserError(f"fine_tune_epochs must be at least 1, got {fine_tune_epochs}")
-    folder = RunFolder.open(Path(run))
-    if not os.access(folder.path, os.W_OK):
-        raise UserError(f"{folder.path} cannot be written, where results are kept: make it writable")
-    encoder = replace(run_encoder(folder.path, device), progress=progress)
-    found = labeled_data(folder.path, encoder.settings, data)
+    folder = _folder_of(Path(run), data)
+    if folder is None:
+        wanted = _without_tuning(run, wanted, only)
+    encoder = replace(run_encoder(Path(run), device), progress=progress)
+    found = labeled_data(Path(run), encoder.settings, data)
     tell = _silent if quiet else _tell
     if found.untested:
         few = ", ".join(found.untested[:3]) + (f" and {len(found.untested) - 3} more" * (len(found.untested) > 3))
@@ -81,7 +82,7 @@ def evaluate(
             for row in frozen_measures(encoders, found, wanted, seed, workers, lost.problems):
                 lost.tell_new()
                 # Not before files were read: only then it is known how many images there are.
-                if data is None and not kept.measured:
+                if folder is not None and data is None and not kept.measured:
                     kept.add(online(folder, found, wanted, lost.problems))
                 kept.add([row])
                 tell(f"{row['encoder']}: {row['name']} {row['top1']:.2f} %, {duration(row['seconds'])}")
@@ -91,10 +92,12 @@ def evaluate(
                 lost.tell_new()
                 kept.add([row])
     except KeyboardInterrupt:
-        holds = f"{folder.path / EVALUATION_FILE} holds what was measured" if kept.measured else "nothing was measured"
+        holds = "nothing was measured"
+        if kept.measured:
+            holds = f"{folder.path / EVALUATION_FILE} holds what was measured" if folder else "a start keeps nothing"
         raise KeyboardInterrupt(f"interrupted; {holds}") from None
     return {
-        "run": str(folder.path),
+        "run": str(run),
         "data": found.name,
         "part": "held-out" if data is None and encoder.settings.validate == "held-out" else "test",
         **kept.content,
@@ -103,6 +106,25 @@ def evaluate(
         "classes": found.classes,
         "measured": sorted(kept.measured, key=place),
     }
+
+
+def _folder_of(run: Path, data: Path | str | None) -> RunFolder | None:
+    """Return the folder that results are kept in; None for a start, which has none."""
+    if names_start(run):
+        if data is None:
+            raise UserError(f"{run} has no images of its own: give labeled ones, --data FOLDER|SET|FILE.npz")
+        return None
+    folder = RunFolder.open(run)
+    if not os.access(folder.path, os.W_OK):
+        raise UserError(f"{folder.path} cannot be written, where results are kept: make it writable")
+    return folder
+
+
+def _without_tuning(run: Path | str, wanted: set[str], only: str | Sequence[str] | None) -> set[str]:
+    """Return the measures to take of a start, which stays as it is."""
+    if only is not None and "fine-tune" in wanted:
+        raise UserError(f"{run} is measured as it is: to train it further, `dualtemp train --init {run}`")
+    return wanted - {"fine-tune"}
 
 
 def selected_measures(only: str | Sequence[str] | None, fine_tune: bool) -> set[str]:
@@ -137,10 +159,10 @@ def online(
 
 
 class _Kept:
-    """Results so far, written to the run's folder and page after each of them."""
+    """Results so far, written after each of them to the run's folder, if there is one, and to its page."""
 
-    def __init__(self, run: RunFolder) -> None:
-        self.run, self.step = run, next((line.get("step", 0) for line in run.history()[-1:]), 0)
+    def __init__(self, run: RunFolder | None) -> None:
+        self.run, self.step = run, next((line.get("step", 0) for line in run.history()[-1:]), 0) if run else 0
         self.measured: list[dict[str, Any]] = []
         self.content: dict[str, Any] = {}
 
@@ -148,6 +170,8 @@ class _Kept:
         from dualtemp.report.run_page import write_run_page
 
         self.measured += rows
+        if self.run is None:  # a start
+            return
         content = add_to_evaluation(self.run.path, self.step, self.measured)
         self.content = {"step": content["step"], "made": content["made"]}
         write_run_page(self.run.path)

@@ -42,7 +42,8 @@ def frozen_measures(
 ) -> Iterator[dict[str, Any]]:
     """Yield rows of kNN, linear probe and few labels for each encoder, the trained one first.
 
-    Images are read once for all encoders, so that all are tested on the same ones; problems collects unreadable files.
+    Images are read once for all encoders with the same views, so that these are tested on the same ones; problems
+    collects unreadable files.
     """
     train, train_labels = readable_features(encoders, found.train, workers, problems)
     test, test_labels = readable_features(encoders, found.test, workers, problems)
@@ -99,7 +100,29 @@ def few_label_draws(labels: Tensor) -> list[tuple[str, float]]:
 def readable_features(
     encoders: Mapping[str, RunEncoder], images: ImageSet, workers: int | None, problems: dict[str, str]
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """Features (N, F) of each encoder and labels (N,) of all images that can be read, on the CPU; images read once."""
+    """Features (N, F) of each encoder and labels (N,) of all images that can be read, on the CPU.
+
+    Images are read once for all encoders that see them alike; a start may want another size than the run.
+    """
+    alike: dict[Any, dict[str, RunEncoder]] = {}
+    for name, encoder in encoders.items():
+        views = encoder.views
+        seen = (views.size, views.mean, views.std, views.interpolation, views.crop)
+        alike.setdefault(seen, {})[name] = encoder
+    found: dict[str, Tensor] = {}
+    kept: Tensor | None = None  # which images every pass has read
+    for some in alike.values():
+        features, index = _read_once(some, images, workers, problems)
+        if kept is not None and not torch.equal(index, kept):
+            raise UserError(f"{images.name}: files changed while they were read; evaluate again")
+        found, kept = found | features, index
+    return {name: found[name] for name in encoders}, labels_of(images)[kept]
+
+
+def _read_once(
+    encoders: Mapping[str, RunEncoder], images: ImageSet, workers: int | None, problems: dict[str, str]
+) -> tuple[dict[str, Tensor], Tensor]:
+    """Features (N, F) of each encoder, and index (N,) of the images that can be read."""
     first = next(iter(encoders.values()))
     index: list[Tensor] = []
     parts: dict[str, list[Tensor]] = {name: [] for name in encoders}
@@ -114,4 +137,4 @@ def readable_features(
             first.progress(int(each.index[-1]) + 1, len(images))
     if not index:
         raise UserError(f"{images.name}: not one image can be read; check them with `dualtemp data`")
-    return {name: torch.cat(found) for name, found in parts.items()}, labels_of(images)[torch.cat(index)]
+    return {name: torch.cat(found) for name, found in parts.items()}, torch.cat(index)

@@ -8,7 +8,6 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from dualtemp.data.augment.views import Views
 from dualtemp.data.images import ImageSet
 from dualtemp.data.loading.loader import Loader, evaluation_batches
 from dualtemp.encoder.encoder import RunEncoder
@@ -38,7 +37,7 @@ def tuned_measures(
 ) -> Iterator[dict[str, Any]]:
     """Fine-tune each encoder and yield its row; tell: gets the expected time first; problems: unreadable files."""
     encoder = encoders["trained"]
-    views = Views(RECIPE, encoder.views.size, seed, encoder.views.mean, encoder.views.std)
+    views = encoder.views.with_recipe(RECIPE, seed)
     train, test = encoder.fitted(found.train), encoder.fitted(found.test)
     epochs = default_epochs(len(train)) if epochs is None else epochs
     batch = default_batch(len(train))

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from dualtemp import __version__
-from dualtemp.encoder.encoder import run_encoder
+from dualtemp.encoder.encoder import names_start, run_encoder
 from dualtemp.errors import UserError, writing
 from dualtemp.exporting.exported_encoder import ExportedEncoder
 from dualtemp.exporting.lookup import export_formats
@@ -44,10 +44,10 @@ def export(
     export to the same folder are kept if they hold the same encoder, and removed if not.
 
     Args:
-        run: the run's folder.
+        run: the run's folder, or a pretrained start ("imagenet", "timm:NAME", a folder of timm).
         format: "safetensors" (weights and model.py, default), "timm" (a folder for `timm.create_model`), "onnx",
             "torch-export", several of them, or "all" that the encoder can be exported in.
-        out: the folder; default RUN/export.
+        out: the folder; default RUN/export; required for a start, which has no folder.
         normalize: let graphs (onnx, torch-export) take uint8 pixels and normalize them themselves.
         note: called with a line about what is being written.
 
@@ -55,6 +55,8 @@ def export(
         >>> dualtemp.export("runs/mine", format=("timm", "onnx"), out="mine")  # doctest: +SKIP
     """
     path = Path(run)
+    if out is None and names_start(path):
+        raise UserError(f"{path} has no folder for its export: give one, --out FOLDER")
     out = path / FOLDER if out is None else Path(out)
     names = _names(format)
     for name in names:

@@ -16,7 +16,7 @@ image = ImageOps.exif_transpose(image).convert(how["mode"])
 image = image.reduce(max(1, min(image.size) // enough))
 width, height = (int(how["resize"]["shorter_side"] * side / min(image.size)) for side in image.size)
 left, top = round((width - how["size"]) / 2), round((height - how["size"]) / 2)
-image = image.resize((width, height), Image.Resampling.BICUBIC)
+image = image.resize((width, height), Image.Resampling[how["resize"]["interpolation"].upper()])
 image = image.crop((left, top, left + how["size"], top + how["size"]))
 pixels = np.array(image).reshape(1, how["size"], how["size"], -1).transpose(0, 3, 1, 2)  # uint8, NCHW"""
 

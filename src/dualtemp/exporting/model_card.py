@@ -27,19 +27,25 @@ class CardFacts:
     how: dict[str, Any]
     manifest: dict[str, Any]
 
+    @property
+    def is_start(self) -> bool:
+        """Whether these are pretrained weights that no run has trained further."""
+        return not self.run.config.is_file()
+
 
 def model_card(facts: CardFacts) -> str:
     """Write README.md of an export, in Markdown; its Python programs run in the folder, without dualtemp."""
-    parts = (_opening(facts), _figures(facts), _data(facts), _loading(facts), _settings_part(facts), _limits(facts))
+    parts = [_opening(facts), _figures(facts), _data(facts), _loading(facts), _settings_part(facts), _limits(facts)]
+    if facts.is_start:  # nothing of it was measured, and its data are unknown
+        parts = [_opening(facts), _loading(facts), _limits(facts)]
     return "\n\n".join(parts) + "\n"
 
 
 def _opening(facts: CardFacts) -> str:
-    how, settings, formats = facts.how, facts.settings, facts.manifest["formats"]
+    how, formats = facts.how, facts.manifest["formats"]
     libraries = [export_formats()[name].library for name in formats]
     library = next((name for name in libraries if name != "pytorch"), "pytorch")
-    tag, learned = ("supervised", "with") if settings.framework.learns_from_labels else ("self-supervised", "without")
-    epochs = "" if facts.manifest["epoch"] is None else f" after epoch {facts.manifest['epoch']} of {settings.epochs}"
+    tag = "supervised" if facts.settings.framework.learns_from_labels or facts.is_start else "self-supervised"
     return f"""---
 library_name: {library}
 tags:
@@ -50,9 +56,29 @@ tags:
 # {_plain(facts.manifest["run"])}: an image encoder
 
 A `{facts.recipe["model"]}`{_stem(facts.recipe)} that turns images of {how["size"]} x {how["size"]} pixels with \
-{how["channels"]} channel{"s" if how["channels"] > 1 else ""} into {facts.recipe["num_features"]} features. It was \
-trained {learned} labels by {settings.method}{_temperatures(settings)} with dualtemp {facts.manifest["dualtemp"]}; \
-these are its weights{epochs}."""
+{how["channels"]} channel{"s" if how["channels"] > 1 else ""} into {facts.recipe["num_features"]} features. \
+{_origin(facts)}"""
+
+
+def _origin(facts: CardFacts) -> str:
+    """Say where the weights come from: a start as it is, or a run, and what it began from."""
+    settings, version = facts.settings, facts.manifest["dualtemp"]
+    if facts.is_start:
+        return (
+            f"These are the weights of `{_plain(str(settings.init))}` (content {settings.init_content}) as they were "
+            f"found, not trained further, written by dualtemp {version}."
+        )
+    learned = "with" if settings.framework.learns_from_labels else "without"
+    epochs = "" if facts.manifest["epoch"] is None else f" after epoch {facts.manifest['epoch']} of {settings.epochs}"
+    begun = facts.run.read_environment().get("start")
+    began = ""
+    if isinstance(begun, dict):
+        origin = _plain(str(begun.get("origin") or settings.init))
+        began = f" It began from {origin} (content {settings.init_content}), and takes images as that does."
+    return (
+        f"It was trained {learned} labels by {settings.method}{_temperatures(settings)} with dualtemp {version}; these "
+        f"are its weights{epochs}.{began}"
+    )
 
 
 def _stem(recipe: dict[str, Any]) -> str:

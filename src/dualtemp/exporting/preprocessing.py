@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dualtemp.data.augment.views import Views, evaluation_side
+from dualtemp.data.augment.views import Views
 from dualtemp.data.loading.crop_files import enough_pixels
 
 # Pillow's name for 8-bit images of so many channels.
@@ -23,9 +23,9 @@ def preprocessing(views: Views) -> dict[str, Any]:
             "factor": "then shorter // enough, if above 1: the mean of whole squares of pixels (Pillow's reduce)",
         },
         "resize": {
-            "shorter_side": evaluation_side(size),
+            "shorter_side": views.shorter_side,
             "longer_side": "int(shorter_side * longer / shorter)",
-            "interpolation": "bicubic",
+            "interpolation": views.interpolation,
             "antialias": True,
             "rounded": "to 8 bits, as Pillow and torchvision do with 8-bit images",
         },
@@ -40,12 +40,12 @@ def preprocessing(views: Views) -> dict[str, Any]:
 
 def timm_preprocessing(views: Views) -> dict[str, Any]:
     """The same in the words of timm's `pretrained_cfg`."""
-    size, side = views.size, evaluation_side(views.size)
+    size, side = views.size, views.shorter_side
     # timm resizes to floor(size / crop_pct): half a pixel more keeps rounding from taking one away.
     crop_pct = 1.0 if side == size else size / (side + 0.5)
     return {
         "input_size": [len(views.mean), size, size],
-        "interpolation": "bicubic",
+        "interpolation": views.interpolation,
         "crop_pct": crop_pct,
         "crop_mode": "center",
         "mean": list(views.mean),

@@ -1,5 +1,6 @@
 """From settings to a framework that can be trained."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from dualtemp.config import Settings
 from dualtemp.frameworks.network import Network, Step
 from dualtemp.frameworks.protocol import Context, Framework
 from dualtemp.models.backbones import build_backbone
-from dualtemp.models.weights import initialize
+from dualtemp.models.starts import NONE, open_start
 
 
 class FrameworkModule(nn.Module):
@@ -39,16 +40,25 @@ class FrameworkModule(nn.Module):
         self.framework.after_step()
 
 
-def build_framework(chosen: Settings, channels: int, classes: int, images: int = 0) -> FrameworkModule:
+def build_framework(
+    chosen: Settings,
+    channels: int,
+    classes: int,
+    images: int = 0,
+    load: Callable[[nn.Module], None] | None = None,
+) -> FrameworkModule:
     """Build the framework that complete settings describe, its weights drawn from the seed alone.
 
     channels: of the images; classes: of the labels, for frameworks that learn from them; images: how many it learns
-    from, for frameworks that keep something of each or schedule something over the run.
+    from, for frameworks that keep something of each or schedule something over the run; load: puts the weights that
+    the run starts from into the backbone, by default those that `init` names.
     """
     assert chosen.image_size is not None
     backbone: Any = build_backbone(chosen.backbone, chosen.image_size, channels, seed=chosen.seed)
-    if chosen.init is not None:
-        initialize(backbone, chosen.init)
+    if load is not None:
+        load(backbone)
+    elif chosen.init not in (None, NONE):
+        open_start(chosen.init).load_into(backbone)
     kind, options = chosen.framework, chosen.options
     computation = chosen.computation or chosen.framework.version
     context = Context(chosen.seed, chosen.batch, classes, computation, images, chosen.epochs)

@@ -65,9 +65,9 @@ _HOME = {
     "negative_cosine": "functional",
     "nt_xent": "functional",
     "simple": "functional",
-    "vicreg": "without_negatives",
     "supervised_contrastive": "labeled_pairs",
     "two_towers": "tower_pairs",
+    "vicreg": "without_negatives",
 }
 
 __all__ = [

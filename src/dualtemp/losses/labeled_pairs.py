@@ -6,7 +6,7 @@ from torch import Tensor
 from dualtemp import distributed
 from dualtemp.losses.arguments import Reduction, require_pairs, require_temperatures
 from dualtemp.losses.exclusion import Exclusion
-from dualtemp.losses.labelled_tiles import labelled_losses
+from dualtemp.losses.labeled_tiles import labelled_losses
 from dualtemp.losses.similarity import unit
 from dualtemp.losses.temperature import Temperature, require_temperature
 from dualtemp.losses.weighted_mean import require_pair_weight, require_vector, weighted_mean

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dualtemp.losses import labelled_tiles
+from dualtemp.losses import labeled_tiles
 from dualtemp.losses.exclusion import Exclusion
 from dualtemp.losses.similarity import Plan, Reduced, Walk, fixed_shift, gradient, make_plan, reduce
 from dualtemp.losses.temperature import Temperature, require_temperature
@@ -221,7 +221,7 @@ def tiled_labelled_losses(
     excluded = Exclusion(list(anchor_ids), list(key_ids), padded_anchors, padded_keys, mask)
     plan = _labelled_plan(a, b, tau, tau_alpha, tau_beta, own, excluded)
     with true_precision(a.device):
-        return labelled_tiles.forward(a, b, labels, key_labels, plan)
+        return labeled_tiles.forward(a, b, labels, key_labels, plan)
 
 
 @tiled_labelled_losses.register_fake
@@ -255,8 +255,8 @@ def tiled_labelled_losses_backward(
     excluded = Exclusion(list(anchor_ids), list(key_ids), padded_anchors, padded_keys, mask)
     plan = _labelled_plan(a, b, tau, tau_alpha, tau_beta, own, excluded)
     with true_precision(a.device):
-        da, db = labelled_tiles.backward(a, b, labels, key_labels, coefficients, place, of_loss, plan, wants_b)
-    return da, a.new_empty(0) if db is None else db, labelled_tiles.gradient_of_temperature(a, da, plan)
+        da, db = labeled_tiles.backward(a, b, labels, key_labels, coefficients, place, of_loss, plan, wants_b)
+    return da, a.new_empty(0) if db is None else db, labeled_tiles.gradient_of_temperature(a, da, plan)
 
 
 @tiled_labelled_losses_backward.register_fake
@@ -266,9 +266,9 @@ def _(of_loss, coefficients, place, a, b, *settings):
 
 def _labelled_plan(
     a: Tensor, b: Tensor, tau: Tensor | None, tau_alpha: float, tau_beta: float, own: int, excluded: Exclusion
-) -> labelled_tiles.Plan:
+) -> labeled_tiles.Plan:
     alpha, beta = _settled(tau, tau_alpha, tau_beta)
-    return labelled_tiles.make_plan(a, b, alpha, beta, None if own == NO_OWN else own, excluded)
+    return labeled_tiles.make_plan(a, b, alpha, beta, None if own == NO_OWN else own, excluded)
 
 
 def _keep_labelled_losses(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

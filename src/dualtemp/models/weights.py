@@ -13,11 +13,12 @@ from torch import Tensor, nn
 
 from dualtemp.atomic_write import whole_file
 from dualtemp.errors import UserError
+from dualtemp.models.onnx_weights import onnx_weights
+from dualtemp.models.weights_matching import Misfit, match_weights
 
 BACKBONE_FILE = "backbone.safetensors"  # of a run folder
+HUB_FILES = ("model.safetensors", "pytorch_model.bin")  # of a folder of Hugging Face or timm
 PICKLES = (".pt", ".pth", ".bin", ".ckpt")
-# Prefixes of the layers after the features, in files of timm and torchvision.
-CLASSIFIERS = ("fc.", "head.", "classifier.", "head_dist.", "last_linear.")
 # Keys under which checkpoints hold the weights.
 CHECKPOINT_ENTRIES = ("state_dict", "model", "model_state_dict", "backbone", "encoder", "teacher", "student")
 
@@ -49,24 +50,31 @@ def load_weights(path: Path | str) -> dict[str, Tensor]:
     """Read the tensors of a weights file, by name, onto the CPU.
 
     Args:
-        path: of a run folder (its backbone is read), a .safetensors file, or a .pt, .pth, .bin or .ckpt file of torch
-            that holds a state dict or a checkpoint with one inside.
+        path: of a run folder (its backbone is read), a folder of Hugging Face or timm, a .safetensors file, an .onnx
+            file, or a .pt, .pth, .bin or .ckpt file of torch that holds a state dict or a checkpoint with one inside.
     """
     path = Path(path)
     if os.path.isdir(path):  # False, not an error, for what can be no path
-        path = path / BACKBONE_FILE
-        if not os.path.isfile(path):
-            raise UserError(f"{path.parent}: no {BACKBONE_FILE} in this folder; give a finished run or a weights file.")
+        files = (path / name for name in (BACKBONE_FILE, *HUB_FILES))
+        file = next((file for file in files if os.path.isfile(file)), None)
+        if file is None:
+            raise UserError(f"{path}: no {BACKBONE_FILE} in this folder; give a finished run or a weights file.")
+        path = file
     if not os.path.isfile(path):
-        raise UserError(f"{path}: no such weights file; give a run folder, a .safetensors or a .pt / .pth file.")
+        raise UserError(
+            f"{path}: no such weights file; give a run folder, a .safetensors, .pt, .pth or .onnx file, imagenet or "
+            "timm:NAME."
+        )
     if path.suffix == ".safetensors":
         try:
             return safetensors.torch.load_file(path)
         except (safetensors.SafetensorError, OSError) as error:
             raise UserError(f"{path}: not a whole safetensors file ({_first_line(error)}); fetch it again.") from error
+    if path.suffix == ".onnx":
+        return onnx_weights(path)
     if path.suffix not in PICKLES:
         raise UserError(
-            f"{path}: weights must be .safetensors or {', '.join(PICKLES)}, not {path.suffix or 'nameless'}."
+            f"{path}: weights must be .safetensors, .onnx or {', '.join(PICKLES)}, not {path.suffix or 'nameless'}."
         )
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
@@ -81,40 +89,27 @@ def load_weights(path: Path | str) -> dict[str, Tensor]:
 def initialize(backbone: nn.Module, path: Path | str) -> None:
     """Load the weights of an earlier run, or of a file of timm or torchvision, into a backbone.
 
-    A classifier in the file is ignored, and so is everything besides the backbone if its names have a prefix such as
-    "module.", "backbone." or "encoder." (if several fit, the first in the file is taken: in MoCo's, the query encoder).
-    Everything else must fit; if it does not, nothing is changed.
+    A classifier in the file is ignored, and so is everything besides the backbone if its names have a prefix
+    (`match_weights`). Everything else must fit; if it does not, nothing is changed.
 
     Args:
         backbone: takes the weights.
         path: as in `load_weights`.
     """
     own = backbone.state_dict()
-    found = _without_prefix(load_weights(path), own)
-    # Files older than the counter of batch norm lack it; nothing here needs it.
-    missing = [name for name in own if name not in found and not name.endswith("num_batches_tracked")]
-    unexpected = [name for name in found if name not in own and not name.startswith(CLASSIFIERS)]
-    shapes = [
-        f"{name} is {tuple(found[name].shape)} in the file, {tuple(own[name].shape)} here"
-        for name in own
-        if name in found and found[name].shape != own[name].shape
-    ]
-    fitting = sum(name in found and found[name].shape == own[name].shape for name in own)
-    first = next(iter([*(f"it lacks {name}" for name in missing), *(f"it has {n}" for n in unexpected), *shapes]), None)
-    if first is not None:
-        raise UserError(
-            f"{path}: does not fit this backbone ({fitting} of {len(own)} tensors fit; {first}); "
-            "take the backbone, image size and channels that it was trained with."
-        )
-    backbone.load_state_dict(own | {name: found[name] for name in own if name in found})
+    try:
+        fit = match_weights(load_weights(path), own)
+    except Misfit as error:
+        raise misfit_error(path, error) from None
+    backbone.load_state_dict(own | fit.tensors)
 
 
-def _without_prefix(weights: dict[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights under the prefix that makes most names fit; with none, all of them."""
-    first = next(iter(own))
-    prefixes = ["", *(name.removesuffix(first) for name in weights if name.endswith("." + first))]
-    best = max(prefixes, key=lambda prefix: sum(prefix + name in weights for name in own))
-    return {name[len(best) :]: value for name, value in weights.items() if name.startswith(best)}
+def misfit_error(source: Path | str, error: Misfit) -> UserError:
+    """Return the error for weights of another network."""
+    return UserError(
+        f"{source}: does not fit this backbone ({error}); take the backbone, image size and channels that it was "
+        "trained with."
+    )
 
 
 def _state_dict(content: Any, path: Path) -> dict[str, Tensor]:

@@ -174,11 +174,17 @@ def _described(images: ImageSet, index: Tensor) -> dict[str, Any]:
 def _facts(run: TrainedRun, found: ExplorerData) -> dict[str, str]:
     count = len(found.anchors)
     return {
-        "Run": f"{run.path.resolve().name}: {run.chosen.method}, {run.chosen.backbone}, step {run.step:,}",
+        "Run": f"{run.path.resolve().name}: {_learned(run)}",
         "Data": found.images.name,
         "Anchors": f"{count:,}, in views that the run was not trained on",
         "Keys": f"{len(found.keys):,} of other training images, computed afresh by the run's key encoder",
     }
+
+
+def _learned(run: TrainedRun) -> str:
+    if run.step == 0 and not run.own_data:
+        return f"{run.chosen.backbone}, pretrained, its features in the place of projections"
+    return f"{run.chosen.method}, {run.chosen.backbone}, step {run.step:,}"
 
 
 def _words(values: Tensor) -> str:

@@ -2,6 +2,8 @@
 
 import math
 
+from dualtemp.report.standing import clear_difference, standings
+from dualtemp.runs.evaluated_measures import START
 from dualtemp.runs.metrics import accuracies
 from dualtemp.runs.record import Facts, History, points
 
@@ -13,8 +15,23 @@ BEHIND = 5.0  # points of accuracy between kNN and probe
 
 def remarks(history: History, facts: Facts) -> list[str]:
     """Return the remarks that apply, a sentence or two each."""
-    found = (_weights(history, facts), _easy(history, facts), _probe_behind(history, facts), _rank(history))
+    found = (
+        _above_start(facts),
+        _weights(history, facts),
+        _easy(history, facts),
+        _probe_behind(history, facts),
+        _rank(history),
+    )
     return [remark for remark in found if remark is not None]
+
+
+def _above_start(facts: Facts) -> str | None:
+    found = next((one for one in standings(facts.beside) if one.encoder == START), None)
+    if found is None or found.word != "beaten":
+        return None
+    one = max(found.measures, key=lambda one: (clear_difference(one, len(found.measures)), one.trained - one.other))
+    gain = f"Above its start by {one.trained - one.other:.1f} points"
+    return f"{gain}: {one.name} {one.trained:.1f} %, {one.other:.1f} % before training."
 
 
 def _weights(history: History, facts: Facts) -> str | None:

@@ -17,10 +17,10 @@ from dualtemp.report.accuracies import (
     guessing_limit,
     has_too_few_images,
 )
-from dualtemp.report.standing import Standing, Word, encoder_title, standings
-from dualtemp.runs.evaluated_measures import BASELINES
+from dualtemp.report.standing import Standing, Word, clear_difference, encoder_title, standings
+from dualtemp.runs.evaluated_measures import BASELINES, START
 from dualtemp.runs.metrics import accuracies
-from dualtemp.runs.record import Facts, History, points
+from dualtemp.runs.record import Beside, Facts, History, points
 from dualtemp.runs.thresholds import COLLAPSED
 
 LOSS_STILL = 1e-3  # share of the loss: a run whose loss never leaves this band learns nothing
@@ -146,7 +146,7 @@ def _improving(history: History, facts: Facts) -> Verdict | None:
 
 def _not_better(history: History, facts: Facts) -> Verdict | None:
     """`dualtemp evaluate` measured baselines, and the encoder does not clearly beat all of them."""
-    found = standings(facts.beside)
+    found = [one for one in standings(facts.beside) if one.encoder != START]
     more = " Try more images, more epochs or another --lr." + _more_epochs(history, facts, "To continue")
     rules: tuple[tuple[set[Word], str, Literal["bad", "open"], str], ...] = (
         ({"better", "level"}, "has learned little: no better than {}", "bad", f"show no gain.{more}"),
@@ -160,6 +160,33 @@ def _not_better(history: History, facts: Facts) -> Verdict | None:
             reason = f"`dualtemp evaluate` found: {_rivals(these)}. {_test_images(these)} {said.format(names)}"
             return Verdict(headline.format(names), tone, reason)
     return None
+
+
+def _not_above_start(history: History, facts: Facts) -> Verdict | None:
+    """`dualtemp evaluate` has measured what the run began from, and the run is not clearly above it."""
+    found = next((one for one in standings(facts.beside) if one.encoder == START), None)
+    if found is None or found.word == "beaten":
+        return None
+    one = widest_gap(found)
+    gap, images = one.other - one.trained, _test_images([found])
+    reason = f"`dualtemp evaluate` found: {one.name} {one.trained:.1f} %, its start as it was {one.other:.1f} %."
+    if found.word == "better":
+        stop = f" {images} show the loss. Stop here; a lower --lr or fewer epochs may keep more of it."
+        return Verdict(f"below its start by {gap:.1f} points: use the start", "bad", reason + stop)
+    if found.word == "level":
+        return Verdict("no better than its start: use the start", "open", f"{reason} {images} show no gain of a point.")
+    if found.word == "mixed":
+        return Verdict("above its start by one measure, below by another", "open", reason)
+    return Verdict(
+        "too few images to tell it from its start", "open", f"{reason} {images} do not show which is better."
+    )
+
+
+def widest_gap(found: Standing) -> Beside:
+    """The measure by which the two differ most clearly; of those that cannot be told apart, the first."""
+    measures = len(found.measures)
+    clear = [one for one in found.measures if clear_difference(one, measures)]
+    return max(clear, key=lambda one: abs(one.trained - one.other)) if clear else found.measures[0]
 
 
 def _rivals(these: Sequence[Standing]) -> str:
@@ -247,6 +274,7 @@ RULES = (
     _loss_still,
     _worse,
     _too_early,
+    _not_above_start,
     _not_better,
     _fallen,
     _improving,

@@ -29,4 +29,5 @@ WORDS = tuple(dict.fromkeys(each.asked_as for each in EVALUATED))
 NAMES = tuple(each.name for each in EVALUATED)
 FROZEN = tuple(each.name for each in EVALUATED if each.frozen)
 BASELINES = ("raw pixels", "colour histogram", "untrained")  # for a trained encoder to beat; spelled as in old files
-ENCODERS = (*BASELINES, "trained", "online")
+START = "start, frozen"  # what a run began from, as it was
+ENCODERS = (*BASELINES, START, "trained", "online")

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,17 @@ from dualtemp.file_lock import CLAIM, locked
 
 
 class RunFolder:
-    """config.yaml, environment.json, metrics.jsonl, checkpoints/, backbone.safetensors; trouble.txt if it failed."""
+    """config.yaml, environment.json, metrics.jsonl, checkpoints/, backbone.safetensors; trouble.txt if it failed.
+
+    start.safetensors if it began from other weights: the backbone as it was before the first step.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.config, self.environment = path / "config.yaml", path / "environment.json"
         self.metrics, self.checkpoints = path / "metrics.jsonl", path / "checkpoints"
         self.backbone, self.lock = path / "backbone.safetensors", path / ".lock"
+        self.start = path / "start.safetensors"
         self.trouble, self.logs = path / "trouble.txt", path / "logs"
 
     @staticmethod
@@ -47,8 +51,12 @@ class RunFolder:
             raise UserError(f"{path} exists and is not a run: give another --out")
 
     @contextlib.contextmanager
-    def create(self, settings: Settings, environment: dict[str, Any]) -> Iterator[None]:
+    def create(
+        self, settings: Settings, environment: dict[str, Any], save_start: Callable[[Path], None] | None = None
+    ) -> Iterator[None]:
         """Create the folder and hold its lock. The config is written last: a folder with a config is a run.
+
+        save_start: writes the weights that the run begins from to a path.
 
         If it cannot be created, nothing is left of it. Another process may be creating the same folder, so only the
         holder of the lock touches what is inside.
@@ -63,6 +71,8 @@ class RunFolder:
                         self._clear_parts()
                         self.checkpoints.mkdir(exist_ok=True)
                         _write(self.environment, json.dumps(environment, indent=2) + "\n")
+                        if save_start is not None:
+                            save_start(self.start)
                         _write(self.config, to_yaml(settings))
                     except OSError:
                         self._remove_unbegun()
@@ -165,6 +175,7 @@ class RunFolder:
             self.config.unlink(missing_ok=True)  # its name may not have reached the disk
             self._clear_parts()
             self.environment.unlink(missing_ok=True)
+            self.start.unlink(missing_ok=True)
             self.checkpoints.rmdir()
         with contextlib.suppress(OSError):
             self.lock.unlink()
@@ -175,7 +186,7 @@ class RunFolder:
             part.unlink(missing_ok=True)
 
     def _never_begun(self) -> bool:
-        left = {self.lock, self.environment, self.checkpoints}
+        left = {self.lock, self.environment, self.start, self.checkpoints}
         claim = self.lock.name + CLAIM
         return all(
             item in left or item.suffix == ".part" or item.name.startswith(claim) for item in self.path.iterdir()

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from dualtemp.config import Settings
 from dualtemp.data.sources.catalogue import named_set
 from dualtemp.frameworks.protocol import W_OF_TAU_BETA, AnchorWeight
-from dualtemp.runs.evaluated_measures import BASELINES, FROZEN
+from dualtemp.runs.evaluated_measures import BASELINES, FROZEN, START
 from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.status import Status, status_of
 
@@ -153,7 +153,7 @@ def beside(run: RunRecord) -> tuple[Beside, ...]:
         return ()
     return tuple(
         one
-        for encoder in BASELINES
+        for encoder in (*BASELINES, START)
         for name, row in rows_of(rows, encoder).items()
         if name in FROZEN and (one := beside_trained(rows_of(rows, "trained").get(name), row)) is not None
     )

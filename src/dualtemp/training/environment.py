@@ -10,10 +10,14 @@ import torch
 from dualtemp import __version__, distributed
 from dualtemp.data.images import Splits
 from dualtemp.data.training_data import TrainingData
+from dualtemp.models.starts import Start
+from dualtemp.training.pretrained import describe_start
 from dualtemp.training.run_data import SPLIT, describe_part
 
 
-def describe_environment(device: torch.device, splits: Splits, data: TrainingData) -> dict[str, Any]:
+def describe_environment(
+    device: torch.device, splits: Splits, data: TrainingData, start: Start | None = None
+) -> dict[str, Any]:
     """Versions, device, threads and processes of a run, and the fingerprints of its data."""
     return {
         "dualtemp": __version__,
@@ -35,6 +39,12 @@ def describe_environment(device: torch.device, splits: Splits, data: TrainingDat
             "size": data.views.size,
             "mean": list(data.views.mean),
             "std": list(data.views.std),
+            **({} if data.views.crop is None else _resize(data)),
             "classes": list(splits.train.classes),
         },
+        **describe_start(start),
     }
+
+
+def _resize(data: TrainingData) -> dict[str, Any]:
+    return {"interpolation": data.views.interpolation, "crop": data.views.crop}

@@ -1,10 +1,12 @@
 """Resume a run from its newest checkpoint, to the same bits or to another number of epochs."""
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from dualtemp import distributed
 from dualtemp.config import Settings, settings
@@ -12,6 +14,7 @@ from dualtemp.data.training_data import TrainingData
 from dualtemp.errors import UserError
 from dualtemp.frameworks import build_framework
 from dualtemp.machine import cores
+from dualtemp.models.weights import initialize
 from dualtemp.progress_bar import status_line
 from dualtemp.runs.checkpoint import Checkpoint, read_latest, refuse_foreign, unpack
 from dualtemp.runs.folder import RunFolder
@@ -50,7 +53,7 @@ def resume_run(
             chosen = settings({**recorded.model_dump(exclude_none=True), "epochs": epochs})
         refuse_unsafe_bf16(chosen, device)
         data = reopen_data(run, chosen, options)
-        method = build_framework(chosen, data.images.channels, data.classes, len(data.images))
+        method = build_framework(chosen, data.images.channels, data.classes, len(data.images), run_start(run))
         if distributed.rank() == 0 and options.threads is None and (threads or 0) > cores():
             observer.note(f"using {threads} threads, as at first, on {cores()} cores: --threads may be faster")
 
@@ -96,6 +99,11 @@ def reopen_data(run: RunFolder, chosen: Settings, options: ExecutionOptions) -> 
     data = training_data(chosen, splits, environment)
     check_batch(chosen, data)
     return data
+
+
+def run_start(run: RunFolder) -> Callable[[nn.Module], None] | None:
+    """Give what loads the weights that the run began from; None where it keeps none, as earlier versions did."""
+    return (lambda backbone: initialize(backbone, run.start)) if run.start.is_file() else None
 
 
 def load_checkpoint(run: RunFolder) -> tuple[Checkpoint | None, list[str]]:

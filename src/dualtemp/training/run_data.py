@@ -16,6 +16,7 @@ from dualtemp.data.sources.opening import named_path
 from dualtemp.data.sources.validation import held_out_for_validation
 from dualtemp.data.training_data import TrainingData
 from dualtemp.errors import UserError
+from dualtemp.models.model_input import INTERPOLATIONS, ModelInput
 from dualtemp.runs.folder import RunFolder
 
 # How a run treats its images, in environment.json: since 2 all copies of an image are on one side of a split, and the
@@ -78,11 +79,24 @@ def run_normalization(settings: Settings, splits: Splits, environment: Mapping[s
         return distributed.run_on_rank0(lambda: how(settings.data, pixels))
 
 
-def training_data(settings: Settings, splits: Splits, environment: Mapping[str, Any] | None = None) -> TrainingData:
-    """Prepare data for the trainer; environment: environment.json of an existing run."""
+def training_data(
+    settings: Settings,
+    splits: Splits,
+    environment: Mapping[str, Any] | None = None,
+    start_input: ModelInput | None = None,
+) -> TrainingData:
+    """Prepare data for the trainer.
+
+    environment: environment.json of an existing run; start_input: for a new run, the input of its start.
+    """
     assert settings.image_size is not None
-    mean, std = run_normalization(settings, splits, environment)
-    views = Views(settings.recipe, settings.image_size, settings.seed, mean, std)
+    splits = with_channels(splits, channels_of(environment, start_input))
+    if start_input is not None:
+        mean, std, resize = start_input.mean, start_input.std, (start_input.interpolation, start_input.crop)
+    else:
+        mean, std = run_normalization(settings, splits, environment)
+        resize = resize_of((environment or {}).get("images"))
+    views = Views(settings.recipe, settings.image_size, settings.seed, mean, std, *resize)
     images = splits.train if settings.framework.learns_from_labels else splits.pretraining
     labeled = splits.train.labels is not None and splits.test is not None and splits.test.labels is not None
     return TrainingData(
@@ -93,6 +107,40 @@ def training_data(settings: Settings, splits: Splits, environment: Mapping[str, 
         classes=_classes(splits) if labeled else 0,
         unreadable={each.name: each.reason for each in splits.unreadable},
     )
+
+
+def channels_of(environment: Mapping[str, Any] | None, start_input: ModelInput | None) -> int | None:
+    """Channels that a start wants, or that the images of a run had which is there already; None if nothing tells."""
+    if start_input is not None:
+        return start_input.channels
+    images = (environment or {}).get("images")
+    found = images.get("channels") if isinstance(images, dict) else None
+    return found if isinstance(found, int) else None
+
+
+def with_channels(splits: Splits, channels: int | None) -> Splits:
+    """All parts of a source with so many channels: a pretrained network takes gray images in its three."""
+    if channels in (None, splits.train.channels):
+        return splits
+    try:
+        parts = {
+            name: None if part is None else part.convert(channels)
+            for name, part in (("train", splits.train), ("test", splits.test), ("unlabeled", splits.unlabeled))
+        }
+    except ValueError:
+        raise UserError(
+            f"{splits.train.name} has images of {splits.train.channels} channels, the start takes {channels}: give "
+            "such images, or --init none"
+        ) from None
+    return replace(splits, **parts)
+
+
+def resize_of(images: Any) -> tuple[str, float | None]:
+    """Interpolation and crop of a run's views, as environment.json has them; runs without a start have the usual."""
+    found = images if isinstance(images, dict) else {}
+    interpolation, crop = found.get("interpolation"), found.get("crop")
+    known = interpolation in INTERPOLATIONS and isinstance(crop, float | int) and 0 < crop <= 1
+    return (interpolation, float(crop)) if known else ("bicubic", None)  # pyright: ignore
 
 
 def _classes(splits: Splits) -> int:

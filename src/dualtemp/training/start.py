@@ -8,6 +8,8 @@ from typing import Any
 from dualtemp import distributed
 from dualtemp.config import Settings, complete, given_settings
 from dualtemp.frameworks import build_framework
+from dualtemp.models.starts import NONE
+from dualtemp.models.weights import save_backbone
 from dualtemp.progress_bar import status_line
 from dualtemp.runs.folder import RunFolder
 from dualtemp.training.environment import describe_environment
@@ -18,8 +20,10 @@ from dualtemp.training.launch import (
     refuse_unsafe_bf16,
     train_prepared,
 )
+from dualtemp.training.observers.display import Display
 from dualtemp.training.observers.observer import Observer
 from dualtemp.training.own_images import introduce, with_sensible_settings
+from dualtemp.training.pretrained import start_of, with_start
 from dualtemp.training.resume import resume_run
 from dualtemp.training.run_data import check_batch, image_size, open_data, resolve_data, training_data
 
@@ -37,19 +41,33 @@ def start(
         if distributed.run_on_rank0(lambda: is_elastic_restart(run, settings)):
             return resume_run(out, None, options, observer)
         distributed.run_on_rank0(lambda: RunFolder.refuse_existing(out))
+        begin = start_of(settings)
+        settings = with_start(settings, begin) if begin else settings.model_copy(update={"init": None})
         quiet = options.quiet or distributed.rank() > 0
         with status_line(f"opening {settings.data}", quiet):
             splits = open_data(settings)
         with status_line(f"looking at {len(splits.train):,} images", quiet):
             settings, own_images = with_sensible_settings(settings, splits, device)
             settings = complete(settings, image_size(splits))
-            data = training_data(settings, splits)
+            data = training_data(settings, splits, None, begin.input if begin else None)
         check_batch(settings, data)
-        method = build_framework(settings, data.images.channels, data.classes, len(data.images))
+        method = build_framework(
+            settings, data.images.channels, data.classes, len(data.images), begin.load_into if begin else None
+        )
+        backbone = method.framework.network.backbone
+        if begin is not None and not quiet:
+            (observer or Display()).note(begin.describe(backbone))
         if own_images is not None and distributed.run_on_rank0(lambda: not options.quiet):
             introduce(own_images, settings, splits, data, method, device, options.workers)
-        environment = describe_environment(device, splits, data)
-        distributed.run_on_rank0(lambda: held.enter_context(run.create(settings, environment)))
+        environment = describe_environment(device, splits, data, begin)
+
+        def create() -> None:
+            held.enter_context(run.create(settings, environment, save_start if begin else None))
+
+        def save_start(path: Path) -> None:
+            save_backbone(path, backbone, {"backbone": settings.backbone})
+
+        distributed.run_on_rank0(create)
         return train_prepared(PreparedRun(settings, method, data, run, device), options, observer)
 
 
@@ -58,5 +76,5 @@ def is_elastic_restart(run: RunFolder, settings: Settings) -> bool:
     if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) == 0 or not run.config.exists():
         return False
     recorded = run.settings().model_dump()
-    same = all(recorded[name] == value for name, value in given_settings(settings).items())
+    same = all(recorded[name] == value for name, value in given_settings(settings).items() if value != NONE)
     return same and run.read_environment().get("launch") == os.environ.get("TORCHELASTIC_RUN_ID")

@@ -2,7 +2,8 @@
 
 A separable filter along one side is a matrix: entry (i, j) says how much input pixel j counts in output pixel i.
 Cropping, mirroring and the treatment of borders are part of the matrix, so each image has its own crop at no extra
-cost. The kernel is antialiased bicubic (a = -0.5), as Pillow and torch's `interpolate(antialias=True)` have it.
+cost. The kernel is antialiased bicubic (a = -0.5) or bilinear, as Pillow and torch's `interpolate(antialias=True)`
+have them.
 """
 
 import torch
@@ -27,7 +28,22 @@ def cubic(distance: Tensor) -> Tensor:
     return torch.where(distance < 1.0, near, torch.where(distance < 2.0, far, 0.0))
 
 
-def bicubic_weights(start: Tensor, length: Tensor, side: int, size: int, dtype: torch.dtype = torch.float32) -> Tensor:
+def triangle(distance: Tensor) -> Tensor:
+    """The bilinear kernel at distances >= 0, zero from 1 on."""
+    return (1.0 - distance).clamp(min=0.0)
+
+
+KERNELS = {"bicubic": cubic, "bilinear": triangle}
+
+
+def resize_weights(
+    start: Tensor,
+    length: Tensor,
+    side: int,
+    size: int,
+    dtype: torch.dtype = torch.float32,
+    interpolation: str = "bicubic",
+) -> Tensor:
     """Weights (N, size, side) that resize pixels start .. start + length - 1 of a side to `size` pixels.
 
     start, length: (N,) integers. What lies outside the crop counts nothing, even for output pixels at its border.
@@ -37,7 +53,8 @@ def bicubic_weights(start: Tensor, length: Tensor, side: int, size: int, dtype: 
     scale = (length.to(dtype) / size).view(-1, 1, 1)
     center = (torch.arange(size, dtype=dtype, device=device) + 0.5).view(1, -1, 1) * scale  # from the start of the crop
     pixel = (torch.arange(side, device=device) - start.view(-1, 1, 1)).to(dtype)  # (N, 1, side), 0 at the crop's start
-    weights = cubic((pixel + 0.5 - center).abs() / scale.clamp(min=1.0))  # reducing widens the kernel: antialias
+    distance = (pixel + 0.5 - center).abs() / scale.clamp(min=1.0)  # reducing widens the kernel: antialias
+    weights = KERNELS[interpolation](distance)
     weights = weights * ((pixel >= 0) & (pixel < length.view(-1, 1, 1)))
     return weights / weights.sum(2, keepdim=True)
 
@@ -68,14 +85,14 @@ class CropTable:
     nothing is kept: there the matrix products outweigh computing the weights.
     """
 
-    def __init__(self, side: int, size: int, device: torch.device) -> None:
+    def __init__(self, side: int, size: int, device: torch.device, interpolation: str = "bicubic") -> None:
         """Prepare for sides of `side` pixels, resized to `size`, on a device."""
-        self.side, self.size, self.device = side, size, device
+        self.side, self.size, self.device, self.interpolation = side, size, device, interpolation
         self.windows: Tensor | None = None  # (side, side, size, side): by length - 1, then side - 1 - start
         self.unrolled: Tensor | None = None  # the same in one piece, (side * side, size, side)
         if side * size * (2 * side - 1) <= _LARGEST_TABLE:
             lengths = torch.arange(1, side + 1)
-            from_zero = bicubic_weights(torch.zeros_like(lengths), lengths, side, size, torch.float64)
+            from_zero = resize_weights(torch.zeros_like(lengths), lengths, side, size, torch.float64, interpolation)
             padded = F.pad(from_zero.to(torch.float32), (side - 1, 0)).to(device)
             self.windows = padded.unfold(2, side, 1).transpose(1, 2)
             if side * side * size * side <= _LARGEST_UNROLLED:
@@ -84,7 +101,7 @@ class CropTable:
     def weights(self, start: Tensor, length: Tensor, mirrored: Tensor | None = None) -> Tensor:
         """Weights (N, size, side); start, length int64 (N,); mirrored int64, which images are; all on the device."""
         if self.windows is None:
-            found = bicubic_weights(start, length, self.side, self.size)
+            found = resize_weights(start, length, self.side, self.size, interpolation=self.interpolation)
         elif self.unrolled is None:
             found = self.windows[length - 1, self.side - 1 - start]
         else:

@@ -16,7 +16,7 @@ from dualtemp.data.augment.crop import crop_words, random_crops
 from dualtemp.data.augment.parameters import drawn_parameters
 from dualtemp.data.augment.philox import words
 from dualtemp.data.augment.recipes import Recipe, recipe_named
-from dualtemp.data.augment.resample import CropTable, bicubic_weights, gaussian_blur, separable
+from dualtemp.data.augment.resample import KERNELS, CropTable, gaussian_blur, resize_weights, separable
 from dualtemp.data.augment.view_plan import ViewPlan, plans_on_device, view_plan
 from dualtemp.errors import UserError
 from dualtemp.losses.similarity import true_precision
@@ -28,23 +28,47 @@ class Views:
     """Random views of a batch, each a function of (seed, epoch, image index, view) and of nothing else.
 
     recipe: a name ("paper", "mocov2", "simclr", "byol") or a Recipe; size: the views are size x size pixels;
-    mean, std: one value a channel, for pixels in [0, 1].
+    mean, std: one value a channel, for pixels in [0, 1]; interpolation: of every resize, "bicubic" or "bilinear"; crop:
+    the share of the shorter side that the clean view shows, by default `evaluation_side` decides.
 
         views = Views("paper", size=32, seed=0, mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616))
         first = views(pixels, index, epoch=0, view=0)  # uint8 (N, C, H, W), int64 (N,) -> float32 (N, C, 32, 32)
     """
 
-    def __init__(self, recipe: str | Recipe, size: int, seed: int, mean: Sequence[float], std: Sequence[float]) -> None:
+    def __init__(
+        self,
+        recipe: str | Recipe,
+        size: int,
+        seed: int,
+        mean: Sequence[float],
+        std: Sequence[float],
+        interpolation: str = "bicubic",
+        crop: float | None = None,
+    ) -> None:
         """Check and keep the arguments; nothing is drawn yet."""
         if size < 1:
             raise UserError(f"the size of a view is {size} pixels: give at least 1.")
         if len(mean) != len(std) or not all(value > 0 for value in std):
             raise UserError(f"mean {tuple(mean)} and std {tuple(std)}: give one pair a channel, each std above 0.")
+        if interpolation not in KERNELS:
+            raise UserError(f"no interpolation is called {interpolation!r}: choose {' or '.join(KERNELS)}.")
+        if crop is not None and not 0 < crop <= 1:
+            raise UserError(f"crop {crop}: give a share of the image above 0 and at most 1.")
         self.recipe = recipe_named(recipe) if isinstance(recipe, str) else recipe
         self.size, self.seed = size, seed
         self.mean, self.std = tuple(mean), tuple(std)
+        self.interpolation, self.crop = interpolation, crop
         self._tables: dict[tuple[int, torch.device], CropTable] = {}
         self._constants_by_device: dict[torch.device, tuple[Tensor, Tensor]] = {}
+
+    @property
+    def shorter_side(self) -> int:
+        """The length of the shorter side before the central crop of the clean view."""
+        return evaluation_side(self.size, self.crop)
+
+    def with_recipe(self, recipe: str | Recipe, seed: int) -> "Views":
+        """Return views of the same size and normalization by another recipe."""
+        return Views(recipe, self.size, seed, self.mean, self.std, self.interpolation, self.crop)
 
     def __call__(self, pixels: Tensor, index: Tensor, epoch: int, view: int) -> Tensor:
         """uint8 (N, C, H, W) -> float32 (N, C, size, size), normalized, on the device of the pixels.
@@ -98,7 +122,7 @@ class Views:
 
     def evaluation(self, pixels: Tensor) -> Tensor:
         """The clean view: uint8 (N, C, H, W) -> float32 (N, C, size, size). See evaluation_view."""
-        return evaluation_view(pixels, self.size, self.mean, self.std)
+        return evaluation_view(pixels, self.size, self.mean, self.std, self.interpolation, self.crop)
 
     def normalize(self, pixels: Tensor) -> Tensor:
         """uint8 (N, C, H, W) of any size -> float32, normalized and otherwise as it is."""
@@ -146,7 +170,7 @@ class Views:
     def _table(self, side: int, device: torch.device) -> CropTable:
         key = (side, device)
         if key not in self._tables:
-            self._tables[key] = CropTable(side, self.size, device)
+            self._tables[key] = CropTable(side, self.size, device, self.interpolation)
         return self._tables[key]
 
     def __getstate__(self) -> dict[str, object]:
@@ -154,19 +178,26 @@ class Views:
         return {**self.__dict__, "_tables": {}, "_constants_by_device": {}}
 
 
-def evaluation_view(pixels: Tensor, size: int, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+def evaluation_view(
+    pixels: Tensor,
+    size: int,
+    mean: Sequence[float],
+    std: Sequence[float],
+    interpolation: str = "bicubic",
+    crop: float | None = None,
+) -> Tensor:
     """The clean view of images in one tensor: nothing random.
 
-    The shorter side is resized to `evaluation_side(size)`, the central size x size pixels are cut out and normalized.
-    uint8 (N, C, H, W) -> float32 (N, C, size, size) on the device of the pixels.
+    The shorter side is resized to `evaluation_side(size, crop)`, the central size x size pixels are cut out and
+    normalized. uint8 (N, C, H, W) -> float32 (N, C, size, size) on the device of the pixels.
     """
     height, width = pixels.shape[2:]
     images = pixels.to(torch.float32)
     with true_precision(pixels.device):
-        if (height, width) != (size, size) or evaluation_side(size) != size:
-            new_height, new_width, top, left = evaluation_geometry(height, width, size)
+        if (height, width) != (size, size) or evaluation_side(size, crop) != size:
+            new_height, new_width, top, left = evaluation_geometry(height, width, size, crop)
             rows, columns = (
-                _whole(side, new)[:, start : start + size]
+                _whole(side, new, interpolation)[:, start : start + size]
                 for side, new, start in ((height, new_height, top), (width, new_width, left))
             )
             images = separable(rows.to(images.device), images, columns.to(images.device))
@@ -174,14 +205,19 @@ def evaluation_view(pixels: Tensor, size: int, mean: Sequence[float], std: Seque
         return images.div_(255.0).clamp_(0.0, 1.0).sub_(mean_there).div_(std_there)
 
 
-def evaluation_side(size: int) -> int:
-    """The length of the shorter side before the central crop: 8/7 of it from 128 px on (256 for 224)."""
+def evaluation_side(size: int, crop: float | None = None) -> int:
+    """The length of the shorter side before the central crop, which shows this share of it.
+
+    By default 8/7 of the crop from 128 px on (256 for 224), and the crop itself below.
+    """
+    if crop is not None:
+        return max(size, int(size / crop + 1e-6))  # timm's floor, but not of 255.9999999
     return size * 8 // 7 if size >= 128 else size
 
 
-def evaluation_geometry(height: int, width: int, size: int) -> tuple[int, int, int, int]:
+def evaluation_geometry(height: int, width: int, size: int, crop: float | None = None) -> tuple[int, int, int, int]:
     """Height and width after the resize, top and left of the central crop; torchvision's Resize and CenterCrop."""
-    shorter = evaluation_side(size)
+    shorter = evaluation_side(size, crop)
     if height <= width:
         new_height, new_width = shorter, int(shorter * width / height)
     else:
@@ -189,9 +225,10 @@ def evaluation_geometry(height: int, width: int, size: int) -> tuple[int, int, i
     return new_height, new_width, round((new_height - size) / 2.0), round((new_width - size) / 2.0)
 
 
-def _whole(side: int, size: int) -> Tensor:
+def _whole(side: int, size: int, interpolation: str) -> Tensor:
     """Weights (1, size, side) that resize a whole side."""
-    return bicubic_weights(torch.tensor([0]), torch.tensor([side]), side, size, torch.float64).to(torch.float32)
+    start, length = torch.tensor([0]), torch.tensor([side])
+    return resize_weights(start, length, side, size, torch.float64, interpolation).to(torch.float32)
 
 
 def _constants(mean: Sequence[float], std: Sequence[float], device: torch.device) -> tuple[Tensor, Tensor]:

@@ -2,8 +2,8 @@
 
 An image is decoded whole unless even the smallest crop of it would have to be shrunk to half or less: then it comes
 reduced by a whole number (a JPEG of 12 million pixels for views of 128 px: half the time of decoding it whole). The
-resize is torch's antialiased bicubic on uint8, the one that torchvision's v2 transforms use on tensors; it takes half
-the time of Pillow's.
+resize is torch's antialiased bicubic (or bilinear) on uint8, the one that torchvision's v2 transforms use on tensors;
+it takes half the time of Pillow's.
 """
 
 import math
@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dualtemp.data.augment.philox import replacements
-from dualtemp.data.augment.views import Views, evaluation_geometry, evaluation_side
+from dualtemp.data.augment.views import Views, evaluation_geometry
 from dualtemp.data.image_source import ImageSource
 from dualtemp.data.loading.decode import UnreadableImage
 
@@ -67,7 +67,7 @@ def read_part(part: Part, source: ImageSource, views: Views, buffer: Tensor) -> 
         if part.epoch is None:
             for row, (_, image) in enumerate(opened):
                 if image is not None:
-                    rows[0, row] = clean_crop(image, views.size)
+                    rows[0, row] = clean_crop(image, views.size, views.interpolation, views.crop)
         else:
             _crop_twice(opened, wanted, part.epoch, views, rows)
     return Outcome(tuple(shown), tuple(problems.items()))
@@ -76,7 +76,7 @@ def read_part(part: Part, source: ImageSource, views: Views, buffer: Tensor) -> 
 def enough_pixels(views: Views) -> int:
     """The shorter side that an image need have: the smallest crop of it still fills a view, and evaluation does."""
     shares = [min(each.scale) * min(*each.ratio, *(1 / r for r in each.ratio)) for each in views.recipe.both]
-    return max(evaluation_side(views.size), math.ceil(views.size / math.sqrt(min(shares))))
+    return max(views.shorter_side, math.ceil(views.size / math.sqrt(min(shares))))
 
 
 def to_tensor(image: "Image.Image") -> Tensor:
@@ -85,20 +85,21 @@ def to_tensor(image: "Image.Image") -> Tensor:
     return pixels.unsqueeze(0) if pixels.ndim == 2 else pixels.permute(2, 0, 1)
 
 
-def resize(image: Tensor, height: int, width: int) -> Tensor:
-    """uint8 (C, H, W) -> uint8 (C, height, width), antialiased bicubic."""
+def resize(image: Tensor, height: int, width: int, interpolation: str = "bicubic") -> Tensor:
+    """uint8 (C, H, W) -> uint8 (C, height, width), antialiased."""
     if image.shape[1:] == (height, width):
         return image
     if image.shape[0] == 1:  # torch has no quick way for one channel, but has one for three
-        return resize(image.permute(1, 2, 0).expand(-1, -1, 3).contiguous().permute(2, 0, 1), height, width)[:1]
-    return F.interpolate(image.unsqueeze(0), (height, width), mode="bicubic", antialias=True)[0]
+        tripled = image.permute(1, 2, 0).expand(-1, -1, 3).contiguous().permute(2, 0, 1)
+        return resize(tripled, height, width, interpolation)[:1]
+    return F.interpolate(image.unsqueeze(0), (height, width), mode=interpolation, antialias=True)[0]
 
 
-def clean_crop(image: Tensor, size: int) -> Tensor:
+def clean_crop(image: Tensor, size: int, interpolation: str = "bicubic", crop: float | None = None) -> Tensor:
     """The evaluation view before normalization: uint8 (C, H, W) -> uint8 (C, size, size)."""
     image = _middle(image)
-    height, width, top, left = evaluation_geometry(image.shape[1], image.shape[2], size)
-    return resize(image, height, width)[:, top : top + size, left : left + size]
+    height, width, top, left = evaluation_geometry(image.shape[1], image.shape[2], size, crop)
+    return resize(image, height, width, interpolation)[:, top : top + size, left : left + size]
 
 
 def _middle(image: Tensor) -> Tensor:
@@ -121,7 +122,7 @@ def _crop_twice(
         for row, ((_, image), (top, left, height, width)) in enumerate(zip(opened, boxes, strict=True)):
             if image is not None:
                 crop = image[:, top : top + height, left : left + width]
-                rows[view, row] = resize(crop, views.size, views.size)
+                rows[view, row] = resize(crop, views.size, views.size, views.interpolation)
 
 
 def _open(

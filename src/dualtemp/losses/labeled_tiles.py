@@ -24,7 +24,7 @@ from torch import Tensor
 
 from dualtemp.first_derivative import first_derivative_only
 from dualtemp.losses.exclusion import Exclusion
-from dualtemp.losses.similarity import Tile, make_tiles
+from dualtemp.losses.similarity import BITS, Tile, fixed_shift, make_tiles
 from dualtemp.losses.temperature import Temperature, are_tied, is_infinite, learned, temperature_value
 from dualtemp.losses.unit_vectors import require_no_transform, true_precision
 
@@ -148,11 +148,14 @@ def _tile(a: Tensor, b: Tensor, labels: Tensor, key_labels: Tensor, plan: Plan, 
     """Similarities of a tile, -inf where the key does not exist for the anchor, and the mask of positives."""
     rows, keys = tile
     s = a[rows] @ b[keys].T
+    positives = labels[rows, None] == key_labels[None, keys]
     if plan.own is not None:
-        s.diagonal(rows.start + plan.own - keys.start).fill_(-math.inf)
+        for x, nothing in ((s, -math.inf), (positives, False)):
+            x.diagonal(rows.start + plan.own - keys.start).fill_(nothing)
     if plan.excluded is not None:
-        s.masked_fill_(plan.excluded.tile(rows, keys), -math.inf)
-    positives = (labels[rows, None] == key_labels[None, keys]) & (s != -math.inf)
+        excluded = plan.excluded.tile(rows, keys)
+        s.masked_fill_(excluded, -math.inf)
+        positives &= ~excluded
     return s, positives
 
 
@@ -161,7 +164,7 @@ def _sums(a: Tensor, b: Tensor, labels: Tensor, key_labels: Tensor, plan: Plan) 
     n = len(a)
     rows_of = _Rows(
         count=labels.new_zeros(n, dtype=torch.long),
-        keys=labels.new_zeros(n, dtype=torch.long),
+        keys=labels.new_full((n,), len(b) - (plan.own is not None), dtype=torch.long),
         top=a.new_full((n,), -math.inf),
         place=labels.new_zeros(n, dtype=torch.long),
         rest_alpha=a.new_full((n,), -math.inf),
@@ -171,29 +174,37 @@ def _sums(a: Tensor, b: Tensor, labels: Tensor, key_labels: Tensor, plan: Plan) 
     for tile in plan.tiles:
         rows, keys = tile
         s, positives = _tile(a, b, labels, key_labels, plan, tile)
-        rows_of.count[rows] += positives.sum(1)
-        rows_of.keys[rows] += (s != -math.inf).sum(1)
-        top, place = s.masked_fill(~positives, -math.inf).max(1)
-        inside = positives.any(1)  # else there is nothing to take out
+        count = positives.sum(1)
+        rows_of.count[rows] += count
         rows_of.others[rows] += torch.where(positives, s, 0.0).sum(1)
+        top, place = torch.where(positives, s, -math.inf).max(1)
         kept = s.gather(1, place[:, None])
-        s.scatter_(1, place[:, None], torch.where(inside[:, None], -math.inf, kept))
+        s.scatter_(1, place[:, None], torch.where(count[:, None] > 0, -math.inf, kept))  # if there is one to take out
         before = rows_of.top[rows].clone()
         nearer = top > before
         second = torch.where(nearer, before, top)
         for sums, tau in ((rows_of.rest_alpha, plan.tau_alpha), (rows_of.rest_beta, plan.tau_beta)):
             if (sums is rows_of.rest_beta and plan.tied) or is_infinite(tau):
                 continue
-            rest = torch.logaddexp(sums[rows], torch.logsumexp(s / tau, 1))
+            rest = torch.logaddexp(sums[rows], _log_sum_exp(s, tau))
             sums[rows] = torch.logaddexp(rest, second / tau)
         rows_of.top[rows] = torch.where(nearer, top, before)
         rows_of.place[rows] = torch.where(nearer, place + keys.start, rows_of.place[rows])
+    if plan.excluded is not None:
+        rows_of.keys = plan.excluded.count(plan.tiles, (n, len(b)), plan.own)[0]
     rows_of.others -= torch.where(rows_of.count > 0, rows_of.top, 0.0)
     if plan.tied:
         rows_of.rest_beta = rows_of.rest_alpha
     elif is_infinite(plan.tau_beta):
         rows_of.rest_beta = (rows_of.keys - 1).to(a.dtype).log()
     return rows_of
+
+
+def _log_sum_exp(s: Tensor, tau: Temperature) -> Tensor:
+    """Of rows of s / tau, s at most 1."""
+    if not fixed_shift(tau, s.dtype):
+        return torch.logsumexp(s / tau, 1)
+    return s.sub(1).mul_(BITS / tau).exp2_().sum(1).log_().add_(1 / tau)
 
 
 def forward(
@@ -227,7 +238,7 @@ def forward(
             s, positives = _tile(a, b, labels, key_labels, plan, tile)
             _clear_top(positives, rows_of.place, tile)
             r, u = _ratio(s, positives, all_alpha[rows], all_beta[rows], plan)
-            loss[rows] += c[rows] * (r * -u).sum(1)
+            loss[rows] -= c[rows] * torch.where(positives, r * u, 0.0).sum(1)
             ratio[rows] += c[rows] * r.sum(1)
     w_alpha = torch.sigmoid(d_alpha)
     rest = torch.where(counted, rows_of.rest_alpha, math.inf)
@@ -237,11 +248,13 @@ def forward(
 
 
 def _ratio(s: Tensor, positives: Tensor, alpha: Tensor, beta: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
-    """r = W(tau_beta) / W(tau_alpha) and log p(tau_alpha) of each positive but the top one; 0 elsewhere."""
-    u = torch.where(positives, s / plan.tau_alpha - alpha[:, None], -1.0)
-    scaled = torch.zeros_like(s) if is_infinite(plan.tau_beta) else s / plan.tau_beta
-    v = torch.where(positives, scaled - beta[:, None], -1.0)
-    return torch.where(positives, torch.expm1(v) / torch.expm1(u), 0.0), torch.where(positives, u, 0.0)
+    """r = W(tau_beta) / W(tau_alpha) of positives but the top one, else 0; log p(tau_alpha) of all keys."""
+    u = s / plan.tau_alpha - alpha[:, None]
+    if is_infinite(plan.tau_beta):
+        weight = (1 - torch.exp(-beta))[:, None]
+    else:
+        weight = 1 - (s / plan.tau_beta).sub_(beta[:, None]).exp_()
+    return torch.where(positives, weight / (1 - u.exp()), 0.0), u
 
 
 def _clear_top(positives: Tensor, place: Tensor, tile: Tile) -> None:
