@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from dualtemp import losses
-from dualtemp.losses import similarity
+from dualtemp.losses import product_plan
 
 TAU_ALPHA = st.one_of(st.just(0.01), st.floats(0.01, 0.05), st.floats(0.05, 10))
 TAU_BETA = st.one_of(TAU_ALPHA, st.just(math.inf))
@@ -26,13 +26,13 @@ POSITIVE_LENGTHS = (0.01, 1.0, 100.0)  # embeddings need not be normalised
 
 @pytest.fixture(autouse=True)
 def _restore_tiling():
-    before = similarity.TILE_ELEMENTS["cpu"], similarity.KEPT_ELEMENTS
+    before = product_plan.TILE_ELEMENTS["cpu"], product_plan.KEPT_ELEMENTS
     yield
-    similarity.TILE_ELEMENTS["cpu"], similarity.KEPT_ELEMENTS = before
+    product_plan.TILE_ELEMENTS["cpu"], product_plan.KEPT_ELEMENTS = before
 
 
 def tile(tiling: tuple[int, int]) -> None:
-    similarity.TILE_ELEMENTS["cpu"], similarity.KEPT_ELEMENTS = tiling
+    product_plan.TILE_ELEMENTS["cpu"], product_plan.KEPT_ELEMENTS = tiling
 
 
 def drawn(seed: int, N: int, K: int, D: int, extreme: str, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:

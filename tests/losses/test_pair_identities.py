@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from dualtemp import losses
-from dualtemp.losses import similarity
+from dualtemp.losses import product_plan
 from dualtemp.torchvision_operators import declare_missing_operators
 
 
@@ -106,8 +106,8 @@ def test_a_label_for_each_image_is_nt_xent_with_two_views_and_dual_temperature_w
 
 @pytest.mark.parametrize("tiling", [(1 << 18, 1 << 24), (6, 0)])
 def test_the_gradient_for_the_temperature_is_that_of_the_value(tiling, monkeypatch) -> None:
-    monkeypatch.setitem(similarity.TILE_ELEMENTS, "cpu", tiling[0])
-    monkeypatch.setattr(similarity, "KEPT_ELEMENTS", tiling[1])
+    monkeypatch.setitem(product_plan.TILE_ELEMENTS, "cpu", tiling[0])
+    monkeypatch.setattr(product_plan, "KEPT_ELEMENTS", tiling[1])
     a, b = drawn(4, 6, 4)
     fixed_a, fixed_b = a.detach(), b.detach()
     labels = torch.tensor([0, 1, 0, 2, 1, 0])

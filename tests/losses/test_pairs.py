@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from dualtemp import losses
-from dualtemp.losses import similarity
+from dualtemp.losses import product_plan
 
 TAU = st.one_of(st.just(0.01), st.floats(0.01, 0.05), st.floats(0.05, 2))
 TAU_BETA = st.one_of(st.none(), TAU, st.just(math.inf))
@@ -21,13 +21,13 @@ TILING = st.sampled_from([(1 << 18, 1 << 24), (24, 1 << 24), (24, 0)])
 
 @pytest.fixture(autouse=True)
 def _restore_tiling():
-    before = similarity.TILE_ELEMENTS["cpu"], similarity.KEPT_ELEMENTS
+    before = product_plan.TILE_ELEMENTS["cpu"], product_plan.KEPT_ELEMENTS
     yield
-    similarity.TILE_ELEMENTS["cpu"], similarity.KEPT_ELEMENTS = before
+    product_plan.TILE_ELEMENTS["cpu"], product_plan.KEPT_ELEMENTS = before
 
 
 def tile(tiling: tuple[int, int]) -> None:
-    similarity.TILE_ELEMENTS["cpu"], similarity.KEPT_ELEMENTS = tiling
+    product_plan.TILE_ELEMENTS["cpu"], product_plan.KEPT_ELEMENTS = tiling
 
 
 def drawn(seed: int, N: int, D: int, dtype: torch.dtype, close: bool) -> tuple[Tensor, Tensor, torch.Generator]:

@@ -1,4 +1,4 @@
-"""The explorer in a real browser: what it shows against dualtemp.losses.hardness in float64."""
+"""The explorer in a real browser: what it shows against dualtemp.losses in float64."""
 
 import math
 import re
@@ -25,21 +25,13 @@ HOW = {"device": "cpu", "threads": 1, "quiet": True}
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("explorer") / "run"
-    dualtemp.train(out=path, method="moco", dictionary_size=64, batch=32, subset=256, **SETTINGS, **HOW)  # pyright: ignore
-    return path
+def run(explored_folder: Path) -> TrainedRun:
+    return open_trained_run(explored_folder)
 
 
-@pytest.fixture(scope="module")
-def run(folder: Path) -> TrainedRun:
-    return open_trained_run(folder)
-
-
-@pytest.fixture(scope="module")
-def page(folder: Path) -> Path:
-    assert main(["explore", str(folder), "--device", "cpu"]) == 0
-    return folder / "explore.html"
+@pytest.fixture
+def page(explored_page: Path) -> Path:
+    return explored_page
 
 
 @pytest.fixture
@@ -109,6 +101,19 @@ def test_weights_near_zero_and_near_one_keep_their_digits(run: TrainedRun, tmp_p
         slide(view, "alpha", alpha)
         slide(view, "beta", beta)
         slide(view, "size", size)
+        agrees(view, embedded(page))
+    assert told == []
+
+
+def test_the_preset_of_a_run_has_its_weight(run: TrainedRun, open_page: Open, tmp_path: Path) -> None:
+    equal = as_if(run, weight="equal")
+    assert presets(equal, dictionary_sizes(192))[-1].about == "tau_alpha 0.1, weight equal, 64 keys"
+    page = write_page(tmp_path / "equal.html", explorer_page(equal, collect_explorer_data(run)))
+    view, told = open_page(page)
+    for place, member in ((3, "equal"), (2, "sigmoid")):
+        view.locator(".preset").nth(place).click()
+        assert view.locator("#weight").input_value() == member
+        assert view.locator(".preset").nth(place).get_attribute("aria-pressed") == "true"
         agrees(view, embedded(page))
     assert told == []
 

@@ -4,18 +4,13 @@ The same operations on the same numbers as for many tiles, to the bit, but nothi
 start at zero, no buffers. Without a fixed shift, or with keys left out, the general walk is taken.
 """
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from dualtemp.losses.product_plan import Plan
 from dualtemp.losses.temperature import are_tied, is_infinite
-
-if TYPE_CHECKING:
-    from dualtemp.losses.similarity import Plan
 
 BITS = 1 / math.log(2)  # tiles are in base 2, because exp2 takes half the time of exp
 

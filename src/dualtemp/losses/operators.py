@@ -13,7 +13,8 @@ from torch import Tensor
 
 from dualtemp.losses import labeled_tiles
 from dualtemp.losses.exclusion import Exclusion
-from dualtemp.losses.similarity import Plan, Reduced, Walk, fixed_shift, gradient, make_plan, reduce
+from dualtemp.losses.product_plan import Plan, Walk, fixed_shift, make_plan
+from dualtemp.losses.similarity import Reduced, gradient, reduce
 from dualtemp.losses.temperature import Temperature, require_temperature
 from dualtemp.losses.unit_vectors import true_precision
 

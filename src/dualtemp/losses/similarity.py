@@ -7,7 +7,6 @@ the tiles again, or finds them kept where the whole matrix is small; the result 
 """
 
 import math
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -17,15 +16,11 @@ from dualtemp.first_derivative import first_derivative_only
 from dualtemp.kernels import choice as fused
 from dualtemp.losses.exclusion import Exclusion
 from dualtemp.losses.one_tile import BITS, gradient_one_tile, reduce_one_tile
-from dualtemp.losses.temperature import Temperature, are_tied, is_infinite, learned, temperature_value
+from dualtemp.losses.product_plan import Plan, Walk, fixed_shift, make_plan
+from dualtemp.losses.temperature import Temperature, are_tied, is_infinite, learned
 from dualtemp.losses.unit_vectors import require_no_transform, true_precision, unit
 
 __all__ = ["Reduced", "log_sum_exp", "true_precision", "unit"]
-
-# A tile that stays in a core's cache; accelerators want fewer, larger ones.
-TILE_ELEMENTS = {"cpu": 1 << 18, "cuda": 1 << 24, "mps": 1 << 22}
-# Up to here (64 MiB in float32) the tiles are kept for backward: not making them again saves a quarter of the time.
-KEPT_ELEMENTS = 1 << 24
 
 
 class Reduced(NamedTuple):
@@ -72,108 +67,6 @@ def log_sum_exp(
         a, b, walk, tau_alpha, tau_beta, own=own, both_directions=both_directions, vector=vector, excluded=excluded
     )
     return Reduced(*_TiledLogSumExp.apply(a, b, learned(tau_alpha), plan))  # pyright: ignore
-
-
-class Walk(NamedTuple):
-    """What is decided of a walk over the product before the temperature's value is known."""
-
-    symmetric: bool  # keys are the anchors: rows are columns too, and half of the matrix is enough
-    anchors_alone: bool  # only anchors want a gradient, so that the vector component is all that backward needs
-    may_keep: bool  # the tiles are few enough to be kept for backward
-
-    @classmethod
-    def of(
-        cls, a: Tensor, b: Tensor, tau: Temperature, both_directions: bool, vector: bool, excluded: Exclusion | None
-    ) -> "Walk":
-        """The walk over the product of `a` and `b`, by the arguments of `log_sum_exp`."""
-        backward = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad or learned(tau) is not None)
-        # Columns as anchors, the vector component and a matrix of excluded keys want the whole product.
-        symmetric = b is a and not (both_directions or vector or (excluded is not None and excluded.mask is not None))
-        anchors_alone = backward and not (b.requires_grad or both_directions or symmetric)
-        return cls(symmetric, anchors_alone, backward and not anchors_alone and len(a) * len(b) <= KEPT_ELEMENTS)
-
-
-def make_plan(
-    a: Tensor,
-    b: Tensor,
-    walk: Walk,
-    tau_alpha: Temperature,
-    tau_beta: Temperature | None,
-    *,
-    own: int | None,
-    both_directions: bool,
-    vector: bool = False,
-    excluded: Exclusion | None = None,
-) -> "Plan":
-    """How `log_sum_exp` walks over the product, by its arguments."""
-    value = temperature_value(tau_alpha)
-    kept = walk.may_keep and fixed_shift(value, a.dtype)
-    return Plan(
-        value,
-        value if tau_beta is None or tau_beta is tau_alpha else temperature_value(tau_beta),
-        own,
-        both_directions,
-        walk.symmetric,
-        vector=vector or walk.anchors_alone,
-        kept=kept,
-        tiles=make_tiles(len(a), len(b), a.device.type, walk.symmetric, kept),
-        excluded=excluded if excluded is not None and excluded.any() else None,
-    )
-
-
-Tile = tuple[slice, slice]  # of rows and of columns
-
-
-def make_tiles(N: int, K: int, device: str, symmetric: bool, kept: bool) -> list[Tile]:
-    """Ranges that cover the N x K matrix, the largest first; if it is symmetric and not kept, its upper half."""
-    elements = TILE_ELEMENTS.get(device, TILE_ELEMENTS["cuda"])
-    if symmetric and not kept:
-        width = height = min(N, math.isqrt(elements))
-    else:
-        height = min(N, math.isqrt(elements) // 2)
-        width = min(K, elements // height)
-    return [
-        (slice(top, min(top + height, N)), slice(left, min(left + width, K)))
-        for top in range(0, N, height)
-        for left in range(top if symmetric and not kept else 0, K, width)
-    ]
-
-
-@dataclass(slots=True)
-class Plan:
-    """How the product is walked over, and what is collected on the way."""
-
-    tau_alpha: Temperature
-    tau_beta: Temperature
-    own: int | None
-    both_directions: bool
-    symmetric: bool
-    vector: bool
-    kept: bool  # exp((s - 1) / tau_alpha) is kept for backward
-    tiles: list[Tile]
-    excluded: Exclusion | None = None
-
-    def own_keys(self, tile: Tensor, rows: slice, keys: slice) -> tuple[Tensor, slice]:
-        """The entries of a tile that belong to anchors' own keys, and these anchors."""
-        offset = rows.start + (self.own or 0) - keys.start
-        entries = tile.diagonal(offset)
-        first = rows.start + max(-offset, 0)
-        return entries, slice(first, first + entries.shape[0])
-
-    def is_one_tile(self, dtype: torch.dtype) -> bool:
-        """Whether the product is one tile of keys that all exist, walked over without looking for a maximum."""
-        if len(self.tiles) > 1 or self.excluded is not None or is_infinite(self.tau_alpha):
-            return False
-        return fixed_shift(self.tau_alpha, dtype) and fixed_shift(self.tau_beta, dtype)
-
-    def equal_keys(self, a: Tensor, b: Tensor) -> Tensor:
-        """Log-sum-exp at an infinite temperature, the logarithm of the number of negatives."""
-        if self.excluded is not None:
-            tiles = make_tiles(len(a), len(b), a.device.type, symmetric=False, kept=False)
-            counts = self.excluded.count(tiles, (len(a), len(b)), self.own)
-            return torch.stack(counts[: 1 + self.both_directions]).to(a.dtype).log_()
-        negatives = len(b) - (self.own is not None)
-        return a.new_full((1 + self.both_directions, a.shape[0]), math.log(negatives) if negatives else -math.inf)
 
 
 class _TiledLogSumExp(torch.autograd.Function):
@@ -239,11 +132,6 @@ def _gradient_of_temperature(a: Tensor, da: Tensor, own: Tensor, of_own: Tensor 
     if of_own is not None:
         total = total - (of_own * own).sum()
     return -total / plan.tau_alpha
-
-
-def fixed_shift(tau: Temperature, dtype: torch.dtype) -> bool:
-    """Whether exp((s - 1) / tau), s in [-1, 1], stays well within the normal numbers: no maximum need be sought."""
-    return not isinstance(tau, Tensor) and 2 / tau < -0.9 * math.log(torch.finfo(dtype).tiny)
 
 
 def _product(scaled: Tensor, b: Tensor, rows: slice, keys: slice, plan: Plan, out: Tensor, own: Tensor) -> Tensor:

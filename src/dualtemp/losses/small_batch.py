@@ -13,10 +13,10 @@ from torch import Tensor
 
 from dualtemp.first_derivative import first_derivative_only
 from dualtemp.kernels import choice as fused
-from dualtemp.losses import similarity
+from dualtemp.losses import product_plan
 from dualtemp.losses.odds import Odds, Weighed
 from dualtemp.losses.one_tile import gradient_one_tile, reduce_one_tile
-from dualtemp.losses.similarity import Plan, Walk, make_plan
+from dualtemp.losses.product_plan import Plan, Walk, make_plan
 from dualtemp.losses.temperature import Temperature, learned
 from dualtemp.losses.unit_vectors import gradient_of_unit, lengths_of, require_no_transform, true_precision
 
@@ -59,7 +59,7 @@ def small_batch_loss(
     require_no_transform()
     walk = Walk.of(q, k, tau_alpha, both_directions, False, None)
     if normalize and walk.anchors_alone:  # as in the general way, where keys that were normalised want a gradient
-        walk = Walk(False, False, len(q) * len(k) <= similarity.KEPT_ELEMENTS)
+        walk = Walk(False, False, len(q) * len(k) <= product_plan.KEPT_ELEMENTS)
     plan = make_plan(q, k, walk, tau_alpha, tau_beta, own=0, both_directions=both_directions)
     if not (plan.is_one_tile(q.dtype) and (plan.kept or plan.vector)):
         return None

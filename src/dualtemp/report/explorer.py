@@ -1,4 +1,4 @@
-"""The explorer: a page with sliders for both temperatures and the dictionary, over real anchors of a run."""
+"""The explorer: a page with sliders for both temperatures and the dictionary, and all weights, over a run's anchors."""
 
 import base64
 import math
@@ -13,6 +13,7 @@ from dualtemp.analysis.thumbnails import sheet_url, tiles
 from dualtemp.analysis.trained_run import TrainedRun
 from dualtemp.data.images import ImageSet
 from dualtemp.errors import UserError
+from dualtemp.frameworks.temperature_settings import OF_WEIGHT, AnchorSettings
 from dualtemp.losses.hardness import Similarities, similarities
 from dualtemp.report.page import render, write_page
 from dualtemp.temperatures import TAU_ALPHA, TAU_BETA
@@ -22,6 +23,15 @@ SMALL = 16  # keys of a small dictionary
 COLUMNS, SHEET_BYTES = 48, 1_800_000  # of the sheet of thumbnails
 LOWEST, HIGHEST = 0.02, 5.0
 MANTISSAS = (1, 1.1, 1.2, 1.3, 1.4, 1.6, 1.8, 2, 2.2, 2.5, 2.8, 3, 3.5, 4, 4.5, 5, 5.5, 6, 7, 8, 9)  # about even in log
+
+# How the page calls the weights of the family; "tied" is the sigmoid at one temperature.
+MEMBERS = {
+    "tied": "tied: sigmoid(d(tau)), InfoNCE",
+    "sigmoid": "sigmoid(d(tau_beta)), dual temperature",
+    "equal": "equal: 1, DCL",
+    "memory": "memory: G / u, SogCLR",
+    "per_image": "per image: tau_i / tau_alpha G / u, iSogCLR",
+}
 
 
 class ExplorerData(NamedTuple):
@@ -40,7 +50,7 @@ class ExplorerData(NamedTuple):
 
 
 class Preset(NamedTuple):
-    """The choice behind a button: temperatures (tau_beta as JavaScript reads it), dictionary size, whether tied."""
+    """The choice behind a button: temperatures (tau_beta as JavaScript reads it), dictionary size, tied, weight."""
 
     name: str
     about: str
@@ -48,6 +58,7 @@ class Preset(NamedTuple):
     beta: str
     keys: int
     tied: bool
+    weight: str
 
 
 def collect_explorer_data(run: TrainedRun, anchors: int = ANCHORS, keys: int = KEYS) -> ExplorerData:
@@ -108,6 +119,7 @@ def explorer_page(run: TrainedRun, found: ExplorerData) -> str:
         "start": {"alpha": TAU_ALPHA, "beta": str(TAU_BETA), "keys": SMALL, "tied": 0},
         "positive": _words(found.s.positive),
         "negatives": _words(found.s.negatives),
+        "kept": _kept_per_image(run),
         "columns": COLUMNS,
         "anchors": {
             "views": list(zip(numbers[:count], numbers[count : 2 * count], strict=True)),
@@ -119,6 +131,7 @@ def explorer_page(run: TrainedRun, found: ExplorerData) -> str:
         "name": run.path.resolve().name,
         "anchors": count,
         "keys": len(found.keys),
+        "members": MEMBERS,
         "presets": presets(run, sizes),
         "facts": _facts(run, found),
         "sheet": {
@@ -152,15 +165,27 @@ def presets(run: TrainedRun, sizes: list[int]) -> list[Preset]:
         _preset("InfoNCE, large dictionary", TAU_ALPHA, TAU_ALPHA, large),
         _preset("InfoNCE, small dictionary", TAU_ALPHA, TAU_ALPHA, small),
         _preset("Dual temperature", TAU_ALPHA, TAU_BETA, small),
-        _preset("As this run", alpha, beta, own),
+        _preset("As this run", alpha, beta, own, run.chosen.options.weight if _weighs_by_choice(run) else "sigmoid"),
     ]
 
 
-def _preset(name: str, alpha: float, beta: float, keys: int) -> Preset:
-    tied = alpha == beta
+def _preset(name: str, alpha: float, beta: float, keys: int, weight: str = "sigmoid") -> Preset:
+    tied = alpha == beta and weight == "sigmoid"
     temperatures = f"one temperature {alpha:g}" if tied else f"tau_alpha {alpha:g}, tau_beta {beta:g}"
+    if weight != "sigmoid":
+        temperatures = f"tau_alpha {alpha:g}, weight {weight}"
     words = "Infinity" if math.isinf(beta) else str(beta)
-    return Preset(name, f"{temperatures}, {keys:,} keys", alpha, words, keys, tied)
+    return Preset(name, f"{temperatures}, {keys:,} keys", alpha, words, keys, tied, weight)
+
+
+def _weighs_by_choice(run: TrainedRun) -> bool:
+    return isinstance(run.chosen.options, AnchorSettings)
+
+
+def _kept_per_image(run: TrainedRun) -> dict[str, float]:
+    """Return the settings of weights that are kept per image: the run's, or their defaults where it has none."""
+    options = run.chosen.options if _weighs_by_choice(run) else AnchorSettings()
+    return {name: getattr(options, name) for name in OF_WEIGHT["per_image"]}
 
 
 def _described(images: ImageSet, index: Tensor) -> dict[str, Any]:

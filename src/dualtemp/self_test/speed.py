@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dualtemp import losses
-from dualtemp.losses import similarity
+from dualtemp.losses import product_plan
 
 FLOAT = 4  # bytes
 
@@ -98,8 +98,8 @@ def forecast_bytes(task: Task, path: str, device: torch.device) -> int:
     if path == "fused kernels":
         programs = 2 * _multiprocessors(device)  # of 64 rows each, where keys are divided among programs
         return FLOAT * (linear + rows + programs * 64 * task.width)
-    tile = min(N * K, similarity.TILE_ELEMENTS.get(device.type, similarity.TILE_ELEMENTS["cuda"]))
-    kept = N * K if task.keys is None and N * K <= similarity.KEPT_ELEMENTS else 0
+    tile = min(N * K, product_plan.TILE_ELEMENTS.get(device.type, product_plan.TILE_ELEMENTS["cuda"]))
+    kept = N * K if task.keys is None and N * K <= product_plan.KEPT_ELEMENTS else 0
     return FLOAT * (linear + (kept + tile if kept else 2 * tile))
 
 

@@ -2,8 +2,9 @@
 const CHART = {height: 210, left: 46, right: 14, top: 30, bottom: 30};
 const text = words => String(words).replace(/&/g, "&amp;").replace(/</g, "&lt;");
 
-// lines: [{name, values: [[tau, y], ...]}]; marks: [{name, tau, y, acting}]; ticks: [[y, words], ...] from the lowest to the highest
-function drawChart(svg, {title, taus, lines, marks, ticks, logarithmic}) {
+// lines: [{name, values: [[tau, y], ...]}]; marks: [{name, tau, y, acting}]; ticks: [[y, words], ...] from the lowest to the highest;
+// level: a value at no temperature, drawn across, or null
+function drawChart(svg, {title, taus, lines, marks, ticks, logarithmic, level = null}) {
   const scaled = y => logarithmic ? Math.log(Math.max(y, 1e-9)) : y;
   const low = scaled(ticks[0][0]), high = scaled(ticks[ticks.length - 1][0]), bottom = CHART.height - CHART.bottom;
   const up = y => bottom - (bottom - CHART.top) * (scaled(y) - low) / (high - low || 1);
@@ -18,6 +19,7 @@ function drawChart(svg, {title, taus, lines, marks, ticks, logarithmic}) {
     parts.push(`<text x="${across(tau).toFixed(1)}" y="${bottom + 18}" text-anchor="middle">${tau === Infinity ? "∞" : tau}</text>`);
   for (const line of lines)
     parts.push(`<polyline class="${line.name}" points="${line.values.map(([tau, y]) => `${across(tau).toFixed(1)},${up(y).toFixed(1)}`).join(" ")}"/>`);
+  if (level !== null) parts.push(`<line class="beta acting" x1="${CHART.left}" x2="${end}" y1="${up(level).toFixed(1)}" y2="${up(level).toFixed(1)}"/>`);
   for (const mark of marks) {
     const x = across(mark.tau).toFixed(1);
     parts.push(`<line class="${mark.name}${mark.acting ? " acting" : ""}" x1="${x}" x2="${x}" y1="${CHART.top}" y2="${bottom}"/>`);
@@ -25,5 +27,5 @@ function drawChart(svg, {title, taus, lines, marks, ticks, logarithmic}) {
   }
   svg.setAttribute("viewBox", `0 0 ${width} ${CHART.height}`);  // a unit is a pixel: text keeps its size on a phone
   svg.innerHTML = parts.join("");
-  svg.setAttribute("aria-label", `${title}; ${marks.filter(mark => mark.acting).map(mark => `${mark.y.toPrecision(3)} at tau ${mark.tau}`).join(", ")}`);
+  svg.setAttribute("aria-label", `${title}; ${level === null ? "" : level.toPrecision(3)}${marks.filter(mark => mark.acting).map(mark => `${mark.y.toPrecision(3)} at tau ${mark.tau}`).join(", ")}`);
 }

@@ -8,8 +8,7 @@ function logSumExp(s, tau) {
 }
 
 const logOdds = (positive, negatives, tau) => logSumExp(negatives, tau) - (tau === Infinity ? 0 : positive / tau);  // d_i
-const logSigmoid = d => d > 0 ? -Math.log1p(Math.exp(-d)) : d - Math.log1p(Math.exp(d));
-const interAnchorWeight = d => Math.exp(logSigmoid(d));  // W_i
+const logSigmoid = d => d > 0 ? -Math.log1p(Math.exp(-d)) : d - Math.log1p(Math.exp(d));  // log W_i
 const softmax = logs => {
   const most = Math.max(...logs), exponentials = logs.map(value => Math.exp(value - most));
   const sum = exponentials.reduce((total, value) => total + value, 0);
@@ -35,6 +34,5 @@ function negativesEntropy(negatives, tau) {  // of p^_ij of one anchor, in one p
 }
 
 const hardestTenth = anchors => Math.ceil(anchors / 10);
-function hardestShare(r) {  // of the weight, carried by the hardest tenth of the anchors
-  return [...r].sort((a, b) => b - a).slice(0, hardestTenth(r.length)).reduce((total, share) => total + share, 0);
-}
+// of the weight, carried by the hardest tenth of the anchors; order: the hardest first
+const hardestShare = (r, order) => order.slice(0, hardestTenth(r.length)).reduce((total, i) => total + r[i], 0);
