@@ -104,7 +104,10 @@ def test_a_run_made_of_an_installed_packages_parts_is_trained_resumed_and_shown(
 
 @pytest.mark.parametrize(
     ("group", "words"),
-    [("frameworks", ["train", "--data", "digits", "--out", "{}/run"]), ("measures", ["runs", "{}"])],
+    [
+        ("frameworks", ["train", "--data", "digits", "--out", "{}/run"]),
+        ("measures", ["train", "--data", "digits", "--out", "{}/run"]),
+    ],
 )
 def test_an_installed_package_that_fails_is_one_line_that_names_it(
     group: str, words: list[str], tmp_path: Path

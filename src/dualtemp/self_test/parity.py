@@ -48,6 +48,13 @@ CASES: dict[str, Case] = {
     "in_batch_weight": Case(
         lambda q, k, _: losses.negative_cosine(q, k, losses.in_batch_weight(q, k), reduction="none"), 0.1
     ),
+    "two_towers": Case(lambda q, k, _: losses.two_towers(q, k, 0.1, 1.0, reduction="none"), 0.1),
+    "two_towers, classes are no negatives": Case(
+        lambda q, k, _: losses.two_towers(q, k, 0.1, labels=_classes(q), reduction="none"), 0.1
+    ),
+    "supervised_contrastive": Case(
+        lambda q, k, _: losses.supervised_contrastive(q, k, _classes(q), reduction="none"), 0.1
+    ),
     "vicreg": Case(lambda q, k, _: losses.vicreg(q, k)[None], 1.0),
     "barlow_twins": Case(lambda q, k, _: losses.barlow_twins(q, k)[None], 1.0),
     "cross_entropy": Case(lambda q, k, _: losses.cross_entropy(q, _classes(q), 1.0, 2.0, reduction="none"), 1.0),

@@ -12,6 +12,7 @@ from dualtemp.models.starts import NONE
 from dualtemp.models.weights import save_backbone
 from dualtemp.progress_bar import status_line
 from dualtemp.runs.folder import RunFolder
+from dualtemp.runs.metrics import measures as load_measures
 from dualtemp.training.environment import describe_environment
 from dualtemp.training.launch import (
     ExecutionOptions,
@@ -35,6 +36,7 @@ def start(
     observer: Observer | None = None,
 ) -> dict[str, Any]:
     """Create a run folder and train; returns the last epoch's metrics. A mistake leaves no folder behind."""
+    load_measures()  # an installed plugin that fails does so before there is a folder
     settings, run, device = resolve_data(settings), RunFolder(out), options.open_device()
     refuse_unsafe_bf16(settings, device)
     with process_group(run, device), ExitStack() as held:
