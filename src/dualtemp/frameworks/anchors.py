@@ -75,9 +75,10 @@ class Anchors(nn.Module):
             stats: a dict that receives what there is to log.
             how: further arguments of `dual_temperature`: both_directions, both_views.
         """
-        stats = {} if stats is None else stats
+        matched = getattr(self.settings, "match_step", False)
+        stats = {} if matched and stats is None else stats
         loss = dual_temperature(q, k, gather=True, stats=stats, **self.arguments(step, index, pair), **how)
-        return loss * mean_weight_ratio(stats) if getattr(self.settings, "match_step", False) else loss
+        return loss * mean_weight_ratio(stats) if matched else loss
 
     def _schedule(self, name: str) -> TemperatureSchedule:
         kind, end = self.settings.temperature_schedule, getattr(self.settings, f"{name}_end", None)
