@@ -141,8 +141,10 @@ def test_a_combination_learns_what_its_parts_learn(
     found, expected = everything(run), everything(reference)
     for name, value in expected.items():
         if row.amp == "none" and isinstance(value, torch.Tensor) and value.is_floating_point():
+            # Rounding of eight steps, which differs between processors: 1.6e-6 was seen. A share of the batch that is
+            # counted wrongly would show in the first digits of the momentum.
             torch.testing.assert_close(
-                found[name], value, rtol=1e-5, atol=1e-6, msg=lambda m, name=name: f"{name}: {m}"
+                found[name], value, rtol=1e-4, atol=1e-5, msg=lambda m, name=name: f"{name}: {m}"
             )
     losses = [[line["loss"] for line in made["metrics"]] for made in (found, expected)]
     rough = {"none": 1e-5, "bf16": 0.02, "fp16": 0.02}
