@@ -144,9 +144,10 @@ def _pack(source: str, to: Path, shard_size: str | None, labels: bool, as_json: 
     """Pack a folder into shards, and say what was written."""
     from dataclasses import asdict
 
-    from dualtemp.data.shards.packing import SHARD_SIZE, bytes_of, pack_folder
+    from dualtemp.data.shards.packing import SHARD_SIZE, pack_folder
     from dualtemp.data.sources.opening import image_folder
     from dualtemp.progress_bar import image_progress
+    from dualtemp.quantities import bytes_of
 
     size = SHARD_SIZE if shard_size is None else bytes_of(shard_size)
     folder = image_folder(source)

@@ -80,6 +80,9 @@ class ImageSource(Protocol):
         """Digests of the contents of all images, uint8 (N, D), if they are known without reading them."""
         return None
 
+    def read_ahead(self, index: Sequence[int]) -> None:
+        """Prepare for these images being opened next, by this process: a source that waits for each may ask for all."""
+
     def is_gone(self) -> bool:
         """Whether all images have disappeared since they were listed, such as an unplugged disk."""
         return False

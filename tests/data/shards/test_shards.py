@@ -125,7 +125,7 @@ def test_the_index_is_made_once_and_again_only_for_a_shard_that_changed(
     paths = write_shards(photos / "train", tmp_path / "s", 6)
     asked: list[str] = []
     listed = indexing.list_tar
-    monkeypatch.setattr(indexing, "list_tar", lambda path: (asked.append(path.name), listed(path))[1])
+    monkeypatch.setattr(indexing, "list_tar", lambda file: (asked.append(Path(file.name).name), listed(file))[1])
     before = open_source(tmp_path / "s").train.fingerprint
     assert sorted(asked) == sorted(path.name for path in paths)
     asked.clear()

@@ -1,10 +1,15 @@
 """Labels of shards: numbers with or without names, or words, which are numbered in the order of their names."""
 
+import contextlib
 import os
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import numpy as np
 
+from dualtemp.atomic_write import whole_file
+from dualtemp.cache_folder import cache_folder
+from dualtemp.data.shards.remote import is_remote, read_text
 from dualtemp.data.shards.shard_index import ShardIndex
 from dualtemp.errors import UserError
 
@@ -52,9 +57,27 @@ def _told(index: ShardIndex, place: str) -> tuple[str, ...]:
 def _classes_beside(index: ShardIndex) -> tuple[str, ...]:
     folders = dict.fromkeys(os.path.dirname(file.place) for file in index.files)
     for folder in (*folders, *dict.fromkeys(map(os.path.dirname, folders))):
+        if is_remote(folder):
+            if (text := _remote_text(f"{folder}/{CLASSES_FILE}")) is not None:
+                return tuple(line for line in text.splitlines() if line.strip())
+            continue
         try:
             with open(os.path.join(folder, CLASSES_FILE), encoding="utf-8", errors="surrogateescape") as file:
                 return tuple(line.rstrip("\n") for line in file if line.strip())
         except (OSError, ValueError):
             continue
     return ()
+
+
+def _remote_text(place: str) -> str | None:
+    """A small remote file; as it was when it could last be read, if it cannot now."""
+    key = blake2b(place.encode(errors="surrogateescape"), digest_size=16).hexdigest()
+    kept = cache_folder() / "shards" / f"{key}.txt"
+    try:
+        text = read_text(place)
+    except OSError:
+        return kept.read_text(errors="replace") if kept.is_file() else None
+    if text is not None:
+        with contextlib.suppress(OSError), whole_file(kept) as file:
+            file.write(text.encode(errors="replace"))
+    return text

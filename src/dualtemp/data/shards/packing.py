@@ -22,7 +22,6 @@ from dualtemp.errors import UserError, writing
 from dualtemp.file_lock import locked
 
 SHARD_SIZE = 256_000_000  # bytes
-_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 
 @dataclass(frozen=True)
@@ -33,20 +32,6 @@ class Packed:
     shards: int
     bytes: int
     classes: int
-
-
-def bytes_of(text: str) -> int:
-    """Read a size: 256MB, 1GiB, 500000."""
-    number, unit = text.strip(), ""
-    while number and not number[-1].isdigit():
-        number, unit = number[:-1], number[-1] + unit
-    try:
-        found = round(float(number) * _UNITS[unit.strip().lower()])
-    except (ValueError, KeyError, OverflowError):
-        raise UserError(f"a size of {text!r}: give a number with MB or GB, such as 256MB") from None
-    if found < 1:
-        raise UserError(f"a size of {text!r}: give at least one byte, such as 256MB")
-    return found
 
 
 def pack_folder(

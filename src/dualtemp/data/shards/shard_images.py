@@ -1,5 +1,7 @@
 """The images of shards as a source: read by their places, named without an object for each."""
 
+import contextlib
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -8,8 +10,10 @@ from typing import overload
 import numpy as np
 
 from dualtemp.data.image_source import ImageSource
-from dualtemp.data.shards.shard_index import ShardIndex
-from dualtemp.data.shards.shard_reading import read_local
+from dualtemp.data.shards.remote import is_remote, read_many, read_remote
+from dualtemp.data.shards.shard_cache import IMAGES, find_copy
+from dualtemp.data.shards.shard_index import CODECS, ShardFile, ShardIndex
+from dualtemp.data.shards.shard_reading import ShardLost, read_local, unpacked_page
 
 
 class ShardNames(Sequence[str]):
@@ -77,7 +81,35 @@ class ShardImages(ImageSource):
         """Return the encoded bytes of image i; raises OSError."""
         index, row = self.index, int(self.rows[i])
         file = index.files[index.shard_of(row)]
-        return read_local(file, file.place, int(index.start[row]), int(index.stored[row]))
+        if (copy := find_copy(file)) is not None:
+            with contextlib.suppress(ShardLost):  # taken away: then from where it comes
+                path, kind = copy
+                held = replace(file, place=path, stamp="")
+                if kind == IMAGES:
+                    return read_local(held, int(index.starts_of_images[row]), int(index.length[row]))
+                return self._unpacked(held, row)
+            find_copy.cache_clear()
+        return self._unpacked(file, row)
+
+    def _unpacked(self, file: ShardFile, row: int) -> bytes:
+        index = self.index
+        start, codec = int(index.start[row]), int(index.codec[row])
+        if not codec:
+            return _stored(file, start, int(index.stored[row]))
+        key, size = (file.place, file.stamp, start), int(index.stored[row])
+        page = unpacked_page(key, lambda: _stored(file, start, size), CODECS[codec], int(index.unpacked[row]))
+        return bytes(page[int(index.inner[row]) :][: int(index.length[row])])
+
+    def read_ahead(self, index: Sequence[int]) -> None:
+        """Ask for these images at once, if they are remote; what comes waits for `content`."""
+        wanted: dict[tuple[str, int], int] = {}
+        for row in self.rows[np.asarray(index, int)].tolist():
+            file = self.index.files[self.index.shard_of(row)]
+            if is_remote(file.place) and find_copy(file) is None:
+                wanted[file.place, int(self.index.start[row])] = int(self.index.stored[row])
+        _ahead.clear()
+        if wanted:
+            _ahead.update(read_many([(place, start, length) for (place, start), length in wanted.items()]))
 
     def stamp(self, i: int) -> str:
         """The digest of image i, from the index."""
@@ -89,9 +121,7 @@ class ShardImages(ImageSource):
 
     def is_gone(self) -> bool:
         """Whether no shard is there any more."""
-        import os
-
-        return not any(os.path.exists(file.place) for file in self.index.files)
+        return not any(is_remote(file.place) or os.path.exists(file.place) for file in self.index.files)
 
     def take(self, index: Sequence[int]) -> "ShardImages":
         """Return the images of these numbers, in that order."""
@@ -101,3 +131,19 @@ class ShardImages(ImageSource):
     def join(self, others: Sequence["ShardImages"]) -> "ShardImages":
         """Return these images and after them others of the same shards."""
         return replace(self, rows=np.concatenate([self.rows, *(each.rows for each in others)]))
+
+
+_ahead: dict[tuple[str, int], bytes] = {}  # of the process: what `read_ahead` has got
+
+
+def _stored(file: ShardFile, start: int, length: int) -> bytes:
+    """Bytes of a shard, wherever it is."""
+    if not is_remote(file.place):
+        return read_local(file, start, length)
+    found = _ahead.get((file.place, start))
+    if found is not None and len(found) == length:
+        return found
+    try:
+        return read_remote(file.place, start, length)
+    except OSError as error:
+        raise ShardLost(f"its shard {file.name}: {error}") from error

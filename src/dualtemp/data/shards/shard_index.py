@@ -1,6 +1,6 @@
 """The index of a set of shards: every image's place, name, label and digest, in arrays; a small file in the cache.
 
-About 65 bytes an image, in memory and on disk. The file is numpy's .npz with a JSON text in it: nothing is unpickled.
+About 70 bytes an image, in memory and on disk. The file is numpy's .npz with a JSON text in it: nothing is unpickled.
 """
 
 import io
@@ -18,7 +18,14 @@ from dualtemp.data.shards.contents import NO_LABEL, ShardContents
 
 VERSION = 1
 CODECS = ("", "snappy", "gzip", "brotli", "zstd", "lz4_raw")  # numbers are written down: new ones go to the end
-_ARRAYS = {"start": np.int64, "stored": np.int32, "inner": np.int32, "length": np.int32, "codec": np.uint8}
+_ARRAYS = {
+    "start": np.int64,
+    "stored": np.int32,
+    "unpacked": np.int32,
+    "inner": np.int32,
+    "length": np.int32,
+    "codec": np.uint8,
+}
 _OTHERS = {"names": np.uint8, "name_ends": np.int64, "labels": np.int32, "digests": np.uint8}
 
 
@@ -47,6 +54,7 @@ class ShardIndex:
     words: tuple[str, ...]
     start: np.ndarray
     stored: np.ndarray
+    unpacked: np.ndarray
     inner: np.ndarray
     length: np.ndarray
     codec: np.ndarray
@@ -72,6 +80,14 @@ class ShardIndex:
     def counts(self) -> np.ndarray:
         """Images of each shard: int64 (S,)."""
         return np.diff(np.array((0, *self.ends), np.int64))
+
+    @cached_property
+    def starts_of_images(self) -> np.ndarray:
+        """Where each image begins if those of its shard lie one after another: int64 (N,)."""
+        before = np.cumsum(self.length, dtype=np.int64) - self.length
+        firsts = np.array((0, *self.ends[:-1]), np.int64)
+        begins = np.append(before, 0)[firsts]
+        return before - np.repeat(begins, self.counts)
 
     def of_shard(self, number: int) -> ShardContents:
         """The images of one shard."""

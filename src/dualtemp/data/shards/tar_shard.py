@@ -6,41 +6,38 @@ sample with two of them is two images with one label.
 
 import json
 import posixpath
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from dualtemp.data.loading.decode import image_extensions
 from dualtemp.data.shards.contents import Gatherer, ShardContents
 from dualtemp.data.shards.tar_members import Damaged, members
 
 LABEL_WORDS = ("label", "cls", "class", "target", "category")  # of a .json file, the first that is there
-_BUFFER = 1 << 20
 
 
-def list_tar(path: Path) -> ShardContents:
+def list_tar(file: BinaryIO) -> ShardContents:
     """List the images of a tar; where it is damaged, those before, and what is wrong. Raises OSError."""
     found, endings, trouble = Gatherer(), image_extensions(), ""
     labels: dict[str, str] = {}
     first = 0  # image of the present sample
     key_before = None
-    with open(path, "rb", buffering=_BUFFER) as file:
-        try:
-            for name, start, content in members(file):
-                folder, _, last = name.rpartition("/")
-                stem, _, fields = last.partition(".")
-                if not stem or not fields:  # a hidden file, or one without an ending
-                    continue
-                key = f"{folder}/{stem}"
-                if key != key_before:
-                    _give(found, first, labels)
-                    key_before, first, labels = key, len(found.names), {}
-                if posixpath.splitext(last)[1].lower() in endings:
-                    found.add(name.removeprefix("./"), content, start)
-                elif fields.lower() in ("cls", "json"):
-                    _note_label(labels, fields.lower(), content)
-        except Damaged as error:
-            trouble = str(error)
-        _give(found, first, labels)
+    try:
+        for name, start, content in members(file):
+            folder, _, last = name.rpartition("/")
+            stem, _, fields = last.partition(".")
+            if not stem or not fields:  # a hidden file, or one without an ending
+                continue
+            key = f"{folder}/{stem}"
+            if key != key_before:
+                _give(found, first, labels)
+                key_before, first, labels = key, len(found.names), {}
+            if posixpath.splitext(last)[1].lower() in endings:
+                found.add(name.removeprefix("./"), content, start)
+            elif fields.lower() in ("cls", "json"):
+                _note_label(labels, fields.lower(), content)
+    except Damaged as error:
+        trouble = str(error)
+    _give(found, first, labels)
     return found.contents(trouble=trouble)
 
 

@@ -61,7 +61,7 @@ def named_path(source: str | Path) -> Path | None:
 
 
 def means_shards(source: str | Path) -> bool:
-    """Whether a source is shards that no single path names: braces, a pattern."""
+    """Whether a source is shards that no single path names: braces, a pattern, an address, a set of the hub."""
     return looks_like_shards(str(source)) and not os.path.exists(os.path.expanduser(source))
 
 
@@ -89,7 +89,7 @@ def short_name(source: str | Path) -> str:
     """A word for people: the set's name, the folder's, the file's without its ending."""
     at = Path(absolute_source(source))
     if means_shards(source):
-        return at.parent.name
+        return at.name if at.suffix not in (".tar", ".parquet") else at.parent.name
     return at.stem if at.is_file() else at.name
 
 

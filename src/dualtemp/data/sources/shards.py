@@ -1,4 +1,4 @@
-"""Shards as a set: tar files in WebDataset's layout, alone, in a folder, or named by braces.
+"""Shards as a set: tar files in WebDataset's layout or Parquet files, alone, in a folder, or named by braces.
 
 SHARDS/train-*.tar  SHARDS/test-*.tar      or folders train/ and test/; val, validation; unlabelled beside them
 SHARDS/*.tar                               a tenth of each class is held out
@@ -14,7 +14,7 @@ from torch import Tensor
 from dualtemp.data.images import Splits, UnreadableImage
 from dualtemp.data.shards.indexing import indexed
 from dualtemp.data.shards.labels import Labels, read_labels
-from dualtemp.data.shards.locations import Division, divide, find_shards
+from dualtemp.data.shards.locations import ENDINGS, Division, divide, find_shards, looks_like_shards
 from dualtemp.data.shards.shard_images import ShardImages
 from dualtemp.data.shards.shard_index import ShardIndex
 from dualtemp.data.sources.copies import copies
@@ -25,9 +25,10 @@ from dualtemp.data.sources.splits_of import splits_of
 from dualtemp.errors import UserError
 
 
+@source(".parquet")
 @source(".tar")
 def open_shards(path: str | Path, *, labels: bool = True, together: bool = True) -> Splits:
-    """Open shards: one file, a folder, braces (shards/{000..127}.tar) or a pattern (shards/*.tar).
+    """Open shards: one file, a folder, braces (shards/{000..127}.tar), a pattern (shards/*.tar), an address, hf:NAME.
 
     labels=False ignores their labels; together=False holds out by names alone.
     """
@@ -58,7 +59,10 @@ def open_shards(path: str | Path, *, labels: bool = True, together: bool = True)
 
 
 def _name(path: str | Path) -> str:
-    at = Path(path).resolve()
+    at = Path(path)
+    if looks_like_shards(str(path)) and not at.exists():
+        return at.name if at.suffix not in ENDINGS else at.parent.name
+    at = at.resolve()
     return at.name if at.is_dir() else at.stem if at.exists() else at.parent.name
 
 
