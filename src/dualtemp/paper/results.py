@@ -22,7 +22,7 @@ from dualtemp.errors import UserError, writing
 from dualtemp.paper.plan import PlannedRun, canonical
 
 ITSELF = "itself"  # normalized by their own mean and deviation: a user's own color images
-NOT_IN_KEY = {"data", "seed", "init"}  # the fingerprint stands for the data; the seed is in the file name
+NOT_IN_KEY = {"data", "seed", "init", "teacher"}  # the fingerprint stands for the data; the seed is in the file name
 _COUNTS = object()  # unequal to every value of a setting
 
 
