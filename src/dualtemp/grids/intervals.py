@@ -7,7 +7,7 @@ from statistics import fmean, variance
 
 import numpy as np
 
-from dualtemp.paper.t_distribution import t_quantile
+from dualtemp.grids.t_distribution import t_quantile
 
 
 @dataclass(frozen=True)
