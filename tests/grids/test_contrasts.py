@@ -6,8 +6,8 @@ from scipy import stats
 
 from dualtemp.grids.artifact import Artifact
 from dualtemp.grids.comparisons import MeasuredCell
-from dualtemp.grids.contrasts import Contrast, adjust, contrast_cells, mean_interval, paired_p
-from dualtemp.grids.intervals import Interval
+from dualtemp.grids.contrasts import Contrast, adjust, contrast_cells, paired_p
+from dualtemp.intervals import Interval, mean_interval
 
 VALUES = st.lists(st.integers(0, 10_000).map(lambda n: n / 100), min_size=2, max_size=8)
 

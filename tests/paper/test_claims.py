@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from dualtemp.grids.comparisons import ABSENT, FAILS, HOLDS, RULES, UNDECIDED, Finding, MeasuredCell, Strictness, Table
-from dualtemp.grids.intervals import bonferroni, difference, pooled_variance
+from dualtemp.intervals import bonferroni, difference, pooled_variance
 from dualtemp.paper import claims
 from dualtemp.paper.artifact import artifacts
 from dualtemp.paper.claims import Verdict, compare, describe_uncompared_cells, judge_claims, rules

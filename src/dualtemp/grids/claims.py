@@ -17,7 +17,7 @@ from dualtemp.grids.comparisons import (
     Strictness,
     Table,
 )
-from dualtemp.grids.intervals import Looks, bonferroni
+from dualtemp.intervals import Looks, bonferroni
 
 POOLED = {
     "table": "pooled over the table",

@@ -1,14 +1,13 @@
 """Differences between the cells of a grid, seed by seed: effect, interval, paired t test. Pure; needs no torch."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, variance
 
 from dualtemp.grids.artifact import Artifact
 from dualtemp.grids.comparisons import Table
-from dualtemp.grids.intervals import Interval, paired_difference
-from dualtemp.grids.t_distribution import incomplete_beta, t_quantile
+from dualtemp.intervals import Interval, paired_difference
+from dualtemp.t_distribution import incomplete_beta
 
 
 @dataclass(frozen=True)
@@ -30,17 +29,6 @@ class Contrast:
     def is_clear(self, confidence: float) -> bool:
         """Whether the difference is clear among all contrasts of the grid."""
         return self.p_of_all is not None and self.p_of_all < 1 - confidence
-
-
-def mean_interval(values: Sequence[float], confidence: float) -> Interval:
-    """Return the mean with its Student's t interval; needs at least one value."""
-    if len(values) < 2:
-        return Interval(values[0], why="one seed: no interval")
-    spread = variance(values)
-    if spread == 0:
-        return Interval(values[0], df=len(values) - 1, why="the seeds do not differ at all: no interval")
-    mean, half = fmean(values), t_quantile((1 + confidence) / 2, len(values) - 1) * math.sqrt(spread / len(values))
-    return Interval(mean, mean - half, mean + half, len(values) - 1)
 
 
 def contrast_cells(artifact: Artifact, table: Table, confidence: float) -> list[Contrast]:

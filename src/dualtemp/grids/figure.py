@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable
 
 from dualtemp.grids.artifact import Artifact
 from dualtemp.grids.comparisons import MeasuredCell, Table
-from dualtemp.grids.contrasts import mean_interval
-from dualtemp.grids.intervals import Interval
+from dualtemp.intervals import Interval, mean_interval
 from dualtemp.report.drawing import Dot, Line, Shape, Text, text_width
 from dualtemp.report.line_chart import tick_labels, y_ticks
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from dualtemp.grids.claims import Verdict, judge_claims
 from dualtemp.grids.comparisons import MeasuredCell, Table
-from dualtemp.grids.contrasts import Contrast, contrast_cells, mean_interval
+from dualtemp.grids.contrasts import Contrast, contrast_cells
 from dualtemp.grids.declaration import Grid
-from dualtemp.grids.intervals import Interval
 from dualtemp.grids.plan import Plan
 from dualtemp.grids.results import DataFacts, Results
 from dualtemp.grids.tables import collect_results
+from dualtemp.intervals import Interval, mean_interval
 from dualtemp.runs.measure import Measure
 from dualtemp.runs.metrics import measures
 

@@ -7,7 +7,7 @@ from typing import Any
 from dualtemp.grids import claims
 from dualtemp.grids.claims import Rules, Verdict, percent
 from dualtemp.grids.comparisons import Finding, Strictness, Table
-from dualtemp.grids.intervals import Looks
+from dualtemp.intervals import Looks
 from dualtemp.paper.artifact import artifacts, read_yaml
 
 __all__ = ["Verdict", "percent"]

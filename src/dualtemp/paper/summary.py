@@ -12,11 +12,11 @@ from dualtemp.atomic_write import write_output
 from dualtemp.config import MEASURED_ON
 from dualtemp.grids.artifact import Artifact
 from dualtemp.grids.comparisons import ABSENT, HOLDS, Finding, MeasuredCell, Table
-from dualtemp.grids.intervals import Interval
 from dualtemp.grids.known_data import known_facts, set_name
 from dualtemp.grids.plan import PlannedCell
 from dualtemp.grids.results import DataFacts, Results
 from dualtemp.grids.tables import Collected, collect_results
+from dualtemp.intervals import Interval
 from dualtemp.paper.artifact import artifacts
 from dualtemp.paper.claims import Verdict, describe_uncompared_cells, judge_claims, percent, planned_looks
 from dualtemp.paper.reproduce import Request
