@@ -5,8 +5,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, variance
 
-import numpy as np
-
 from dualtemp.t_distribution import t_quantile
 
 
@@ -68,6 +66,8 @@ def residual_variance(cells: Iterable[dict[int, float]]) -> Pooled:
 
     Runs of one seed share their images, initial weights and order, so cells rise and fall together with the seed.
     """
+    import numpy as np  # here: lists of runs need none of it
+
     rows = [(cell, seed, value) for cell, values in enumerate(cells) for seed, value in values.items()]
     if not rows:
         return Pooled(math.nan, 0)
