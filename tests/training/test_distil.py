@@ -18,8 +18,8 @@ from trained_encoders import photos
 from dualtemp.api import embed, export, resume, train
 from dualtemp.data import open_source
 from dualtemp.errors import UserError
+from dualtemp.grids.results import DataFacts, key
 from dualtemp.models.starts import open_start
-from dualtemp.paper.results import DataFacts, key
 from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.work_file import WorkFile
 

@@ -14,7 +14,7 @@ from dualtemp.data.loading.loader import Loader
 from dualtemp.data.normalization import normalization
 from dualtemp.data.training_data import TrainingData
 from dualtemp.frameworks import build_framework
-from dualtemp.paper.cost import WITH_GRADIENT
+from dualtemp.grids.cost import WITH_GRADIENT
 from dualtemp.training.launch import ExecutionOptions
 from dualtemp.training.start import start
 from dualtemp.training.train_step import TrainStep

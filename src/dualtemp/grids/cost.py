@@ -54,7 +54,7 @@ def _remembered(name: str, measure: Callable[[ModuleType], float]) -> float:
     path = cache_folder() / "steps.json"
     known = _read(path)
     if name not in known:
-        from dualtemp.paper import measured_step
+        from dualtemp.grids import measured_step
 
         known[name] = measure(measured_step)
         with contextlib.suppress(OSError):  # a cache that cannot be written: it is measured again next time

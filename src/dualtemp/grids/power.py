@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualtemp.paper.intervals import Looks, pooled_variance, residual_variance
-from dualtemp.paper.t_distribution import t_quantile
+from dualtemp.intervals import Looks, pooled_variance, residual_variance
+from dualtemp.t_distribution import t_quantile
 
 DRAWS, SEED = 20_000, 0
 FIXED, TWO_LOOKS = (3, 5, 10), Looks(0.9706, (5, 10))

@@ -1,18 +1,19 @@
-"""Confidence intervals of differences of means, with few seeds. Needs no torch."""
+"""Confidence intervals of means and their differences, with few seeds. Needs no torch."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, variance
 
-import numpy as np
-
-from dualtemp.paper.t_distribution import t_quantile
+from dualtemp.t_distribution import t_quantile
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A difference of means with its confidence interval; low and high are None if there is none, `why` says why."""
+    """A mean, or a difference of means, with its confidence interval.
+
+    low and high are None if there is no interval; `why` says why.
+    """
 
     effect: float
     low: float | None = None
@@ -65,6 +66,8 @@ def residual_variance(cells: Iterable[dict[int, float]]) -> Pooled:
 
     Runs of one seed share their images, initial weights and order, so cells rise and fall together with the seed.
     """
+    import numpy as np  # here: lists of runs need none of it
+
     rows = [(cell, seed, value) for cell, values in enumerate(cells) for seed, value in values.items()]
     if not rows:
         return Pooled(math.nan, 0)
@@ -74,6 +77,13 @@ def residual_variance(cells: Iterable[dict[int, float]]) -> Pooled:
     effects, _, rank, _ = np.linalg.lstsq(design, measured, rcond=None)
     df = len(measured) - int(rank)
     return Pooled(float(np.sum((measured - design @ effects) ** 2)) / df if df else math.nan, df)
+
+
+def mean_interval(values: Sequence[float], confidence: float) -> Interval:
+    """Return the mean of at least one value, with its Student's t interval."""
+    if len(values) == 1:
+        return Interval(values[0], why="one seed: no interval")
+    return _interval(fmean(values), variance(values) / len(values), len(values) - 1, confidence)
 
 
 def difference(a: list[float], b: list[float], pooled: Pooled, confidence: float) -> Interval:

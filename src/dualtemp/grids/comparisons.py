@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from dualtemp.paper.intervals import (
+from dualtemp.intervals import (
     Interval,
     difference,
     paired_difference,

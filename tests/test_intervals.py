@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.linear_model import LinearRegression
 
-from dualtemp.paper.intervals import difference, paired_difference, pooled_variance, residual_variance
+from dualtemp.intervals import difference, paired_difference, pooled_variance, residual_variance
 
 values = st.lists(st.floats(0, 100), min_size=2, max_size=6).filter(lambda v: np.ptp(v) > 1e-3)
 

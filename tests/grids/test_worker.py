@@ -8,8 +8,8 @@ from paper.smoke import DIVERGING, tiny_job
 
 from dualtemp.errors import UserError
 from dualtemp.file_lock import locked
-from dualtemp.paper.results import Job, Results
-from dualtemp.paper.worker import BUSY, perform
+from dualtemp.grids.results import Job, Results
+from dualtemp.grids.worker import BUSY, perform
 from dualtemp.training.launch import ExecutionOptions
 from dualtemp.training.start import start
 

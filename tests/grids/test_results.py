@@ -10,8 +10,8 @@ from torch import Tensor
 
 from dualtemp.data import open_source
 from dualtemp.errors import UserError
-from dualtemp.paper.plan import PlannedRun, run_id
-from dualtemp.paper.results import Job, KnownData, Results, key, make_job, read_data_facts
+from dualtemp.grids.plan import PlannedRun, run_id
+from dualtemp.grids.results import Job, KnownData, Results, key, make_job, read_data_facts
 
 
 def saved_set(folder: Path, images: int = 200) -> Path:

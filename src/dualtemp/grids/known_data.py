@@ -9,8 +9,8 @@ from pathlib import Path
 from dualtemp.data.sources.cache import cached_set
 from dualtemp.data.sources.catalogue import CATALOGUE, named_set
 from dualtemp.errors import UserError
-from dualtemp.paper.plan import Plan
-from dualtemp.paper.results import ITSELF, DataFacts, KnownData, Results, data_name, read_data_facts
+from dualtemp.grids.plan import Plan
+from dualtemp.grids.results import ITSELF, DataFacts, KnownData, Results, data_name, read_data_facts
 
 SHORT = 8  # leading digits of a fingerprint that identify data in a results folder
 EMBEDDED = "digits"  # costs nothing to open, and the only set whose facts do not name it

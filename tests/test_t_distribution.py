@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from dualtemp.paper.t_distribution import incomplete_beta, t_quantile
+from dualtemp.t_distribution import incomplete_beta, t_quantile
 
 
 @given(st.floats(0.001, 0.999), st.integers(1, 500))

@@ -19,7 +19,7 @@ from dualtemp.atomic_write import whole_file
 from dualtemp.config import ADDED_LATER, Settings, complete
 from dualtemp.data.sources.catalogue import named_set
 from dualtemp.errors import UserError, writing
-from dualtemp.paper.plan import PlannedRun, canonical
+from dualtemp.grids.plan import PlannedRun, canonical
 
 ITSELF = "itself"  # normalized by their own mean and deviation: a user's own color images
 NOT_IN_KEY = {"data", "seed", "init", "teacher"}  # the fingerprint stands for the data; the seed is in the file name
@@ -123,6 +123,21 @@ class Results:
     def run_folder(self, job: Job) -> Path:
         """Return the run folder of a job while it is being executed."""
         return self.runs / job.name
+
+    def lock_file(self, job: Job) -> Path:
+        """Return the file whose lock the process that executes a job holds."""
+        return self.runs / f".{job.name}.lock"
+
+    def progress_file(self, job: Job) -> Path:
+        """Return the file in which the process that executes a job says how far it is."""
+        return self.runs / f".{job.name}.progress"
+
+    def progress(self, job: Job) -> float | None:
+        """Return how far a job is, from 0 to 1; None if no process executes it."""
+        try:
+            return float(self.progress_file(job).read_text())
+        except (OSError, ValueError):
+            return None
 
     @cached_property
     def known_data(self) -> list[KnownData]:

@@ -4,14 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paper.test_results import saved_set
+from grids.test_results import saved_set
 
 from dualtemp.cli import main
 from dualtemp.errors import UserError
-from dualtemp.paper.known_data import display_name, known_facts, set_name
+from dualtemp.grids.known_data import display_name, known_facts, set_name
+from dualtemp.grids.results import DataFacts, Results, read_data_facts
+from dualtemp.grids.tables import collect_results, make_jobs
 from dualtemp.paper.reproduce import Request
-from dualtemp.paper.results import DataFacts, Results, read_data_facts
-from dualtemp.paper.tables import collect_results, make_jobs
 
 GENUINE = DataFacts("aaaaaaaa0000", 32, 50_000, "cifar10")
 

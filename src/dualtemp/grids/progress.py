@@ -5,8 +5,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from dualtemp.paper.cost import count_passes
-from dualtemp.paper.results import Job, data_name
+from dualtemp.grids.cost import count_passes
+from dualtemp.grids.results import Job, data_name
 from dualtemp.quantities import duration
 
 

@@ -8,14 +8,14 @@ import pytest
 from scipy import optimize, stats
 
 from dualtemp.cli import main
-from dualtemp.paper.intervals import (
+from dualtemp.grids.power import TWO_LOOKS, Spread, estimate_spread, power
+from dualtemp.intervals import (
     Looks,
     difference,
     paired_difference,
     pooled_variance,
     residual_variance,
 )
-from dualtemp.paper.power import TWO_LOOKS, Spread, estimate_spread, power
 
 CELLS = Path(__file__).parents[2] / "docs" / "results" / "mini" / "cells"
 

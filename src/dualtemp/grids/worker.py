@@ -1,66 +1,55 @@
-"""A process that executes one run after another, and a single run."""
+"""A single run of a grid, executed by whichever process takes it."""
 
 import json
+import os
 import shutil
-import signal
 import time
 from contextlib import ExitStack, suppress
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from dualtemp.engines.engine import Place
 from dualtemp.errors import UserError, writing
 from dualtemp.file_lock import Busy, locked
-from dualtemp.paper.results import Job, Results
+from dualtemp.grids.results import Job, Results
 
 BUSY = "busy"  # another process is executing this run
 VERSIONS = ("dualtemp", "python", "torch", "torchvision", "timm", "device", "threads")
 
 
-def work(connection: Connection, results: Path, device: str, threads: int, keep: bool) -> None:
-    """Execute the runs received through the connection until it is closed; send back progress and outcomes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops this process; a run installs its own handler
+def execute(place: Place, job: Job, results: Path, keep: bool) -> tuple[str, str]:
+    """Execute a run at a place and report its progress in a file; returns what `perform` does."""
     folder = Results(results)
-    try:
-        while True:
-            job = connection.recv()
-            status, reason = perform(
-                job, folder, device, threads, ProgressSender(connection, job.settings.epochs), keep
-            )
-            connection.send(("end", status, reason))
-    except UserError as error:
-        with suppress(OSError):  # the parent may have stopped listening
-            connection.send(("trouble", str(error)))
-    except (EOFError, BrokenPipeError, KeyboardInterrupt):
-        return
+    return perform(job, folder, place.device, place.threads, ProgressFile(folder.progress_file(job), job), keep)
 
 
-class ProgressSender:
-    """An observer that sends a run's progress, at most twice a second; if nobody listens any more, the run ends."""
+class ProgressFile:
+    """An observer that writes a run's progress to a file, at most twice a second, for commands that wait for it."""
 
-    def __init__(self, connection: Connection, epochs: int) -> None:
-        self.connection, self.epochs, self.sent_at = connection, epochs, 0.0
+    def __init__(self, path: Path, job: Job) -> None:
+        self.path, self.epochs, self.written_at = path, job.settings.epochs, 0.0
 
     def begin(self, path: Path, chosen: Any) -> None:
-        """Send nothing."""
+        """Write nothing."""
 
     def step(self, epoch: int, step: int, steps: int, loss: float) -> None:
-        """Send the progress."""
-        if time.monotonic() - self.sent_at > 0.5:
-            self.sent_at = time.monotonic()
-            try:
-                self.connection.send(("step", (epoch + step / steps) / self.epochs))
-            except OSError:
-                raise KeyboardInterrupt("nobody waits for this run any more") from None
+        """Write the progress; a disk that is full for a moment costs a line of progress, not the run."""
+        if time.monotonic() - self.written_at > 0.5:
+            self.written_at = time.monotonic()
+            beside = self.path.with_suffix(f".{os.getpid()}")
+            with suppress(OSError):
+                beside.write_text(f"{(epoch + step / steps) / self.epochs:.6f}")
+                beside.replace(self.path)
 
     def epoch(self, metrics: dict[str, Any]) -> None:
-        """Send nothing; steps have reported the progress."""
+        """Write nothing; steps have reported the progress."""
 
     def note(self, text: str) -> None:
         """Drop notes."""
 
     def close(self) -> None:
-        """Send nothing; `work` sends the outcome."""
+        """Remove the file."""
+        self.path.unlink(missing_ok=True)
 
 
 def perform(
@@ -72,11 +61,10 @@ def perform(
     `keep`. A disk that cannot be written to is not a result of the run: it raises UserError.
     """
     results.make_folders()
-    lock = results.runs / f".{job.name}.lock"
     with ExitStack() as held:
         try:
             with writing(results.runs, "give another --results"):
-                held.enter_context(locked(lock, patience=0, remove=True))
+                held.enter_context(locked(results.lock_file(job), patience=0, remove=True))
         except Busy:
             return BUSY, ""
         result = results.read(job)

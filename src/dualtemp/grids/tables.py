@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dualtemp.paper.artifact import Artifact
-from dualtemp.paper.comparisons import MeasuredCell, Table
-from dualtemp.paper.known_data import display_name
-from dualtemp.paper.plan import Plan, PlannedCell
-from dualtemp.paper.results import DataFacts, Job, Results, make_job
+from dualtemp.grids.artifact import Artifact
+from dualtemp.grids.comparisons import MeasuredCell, Table
+from dualtemp.grids.known_data import display_name
+from dualtemp.grids.plan import Plan, PlannedCell
+from dualtemp.grids.results import DataFacts, Job, Results, make_job
 from dualtemp.runs.metrics import accuracies
+
+NO_LABELS = "the set has no labels to measure with"
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ def _measured(artifact: Artifact, cell: PlannedCell, found: dict[str, dict[int, 
         if value is not None:
             values[seed] = value
         elif artifact.measure is None:
-            failed[seed] = "the set has no labels to measure with"
+            failed[seed] = NO_LABELS if not artifact.metric else f"its last epoch has no {artifact.metric}"
         elif artifact.drawn == "lines":
             short = "the dictionary has fewer keys"
     return MeasuredCell(values, failed, frozenset(collapsed), "" if values else short, cell.run)
@@ -70,7 +72,7 @@ def _measured(artifact: Artifact, cell: PlannedCell, found: dict[str, dict[int, 
 
 def _value(artifact: Artifact, cell: PlannedCell, result: dict[str, Any]) -> float | None:
     if artifact.measure is None:
-        return result["metrics"].get(accuracies()[0].key)
+        return result["metrics"].get(artifact.metric or accuracies()[0].key)
     if artifact.drawn != "lines":
         return None
     curves = result["measured"][artifact.measure["name"]]["values"]
