@@ -12,7 +12,7 @@ from dualtemp import distributed
 from dualtemp.config import Settings, given_settings
 from dualtemp.data.grayscale import gray_in_color
 from dualtemp.data.images import ImageSet, ImageSource, Splits, UnreadableImage
-from dualtemp.data.sources.opening import named_path
+from dualtemp.data.sources.opening import is_named_set
 from dualtemp.data.training_data import TrainingData
 from dualtemp.machine import cores
 from dualtemp.progress_bar import status_line
@@ -42,7 +42,7 @@ class Found:
 
 def with_sensible_settings(given: Settings, splits: Splits, device: torch.device) -> tuple[Settings, Found | None]:
     """Choose the settings that the user did not give; returns them with the reasons. Named sets keep theirs (None)."""
-    if named_path(given.data) is None:
+    if is_named_set(given.data):
         return given, None
     images = splits.train if given.framework.learns_from_labels else splits.pretraining
     facts, sizes, broken = facts_of(images, splits)
