@@ -50,7 +50,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "evaluation.labeled_data",
         "evaluation.tuned_measures",
     ),
-    ("paper",),
+    ("paper", "studio"),
     ("api",),
     ("commands",),
     ("cli",),
