@@ -1,7 +1,7 @@
 """A map of many points on which neighbors stay neighbors: exact t-SNE of some, the others placed between them.
 
 Up to EXACT points all are laid out by exact t-SNE. Of more, that many landmarks are; every other point starts among its
-nearest landmarks, and up to REFINED points then move by the same forces as in t-SNE, in sums over samples: each point is
+nearest landmarks. Up to REFINED points then move by the same forces as in t-SNE, in sums over samples: each point is
 pulled to NEIGHBORS of its nearest neighbors, and pushed away from points drawn at random (negative sampling, as UMAP
 does it; Damrich et al. 2023 show how the two are related). Nearest neighbors are searched among the points that share a
 near landmark. Memory and time grow with N; draws are seeded.

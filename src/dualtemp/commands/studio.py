@@ -26,10 +26,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--columns", type=Path, metavar="FILE", help="CSV or Parquet with more to color by, by name")
     parser.add_argument(
-        "--labels", type=Path, metavar="FILE.csv", help="labels and tags (default: SOURCE.labels.csv, beside the images)"
+        "--labels",
+        type=Path,
+        metavar="FILE.csv",
+        help="labels and tags (default: SOURCE.labels.csv beside the images)",
     )
     parser.add_argument(
-        "--export", type=Path, metavar="FOLDER", help="where class folders go (default: SOURCE.export, beside the images)"
+        "--export",
+        type=Path,
+        metavar="FOLDER",
+        help="for class folders (default: SOURCE.export beside the images)",
     )
     parser.add_argument("--runs", type=Path, metavar="FOLDER", help="where runs are, and new ones go (default: runs)")
     parser.add_argument("--port", type=int, default=PORT, metavar="N", help=f"default: {PORT}; 0 takes a free one")

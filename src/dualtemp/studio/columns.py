@@ -93,7 +93,7 @@ def _typed(title: str, values: list[Any], source: str) -> Column | None:
     there = [value for value in values if value not in (None, "")]
     if not there or any(isinstance(value, list | dict | bytes) for value in there):
         return None
-    is_number = all(number is not None for number, value in zip(numbers, values, strict=True) if value not in (None, ""))
+    is_number = all(_number(value) is not None for value in there)
     whole = is_number and all(float(number).is_integer() for number in numbers if number is not None)
     if is_number and not (whole and len(set(numbers)) <= FEW) and not isinstance(there[0], bool):
         return number_column(title, np.array([math.nan if n is None else n for n in numbers]), about)
@@ -118,8 +118,8 @@ def _read(path: Path) -> dict[str, list[Any]]:
             import pyarrow.parquet as pq
 
             with pq.ParquetFile(path) as file:
-                flat = [each.name for each in file.schema_arrow if not str(each.type).startswith(("list", "fixed", "st"))
-                        or str(each.type) == "string"]  # fmt: skip
+                nested = ("list", "fixed_size", "large_list", "struct", "map")
+                flat = [each.name for each in file.schema_arrow if not str(each.type).startswith(nested)]
                 return file.read(columns=flat).to_pydict()
         with open(path, encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)

@@ -1,6 +1,6 @@
 """Numbers for the page, without text between: a JSON head, then arrays one after the other.
 
-    uint32 length of the head, the head padded with spaces to a multiple of 8, the arrays, little-endian
+uint32 length of the head, the head padded with spaces to a multiple of 8, the arrays, little-endian
 """
 
 import json

@@ -34,7 +34,7 @@ def open_for_studio(what: str, data: str | None = None, encoder: str | None = No
     """Find out what is named, and refuse at once what cannot be opened.
 
     Args:
-        what: a run's folder; a file of features that `dualtemp embed` wrote; else images: a folder, a set, an .npz file.
+        what: a run's folder; a file of features of `dualtemp embed`; else images: a folder, a set, an .npz file.
         data: other images than the run's own; for a file of features, where its images are.
         encoder: a run or a start that sees the images; default: the run, or of images the frozen `imagenet`.
         device: where features are computed.
@@ -45,7 +45,7 @@ def open_for_studio(what: str, data: str | None = None, encoder: str | None = No
         return _of_file(path, data, encoder)
     if not is_set and (path / "config.yaml").is_file():
         if encoder is not None:
-            raise UserError(f"{what} is a run, which sees with its own encoder: leave --encoder out, or name its images")
+            raise UserError(f"{what} is a run, with an encoder of its own: leave --encoder out, or name its images")
         return _of_images(data, path, device)
     if data is not None:
         raise UserError(f"{what} names the images already: leave --data out, or give a run or a file of features")

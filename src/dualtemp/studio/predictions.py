@@ -15,8 +15,8 @@ PENALTY = 0.01
 class Predictions(NamedTuple):
     """What the probe says. codes: int32 (N,), indices of `classes`; confidence: float32 (N,), of that class.
 
-    uncertainty: float32 (N,), entropy of the class probabilities, 1 where all classes are equally likely; labeled: images
-    of the fit; seconds: that it took.
+    uncertainty: float32 (N,), entropy of the class probabilities, 1 where all classes are equally likely; labeled:
+    images of the fit; seconds: that it took.
     """
 
     classes: tuple[str, ...]
@@ -34,6 +34,7 @@ def fit_predictions(space: Space, labels: Mapping[int, str], first: Mapping[int,
     """
     import torch
 
+    from dualtemp.evaluation.calibration import uncertainty as uncertainty_of
     from dualtemp.evaluation.probe import logistic_regression
 
     began = time.perf_counter()
@@ -57,7 +58,7 @@ def fit_predictions(space: Space, labels: Mapping[int, str], first: Mapping[int,
         here = slice(start, start + len(p))
         best = p.max(1)
         codes[here], confidence[here] = best.indices.numpy(), best.values.numpy()
-        uncertainty[here] = (torch.special.entr(p).sum(1) / np.log(len(classes))).clamp(0, 1).numpy()
+        uncertainty[here] = uncertainty_of(p).numpy()
     return Predictions(classes, codes, confidence, uncertainty, len(numbers), time.perf_counter() - began)
 
 

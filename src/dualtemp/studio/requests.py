@@ -76,6 +76,12 @@ class Duplicates(Body):
     threshold: Annotated[float, Field(ge=0.5, le=1, allow_inf_nan=False)] = 0.99
 
 
+class Grouped(Body):
+    """Number of clusters; None chooses it."""
+
+    clusters: Annotated[int, Field(ge=2, le=500)] | None = None
+
+
 class Folders(Body):
     """Class folders: links or copies, of some images or of all with a label."""
 

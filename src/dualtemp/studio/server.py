@@ -56,7 +56,7 @@ def open_socket(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         opened.close()
         reason = error.strerror if isinstance(error, OSError) else error
-        raise UserError(f"{host}:{port} cannot be opened ({reason}): give another --port, or 0 for a free one") from None
+        raise UserError(f"{host}:{port} cannot be opened ({reason}): give another --port, 0 for a free one") from None
     return opened
 
 

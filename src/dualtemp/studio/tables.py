@@ -1,7 +1,7 @@
 """What is known of the images as a table: CSV, and a Parquet file that other tools read.
 
 Columns: name, filepath (absolute; empty for images without a file), part, label, tags, prediction, confidence,
-uncertainty, x, y (the place on the map) and, in Parquet, tags as a list and `features`, as `dualtemp embed` writes them.
+uncertainty, x, y (the place on the map); in Parquet tags as a list, and `features`, as `dualtemp embed` writes them.
 """
 
 import csv

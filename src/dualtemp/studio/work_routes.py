@@ -34,6 +34,7 @@ class WorkRoutes:
     def __init__(self, workspace: Workspace, runs: TrainingRuns) -> None:
         self.workspace, self.runs = workspace, runs
         self._groups: list[list[int]] | None = None
+        self._doubts: list[dict[str, Any]] | None = None
         self._anchors: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
         self._drawing = threading.Lock()
 
@@ -45,6 +46,8 @@ class WorkRoutes:
             "/api/undo": self.undo,
             "/api/suggest": self.suggest,
             "/api/duplicates": self.find_duplicates,
+            "/api/doubts": self.find_doubts,
+            "/api/cluster": self.cluster,
             "/api/export/folders": self.export_folders,
             "/api/train": self.train,
             "/api/runs/stop": self.stop_run,
@@ -55,6 +58,7 @@ class WorkRoutes:
         }
         gets = {
             "/api/duplicates/found": self.duplicates,
+            "/api/doubts/found": self.doubts,
             "/api/export.csv": self.export_csv,
             "/api/export.parquet": self.export_parquet,
             "/api/runs": self.listed_runs,
@@ -135,6 +139,45 @@ class WorkRoutes:
         tags = {i: entry.tags for i, entry in list(self.workspace.shown.labels.entries.items())}
         groups = await run_in_threadpool(described, self._groups, self.workspace.space, tags)
         return JSONResponse({"groups": groups, "all": len(self._groups)})
+
+    # ---- labels in doubt, clusters
+
+    async def find_doubts(self, request: Request) -> Response:
+        """Search for labels that are likely wrong, in the background."""
+        workspace = self.workspace
+        if workspace.background.busy("doubts"):
+            raise UserError("labels in doubt are being searched for already")
+        space, words = workspace.space, await run_in_threadpool(workspace.words)
+
+        def work(progress: Progress) -> str:
+            from dualtemp.studio.doubts import find_doubts
+
+            self._doubts, about = find_doubts(space, words, progress)
+            return about
+
+        return JSONResponse({"job": workspace.background.start("doubts", "labels in doubt", work).id})
+
+    async def doubts(self, request: Request) -> Response:
+        """The labels in doubt that were found, the worst first."""
+        if self._doubts is None:
+            raise HTTPException(404, "search for labels in doubt first")
+        return JSONResponse({"doubts": self._doubts})
+
+    async def cluster(self, request: Request) -> Response:
+        """Group the images without labels, in the background: a column to color by."""
+        body = await asked.read_body(request, asked.Grouped)
+        workspace, space = self.workspace, self.workspace.space
+        if workspace.background.busy("cluster"):
+            raise UserError("the images are being grouped already")
+
+        def work(progress: Progress) -> str:
+            from dualtemp.studio.doubts import cluster_column
+
+            column = cluster_column(space, body.clusters, progress)
+            workspace.add_column("cluster", column)
+            return f"{len(column.categories)} clusters; color by cluster"
+
+        return JSONResponse({"job": workspace.background.start("cluster", "clusters", work).id})
 
     # ---- exports
 

@@ -103,9 +103,15 @@ async function loadColumn(id: string | undefined): Promise<void> {
   store.tell("column");
 }
 
+// Columns that are computed when somebody first wants them.
+const COMPUTED: Record<string, { title: string; address: string }> = {
+  cluster: { title: "cluster", address: "/api/cluster" }, W: { title: "anchor weight W", address: "/api/weigh" },
+};
+
 function drawSelects(): void {
   const color = byId<HTMLSelectElement>("color"), layout = byId<HTMLSelectElement>("layout"), space = byId<HTMLSelectElement>("space");
-  fill(color, h("option", { value: "" }, "one color"), ...store.columns.map(each => h("option", { value: each.id, title: each.about }, each.title)));
+  fill(color, h("option", { value: "" }, "one color"), ...store.columns.map(each => h("option", { value: each.id, title: each.about }, each.title)),
+    ...Object.entries(COMPUTED).filter(([id]) => !store.columns.some(each => each.id === id)).map(([id, { title }]) => h("option", { value: id }, `${title} (compute)`)));
   color.value = store.column?.id ?? "";
   const names: Record<string, string> = { components: "principal components", neighbors: "neighbors" };
   fill(layout, ...store.spaces[store.current].layouts.map(each => h("option", { value: each.id }, names[each.id] ?? each.id)));
@@ -206,7 +212,12 @@ async function search(text: string): Promise<void> {
 }
 
 function listenToPage(built: PointMap): void {
-  byId("color").addEventListener("change", event => void loadColumn((event.target as HTMLSelectElement).value));
+  byId("color").addEventListener("change", event => {
+    const chosen = (event.target as HTMLSelectElement).value, compute = COMPUTED[chosen];
+    if (!compute || store.columns.some(each => each.id === chosen)) return void loadColumn(chosen);
+    byId<HTMLSelectElement>("color").value = store.column?.id ?? "";
+    void attempt(() => post(compute.address, {}));
+  });
   byId("layout").addEventListener("change", event => { store.layout = (event.target as HTMLSelectElement).value; void moveMap(); });
   byId("space").addEventListener("change", event => void attempt(() => post("/api/space", { number: Number((event.target as HTMLSelectElement).value) })));
   byId("search-form").addEventListener("submit", event => { event.preventDefault(); void search(byId<HTMLInputElement>("search").value); });
@@ -280,7 +291,7 @@ listen({
     store.jobs.set(job.id, job);
     showOpening(job);
     if (job.state === "failed") say(`${job.title}: ${job.said}`, true);
-    else if (job.state === "done" && ["export", "see", "duplicates", "weigh"].includes(job.kind)) say(`${job.title}: ${job.said}`);
+    else if (job.state === "done" && ["export", "see", "duplicates", "weigh", "doubts", "cluster"].includes(job.kind)) say(`${job.title}: ${job.said}`);
     if (map) store.tell("jobs");
   },
   ready: () => void begin(),

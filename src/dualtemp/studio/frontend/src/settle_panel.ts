@@ -31,12 +31,17 @@ export function settlePanel(): HTMLElement {
       found.dataset.job = String(newest.id);
       void load(found);
     }
+    const last = [...store.jobs.values()].filter(job => job.kind === "doubts").at(-1);
+    if (last && last.state === "done" && doubts.dataset.job !== String(last.id)) {
+      doubts.dataset.job = String(last.id);
+      void doubt(doubts);
+    }
   });
   return h("div", {},
     h("h3", {}, "Almost equal images"),
     h("div", { class: "row" }, h("label", { class: "field" }, "cosine at least ", threshold), h("button", { type: "button", id: "find-duplicates", onclick: () => void search() }, "Find")), found,
     h("h3", {}, "Labels that are likely wrong"),
-    h("button", { type: "button", id: "find-doubts", onclick: () => void doubt(doubts) }, "Find"), doubts,
+    h("button", { type: "button", id: "find-doubts", onclick: () => void attempt(() => post("/api/doubts", {})) }, "Find"), doubts,
     h("h3", {}, "Export"),
     h("div", { class: "chips" },
       h("a", { class: "chip", href: "/api/export.csv", download: "images.csv" }, "CSV"),
@@ -78,8 +83,7 @@ function draw(element: HTMLElement): void {
 }
 
 async function doubt(element: HTMLElement): Promise<void> {
-  fill(element, h("p", { class: "quiet" }, "Looking\u2026"));
-  const found = await attempt(() => getJson<{ doubts: Doubt[]; about: string }>("/api/doubts"));
+  const found = await attempt(() => getJson<{ doubts: Doubt[] }>("/api/doubts/found"));
   if (!found) return fill(element);
   const rows = found.doubts.slice(0, 30).map(each => {
     const row: HTMLElement = h("li", {}, picture(each.id, 48),
@@ -89,7 +93,7 @@ async function doubt(element: HTMLElement): Promise<void> {
           h("button", { type: "button", onclick: () => { void setLabel([each.id], each.label); row.remove(); } }, "It is right"))));
     return row;
   });
-  fill(element, h("p", { class: "quiet" }, found.about), rows.length ? h("ul", { class: "doubts" }, ...rows) : h("p", {}, "None."));
+  fill(element, rows.length ? h("ul", { class: "doubts" }, ...rows) : h("p", {}, "None."));
   if (found.doubts.length) store.select(found.doubts.map(each => each.id), "whose label is in doubt");
 }
 
