@@ -22,14 +22,22 @@ class Drawn(NamedTuple):
 
 
 def draw_views(
-    images: ImageSet, views: Views, batches: Sequence[Tensor], draws: Sequence[Draw], device: torch.device
+    images: ImageSet,
+    views: Views,
+    batches: Sequence[Tensor],
+    draws: Sequence[Draw],
+    device: torch.device,
+    workers: int | None = None,
 ) -> Iterator[Drawn]:
     """Yield views of batches of images, given by number; each view is the one that training would see in that epoch.
 
     Files that cannot be read are left out. Training replaces them by other images, which would be misleading here.
+    workers: processes that read files, default one for each core but one.
     """
     if (tensor := images.source.tensor) is None:
-        yield from _read(images.source, views, batches, draws, device)
+        yield from _read(
+            images.source, views, batches, draws, device, default_workers() if workers is None else workers
+        )
         return
     for index in batches:
         pixels = tensor[index.to(tensor.device)].to(device)
@@ -67,10 +75,15 @@ def _cut(drawn: Drawn, start: int, end: int) -> Drawn:
 
 
 def _read(
-    source: ImageSource, views: Views, batches: Sequence[Tensor], draws: Sequence[Draw], device: torch.device
+    source: ImageSource,
+    views: Views,
+    batches: Sequence[Tensor],
+    draws: Sequence[Draw],
+    device: torch.device,
+    workers: int,
 ) -> Iterator[Drawn]:
     epochs = sorted({epoch for epoch, _ in draws})
-    reader = Reader(source, views, max(map(len, batches), default=0), default_workers())
+    reader = Reader(source, views, max(map(len, batches), default=0), workers)
     requests = (Request(tuple(index.tolist()), epoch) for index in batches for epoch in epochs)
     try:
         found = reader.read(requests)
