@@ -1,5 +1,6 @@
 """The page in a real browser: each verb as a person does it, and no complaint on the console."""
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from command_processes import PATIENCE
 from served_studio import HTML, ServedStudio, serve
 
 WAIT = 1000 * PATIENCE
+BEYOND = 3  # px around the points that are to be selected
 NOISE = ("GL Driver Message",)  # of a browser that draws without a GPU
 OpenStudio = Callable[..., Any]
 
@@ -24,7 +26,7 @@ class Page:
         view.on("request", self._ask)
         view.goto(studio.address)
         view.wait_for_selector("body.ready")
-        self.until("studio.store.column !== null")
+        self.until("studio.store.column !== null && studio.store.layout === 'neighbors' && studio.map.moved >= 1")
 
     def _hear(self, message: Any) -> None:
         if not message.text.startswith("[.WebGL") and not any(word in message.text for word in NOISE):
@@ -35,8 +37,15 @@ class Page:
             self.complaints.append(request.url)
 
     def until(self, condition: str) -> Any:
-        """Wait until something is true on the page; returns it."""
-        return self.view.wait_for_function(condition).json_value()
+        """Wait until something is true on the page; returns it.
+
+        Playwright's own way evaluates text within the page, which its content policy forbids.
+        """
+        deadline = time.monotonic() + PATIENCE
+        while not (found := self.evaluate(f"Boolean({condition})")):
+            assert time.monotonic() < deadline, condition
+            time.sleep(0.02)
+        return found
 
     def evaluate(self, text: str) -> Any:
         return self.view.evaluate(text)
@@ -50,7 +59,8 @@ class Page:
         box = self.view.locator("#overlay").bounding_box()
         x0, x1 = (edge(place[0] for place in places) for edge in (min, max))
         y0, y1 = (edge(place[1] for place in places) for edge in (min, max))
-        corners = [(x0 - 2, y0 - 2), (x1 + 2, y0 - 2), (x1 + 2, y1 + 2), (x0 - 2, y1 + 2)]
+        x0, y0, x1, y1 = x0 - BEYOND, y0 - BEYOND, x1 + BEYOND, y1 + BEYOND
+        corners = [(x0, y0), (x1, y0), (x1, y1), (x0, y1)]
         self.view.click(f"[data-tool={tool}]")
         path = [corners[0], corners[2]] if tool == "box" else [*corners, corners[0]]
         self.view.mouse.move(box["x"] + path[0][0], box["y"] + path[0][1])
@@ -77,10 +87,11 @@ def open_studio(browser: Any) -> Iterator[OpenStudio]:
 
 
 def within(page: Page, ids: list[int]) -> list[int]:
-    """The images whose points lie in the rectangle around these."""
+    """The images whose points lie in the rectangle that is drawn around these."""
     every = page.evaluate("Array.from({length: studio.store.count}, (_, id) => studio.map.pixel(id))")
     xs, ys = [every[i][0] for i in ids], [every[i][1] for i in ids]
-    return [i for i, (x, y) in enumerate(every) if min(xs) <= x <= max(xs) and min(ys) <= y <= max(ys)]
+    x0, x1, y0, y1 = min(xs) - BEYOND, max(xs) + BEYOND, min(ys) - BEYOND, max(ys) + BEYOND
+    return [i for i, (x, y) in enumerate(every) if x0 <= x <= x1 and y0 <= y <= y1]
 
 
 def test_box_lasso_search_and_more_like_these_select(studio: ServedStudio, open_studio: OpenStudio) -> None:
@@ -120,7 +131,7 @@ def test_labels_persist_move_predictions_and_reach_the_other_tab(
     one.until("studio.store.entries.size === 3")
     one.view.select_option("#color", "prediction")
     one.until("studio.store.column.id === 'prediction' && studio.store.column.categories.includes('<b>new</b>')")
-    one.view.wait_for_function("document.querySelector('#probe').textContent.includes('refitted in')")
+    one.until("document.querySelector('#probe').textContent.includes('refitted in')")
     one.view.fill("#tag-word", "odd")
     one.evaluate("studio.store.select([5], 'chosen')")
     one.view.press("#tag-word", "Enter")
@@ -193,9 +204,9 @@ def test_clusters_and_columns_color_the_map(studio: ServedStudio, open_studio: O
 def test_the_page_fits_a_phone_and_shows_thumbnails_when_close(studio: ServedStudio, open_studio: OpenStudio) -> None:
     page = open_studio(studio, width=390)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "nothing sticks out"
-    page.view.wait_for_function("document.querySelector('.cell')?.dataset.drawn === '1'")
+    page.until("document.querySelector('.cell')?.dataset.drawn === '1'")
     # Sixty points are few: their pictures are on the map. Opaque pixels of the overlay are those.
-    page.view.wait_for_function(
+    page.until(
         "(() => { const c = document.querySelector('#overlay');"
         "const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;"
         "let n = 0; for (let i = 3; i < d.length; i += 4) n += d[i] > 250; return n > 5000; })()"
@@ -227,3 +238,4 @@ def test_the_temperatures_act_on_selected_anchors_and_a_picture_can_be_dropped(
         page.until("studio.store.why === 'like the dropped picture'")
         names = studio.workspace.shown.images.names
         assert names[page.evaluate("studio.store.selection[0]")] == "train/cat/003.png"
+        page.view.close()  # before its studio ends

@@ -14,6 +14,8 @@ from PIL import Image
 from served_studio import HTML, ServedStudio, serve, unpacked
 
 from dualtemp.encoder.embedding_reader import EmbeddingFile
+from dualtemp.encoder.select import WAYS
+from dualtemp.studio.suggestions import ways
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
@@ -140,7 +142,8 @@ def test_more_like_these_are_the_nearest_by_cosine(studio: ServedStudio, embeddi
 
 def test_text_is_searched_in_names_labels_and_tags(studio: ServedStudio) -> None:
     def found(text: str) -> list[int]:
-        return unpacked(studio.ask(f"/api/search?q={quote(text)}").body, "<i4")[1].tolist()[:99]
+        head, numbers = unpacked(studio.ask(f"/api/search?q={quote(text)}").body, "<i4")
+        return numbers.tolist()[: head["count"]]
 
     names = studio.workspace.shown.images.names
     assert found("COPY") == [names.index("copy.png")]
@@ -200,3 +203,38 @@ def test_without_an_encoder_a_dropped_picture_says_what_to_do(studio: ServedStud
     answer = studio.ask("/api/drop", (drawn_images / "copy.png").read_bytes())
     assert answer.code == 400
     assert "--encoder" in answer.json()["error"]
+
+
+def test_suggestions_are_images_without_a_label_in_every_way_of_select(studio: ServedStudio) -> None:
+    assert set(ways()) == set(WAYS)
+    refused = studio.ask("/api/suggest", {"way": "uncertain"})
+    assert refused.code == 400
+    assert "diverse" in refused.json()["error"]
+    studio.ask("/api/label", {"ids": [0, 3, 6], "label": "blue"})
+    studio.ask("/api/label", {"ids": [1, 4, 7], "label": "green"})
+    for way in ("diverse", "typical", "uncertain", "random"):
+        found = studio.ask("/api/suggest", {"way": way, "count": 5}).json()["ids"]
+        assert len(set(found)) == 5, way
+        assert not {0, 3, 6, 1, 4, 7} & set(found), way
+    assert "computes it" in studio.ask("/api/suggest", {"way": "hardest"}).json()["error"]
+
+
+def test_predictions_follow_the_labels(studio: ServedStudio) -> None:
+    """Features are in three groups by number modulo three: after labels of some, the probe knows the others."""
+    before = studio.workspace.prediction_version
+    studio.ask("/api/label", {"ids": [0, 3, 6], "label": "first"})
+    studio.ask("/api/label", {"ids": list(range(9, 60, 3)), "label": "first"})
+    studio.until(
+        lambda: (
+            (found := studio.workspace.predictions) is not None
+            and studio.workspace.prediction_version > before
+            and "first" in found.classes
+            and "blue" not in found.classes
+        )
+    )
+    items = studio.ask("/api/items", {"ids": list(range(60))}).json()["items"]
+    assert {item["prediction"] for item in items[0::3]} == {"first"}
+    assert {item["prediction"] for item in items[1::3]} == {"green"}
+    head, values = unpacked(studio.ask("/api/columns/uncertainty").body, "<f4")
+    assert head["kind"] == "number"
+    assert ((values[:60] >= 0) & (values[:60] < 0.5)).all()

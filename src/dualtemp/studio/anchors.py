@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dualtemp.analysis.drawn_views import draw_views
 from dualtemp.data.images import ImageSet
+from dualtemp.data.loading.drawn_views import draw_views
 from dualtemp.errors import UserError
 from dualtemp.losses.hardness import (
     Similarities,

@@ -67,7 +67,7 @@ def write_pixels(images: Collection, labels: Mapping[int, str | None], target: P
         part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
         try:
             with open(part, "wb") as file:
-                np.savez(file, **arrays)
+                np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
             part.replace(target)
         finally:
             part.unlink(missing_ok=True)

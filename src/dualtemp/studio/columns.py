@@ -49,7 +49,8 @@ def category_column(title: str, words: Sequence[str | None], about: str = "") ->
 def coded_column(title: str, codes: np.ndarray, categories: Sequence[str], about: str = "") -> Column:
     """A column from indices of categories, negative for none."""
     if len(categories) > MOST_CATEGORIES:
-        return category_column(title, [categories[code] if code >= 0 else None for code in codes.tolist()], about)
+        words: list[str | None] = [str(categories[int(code)]) if code >= 0 else None for code in codes]
+        return category_column(title, words, about)
     return Column(title, "category", np.where(codes < 0, NO_CODE, codes).astype(np.uint16), list(categories), about)
 
 

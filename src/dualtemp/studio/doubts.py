@@ -34,7 +34,7 @@ def find_doubts(space: Space, words: Sequence[str | None], progress: Progress) -
     doubts = [
         {
             "id": int(looked_at[i]),
-            "label": str(words[looked_at[i]]),
+            "label": str(words[int(looked_at[i])]),
             "prediction": classes[int(found.suggested[i])],
             "score": round(float(found.score[i]), 4),
         }

@@ -53,6 +53,7 @@ def open_socket(host: str, port: int) -> socket.socket:
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         opened.bind((host, port))
+        opened.listen()  # whoever asks before the server runs waits, and is not refused
     except (OSError, OverflowError) as error:
         opened.close()
         reason = error.strerror if isinstance(error, OSError) else error

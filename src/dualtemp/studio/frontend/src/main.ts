@@ -77,7 +77,8 @@ const bestLayout = (): string => store.spaces[store.current].layouts.some(each =
 
 async function loadPlaces(): Promise<Float32Array> {
   const frame = await getFrame(`/api/points?space=${store.current}&layout=${store.layout}`);
-  byId("map-note").textContent = frame.head.note;
+  const sampled = store.count > 60_000 ? " While it moves, a fair sample of the points is drawn." : "";
+  byId("map-note").textContent = byId("map-note").title = frame.head.note + sampled;
   return new Float32Array(frame.data, frame.at, 2 * frame.head.count);
 }
 
