@@ -13,6 +13,7 @@ from dualtemp.models.weights import save_backbone
 from dualtemp.progress_bar import status_line
 from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.metrics import measures as load_measures
+from dualtemp.training.adaptation import check_adaptation
 from dualtemp.training.environment import describe_environment
 from dualtemp.training.launch import (
     ExecutionOptions,
@@ -57,6 +58,7 @@ def start(
             settings, data.images.channels, data.classes, len(data.images), begin.load_into if begin else None
         )
         backbone = method.framework.network.backbone
+        check_adaptation(settings, backbone, data.bank is not None)
         if begin is not None and not quiet:
             (observer or Display()).note(begin.describe(backbone))
         if own_images is not None and distributed.run_on_rank0(lambda: not options.quiet):
