@@ -82,7 +82,9 @@ class Settings(BaseModel):
     init_content: str | None = Field(
         None, description="Hash of what it starts from, written down by itself; other weights are refused."
     )
-    freeze: int = Field(0, ge=0, description="Stages of a start, from the input on, that stay as they are.")
+    freeze: int = Field(
+        0, description="Stages of a start, from the input on, that stay as they are; -1: all but the last."
+    )
     freeze_batch_norm: bool = Field(False, description="Batch norm of the encoder keeps the start's statistics.")
     layer_decay: float = Field(
         1.0, gt=0, le=1, description="Rate of the encoder's last stage, of that of the heads; squared one stage before."

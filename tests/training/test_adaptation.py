@@ -26,7 +26,9 @@ from dualtemp.training.start_comparison import clearly_below
 __all__ = ["photos", "timm_folder"]  # fixtures
 
 QUIET: dict[str, Any] = {"device": "cpu", "workers": 0, "threads": 1, "quiet": True, "page": False}
-SMALL: dict[str, Any] = {**QUIET, "batch": 8, "image_size": 40, "lr": 0.5, "epochs": 2}
+# Everything given: of what is not, a start of others gets what suits it.
+ALL_LEARNS = {"freeze": 0, "freeze_batch_norm": False, "layer_decay": 1.0, "stop_below_start": False}
+SMALL: dict[str, Any] = {**QUIET, **ALL_LEARNS, "batch": 8, "image_size": 40, "lr": 0.5, "epochs": 2}
 
 
 def weights(path: Path, name: str = "backbone") -> dict[str, torch.Tensor]:
@@ -37,7 +39,7 @@ def weights(path: Path, name: str = "backbone") -> dict[str, torch.Tensor]:
 def test_frozen_stages_keep_weights_and_statistics_and_the_others_learn(
     method: str, photos: Path, timm_folder: Path, tmp_path: Path
 ) -> None:
-    train(data=str(photos), init=str(timm_folder), out=tmp_path / "run", method=method, freeze=3, **SMALL)
+    train(data=str(photos), init=str(timm_folder), out=tmp_path / "run", method=method, **{**SMALL, "freeze": 3})
     before, after = weights(tmp_path / "run", "start"), weights(tmp_path / "run")
     frozen = ("conv1", "bn1", "layer1", "layer2")
     for name, value in after.items():
@@ -47,7 +49,7 @@ def test_frozen_stages_keep_weights_and_statistics_and_the_others_learn(
 def test_frozen_batch_norm_keeps_its_statistics_while_its_weights_learn(
     photos: Path, timm_folder: Path, tmp_path: Path
 ) -> None:
-    train(data=str(photos), init=str(timm_folder), out=tmp_path / "run", freeze_batch_norm=True, **SMALL)
+    train(data=str(photos), init=str(timm_folder), out=tmp_path / "run", **{**SMALL, "freeze_batch_norm": True})
     before, after = weights(tmp_path / "run", "start"), weights(tmp_path / "run")
     for name, value in after.items():
         assert torch.equal(value, before[name]) == ("running" in name or "num_batches" in name), name
@@ -141,8 +143,8 @@ def test_a_run_that_falls_below_its_start_stops_and_leaves_what_was_better(
 ) -> None:
     run = tmp_path / "run"
     monkeypatch.setattr("dualtemp.training.trainer.clearly_below", lambda metrics: metrics["epoch"] == 2)
-    given = {**SMALL, "epochs": 4}
-    last = train(data=str(photos), init=str(timm_folder), out=run, stop_below_start=True, **given)
+    given = {**SMALL, "epochs": 4, "stop_below_start": True}
+    last = train(data=str(photos), init=str(timm_folder), out=run, **given)
     assert (last["epoch"], last["stopped"]) == (2, True)
     assert {"train_knn_top1", "train_gained", "train_lost", "start_knn_top1"} <= last.keys()
     assert status_of(RunFolder(run)).word == "done"
@@ -163,7 +165,7 @@ def test_a_run_that_falls_below_its_start_stops_and_leaves_what_was_better(
 
     original = Trainer.save_encoder
     monkeypatch.setattr(Trainer, "save_encoder", keep)
-    train(data=str(photos), init=str(timm_folder), out=one, stop_below_start=True, **given)
+    train(data=str(photos), init=str(timm_folder), out=one, **given)
     assert whole[1] == kept  # that of epoch 1: the first is the start itself
     assert len(whole) == 5
 
@@ -179,8 +181,12 @@ def test_a_fall_counts_beyond_chance(gained: int, lost: int, below: bool) -> Non
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"freeze": 5}, r"freeze 5 leaves nothing to learn: .* has 5 stages \(conv1, layer1, .*\); give --freeze 4"),
-        ({"freeze": -1}, "freeze must be a whole number of at least 0, got -1"),
+        (
+            {"freeze": 5},
+            r"freeze 5 leaves nothing to learn: .* has 5 stages \(conv1, layer1, .*\); give --freeze -4 to 4",
+        ),
+        ({"freeze": -5}, "freeze -5 leaves nothing frozen"),
+        ({"freeze": "x"}, "freeze must be a whole number, got 'x'"),
         ({"layer_decay": 0}, "layer_decay must be a number above 0 and of at most 1, got 0"),
         ({"anchor": float("inf")}, "anchor must be"),
         ({"warmup_heads": 3.5}, "warmup_heads 3.5 is more than the 2 epochs"),

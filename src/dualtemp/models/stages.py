@@ -43,6 +43,8 @@ def stage_names(backbone: nn.Module) -> list[str]:
 
 def frozen_modules(backbone: nn.Module, count: int) -> list[nn.Module]:
     """The largest modules all of whose parameters belong to the first `count` stages."""
+    if count < 1:
+        return []
     stages = parameter_stages(backbone)
     found: list[nn.Module] = []
     within: set[str] = set()

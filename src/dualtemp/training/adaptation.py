@@ -61,21 +61,28 @@ class Adaptation:
     def _choose_parameters(self) -> list[nn.Parameter]:
         """Freeze the first stages; returns the encoder's parameters that are left to learn."""
         network: Network = self.method.network  # pyright: ignore[reportAssignmentType]
-        if self.settings.freeze:
+        frozen = frozen_stages(self.settings, network.backbone)
+        if frozen:
             stages = parameter_stages(network.backbone)
             for name, p in network.backbone.named_parameters():
-                if stages[name] < self.settings.freeze:
+                if stages[name] < frozen:
                     p.requires_grad_(False)
         return [p for p in network.backbone.parameters() if p.requires_grad]
+
+
+def frozen_stages(settings: Settings, backbone: nn.Module) -> int:
+    """The number of stages that stay as they are, from the input on; a negative `freeze` counts from the end."""
+    if settings.freeze >= 0:
+        return settings.freeze
+    return max(0, 1 + max(parameter_stages(backbone).values()) + settings.freeze)
 
 
 def set_modes(settings: Settings, method: nn.Module) -> None:
     """Put a framework into training mode, and those parts of its encoders that stay as they are into eval mode."""
     method.train()
     for network in [part for part in method.modules() if isinstance(part, Network)]:
-        if settings.freeze:
-            for module in frozen_modules(network.backbone, settings.freeze):
-                module.eval()
+        for module in frozen_modules(network.backbone, frozen_stages(settings, network.backbone)):
+            module.eval()
         if settings.freeze_batch_norm:
             for module in network.backbone.modules():
                 if isinstance(module, nn.modules.batchnorm._BatchNorm):
@@ -90,10 +97,11 @@ def check_adaptation(settings: Settings, backbone: nn.Module, labeled: bool) -> 
         raise UserError(f"--{flag} is for a run that begins from a start: give --init imagenet, or leave it out")
     if settings.freeze:
         names = stage_names(backbone)
-        if settings.freeze >= len(names):
+        if not -len(names) < settings.freeze < len(names):
+            lack = "nothing to learn" if settings.freeze > 0 else "nothing frozen"
             raise UserError(
-                f"freeze {settings.freeze} leaves nothing to learn: {settings.backbone} has {len(names)} stages "
-                f"({', '.join(names)}); give --freeze {len(names) - 1} or fewer"
+                f"freeze {settings.freeze} leaves {lack}: {settings.backbone} has {len(names)} stages "
+                f"({', '.join(names)}); give --freeze {1 - len(names)} to {len(names) - 1}"
             )
     if settings.layer_decay != 1:
         parameter_stages(backbone)

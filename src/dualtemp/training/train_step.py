@@ -18,7 +18,7 @@ from dualtemp.frameworks.network import Network, Step
 from dualtemp.models.sync_batch_norm import synchronize_batch_norm
 from dualtemp.optimizers import build_optimizer, set_lr
 from dualtemp.runs.checkpoint import PARTS, Checkpoint
-from dualtemp.training.adaptation import Adaptation
+from dualtemp.training.adaptation import Adaptation, frozen_stages
 from dualtemp.training.anchor import StartAnchor
 from dualtemp.training.chunked import ChunkedNetwork
 from dualtemp.training.schedule import highest_lr, step_seed
@@ -117,7 +117,9 @@ class TrainStep:
         size, chunk = data.views.size, network.chunk if isinstance(network, ChunkedNetwork) else None
         sample = torch.linspace(-1, 1, data.images.channels * size**2, device=self.device)
         sample = sample.view(1, data.images.channels, size, size)
-        return StartAnchor(self.settings.anchor, network, self.network.backbone, self.settings.freeze, chunk, sample)
+        backbone = self.network.backbone
+        frozen = frozen_stages(self.settings, backbone)
+        return StartAnchor(self.settings.anchor, network, backbone, frozen, chunk, sample)
 
     def _autocast(self) -> AbstractContextManager[Any]:
         if self.settings.amp == "none":

@@ -158,8 +158,8 @@ class Trainer:
         """Append the epoch's metrics to metrics.jsonl and write the encoder; on rank 0 alone."""
         metrics = self.measure_epoch(epoch)
         below = self.settings.stop_below_start and clearly_below(metrics)
-        if below and not self.is_last(epoch):
-            metrics["stopped"] = True
+        if self.settings.stop_below_start:
+            metrics["stopped"] = below and not self.is_last(epoch)
         with explain_disk_errors(self.run):
             self.run.append(metrics)
             # An encoder that has fallen below its start does not replace a better one; nor does one that is unmeasured.
