@@ -45,12 +45,12 @@ from dualtemp.training.run_data import with_channels
 from dualtemp.training.schedule import lr_factor
 from dualtemp.training.train_step import TrainStep
 
-KEPT = 6  # stages whose activations are kept: stem and five of seven blocks; the sixth block may learn or not
+KEPT = 7  # stages whose activations are kept, all but the last: stem and six of seven blocks
 PIECE = 8  # images at once, which is faster than more: activations stay in the processor's cache
 SIZES = {"photos": 160, "xray": 128, "cifar100": 96}  # px of a view
 EPOCH_VIEWS = {"photos": 3, "xray": 2, "cifar100": 2}  # pairs of views of each image; more epochs take them anew
 CIFAR_IMAGES = 2_000
-RECIPE: dict[str, Any] = {"freeze": 1, "freeze_batch_norm": True, "layer_decay": 0.1, "batch": 64, "lr": 0.24}
+RECIPE: dict[str, Any] = {"freeze_batch_norm": True, "layer_decay": 0.1, "batch": 64, "lr": 0.24}
 ARMS: dict[str, dict[str, Any]] = {
     "adapted, two temperatures": {"tau_beta": 1.0},
     "adapted, one temperature": {"tau_beta": "tied"},
@@ -68,23 +68,23 @@ class Activations(NamedTuple):
     test: Tensor
 
 
-class LastStages(Rest):
-    """The stages after the kept ones, which `--freeze` and `--layer-decay` count from 0 here."""
+class LastStage(Rest):
+    """What learns with `--freeze -1`: the seventh block and the convolution after it."""
 
     num_features = 1280
 
     def group_matcher(self, coarse: bool = False) -> dict[str, str]:
-        """The sixth block, and what stands after it."""
-        return {"stem": r"^pieces\.0", "blocks": r"^pieces\.[1-9]"}
+        """All of it is one stage."""
+        return {"stem": r"^pieces"}
 
 
-def last_stages(start: Start) -> tuple[nn.Module, LastStages]:
-    """The start's backbone up to the kept stages, and the rest of it."""
+def last_stage(start: Start) -> tuple[nn.Module, LastStage]:
+    """The start's backbone up to its last stage, and that."""
     backbone = build_backbone(start.network or "", 224, 3, seed=0)
     start.load_into(backbone)
     found = split_backbone(backbone, KEPT, torch.zeros(1, 3, 64, 64))
     assert found is not None
-    rest = LastStages(list(found[1].pieces))
+    rest = LastStage(list(found[1].pieces))
     trunk = nn.Sequential(backbone.conv_stem, backbone.bn1, *list(backbone.blocks)[: KEPT - 1])  # pyright: ignore
     return trunk.eval(), rest.eval()
 
@@ -153,8 +153,8 @@ def halves(labels: Tensor) -> Tensor:
     return found
 
 
-def adapt(rest: LastStages, known: Activations, index: Tensor, chosen: Settings) -> LastStages:
-    """Adapt the last stages on the images of `index`, as `dualtemp train` does."""
+def adapt(rest: LastStage, known: Activations, index: Tensor, chosen: Settings) -> LastStage:
+    """Adapt the last stage on the images of `index`, as `dualtemp train` does."""
     rest = copy.deepcopy(rest)
     context = Context(chosen.seed, chosen.batch, 0, chosen.framework.version, len(index), chosen.epochs)
     with torch.random.fork_rng(devices=[]):
@@ -245,7 +245,7 @@ def main() -> None:
     given = vars(parser.parse_args())
     torch.set_num_threads(1)
     start = open_start("imagenet")
-    trunk, rest = last_stages(start)
+    trunk, rest = last_stage(start)
     given["out"].mkdir(parents=True, exist_ok=True)
     given["cache"].mkdir(parents=True, exist_ok=True)
     for name in (name for name in SIZES if given[name] is not None):

@@ -131,12 +131,15 @@ def _view_size(images: "ImageSet", path: Path | None) -> int | None:
     """The view size that `train` would choose for somebody's own images on this machine; None: the usual one."""
     if path is None:
         return None
+    from dualtemp.config import settings
     from dualtemp.data.images import Splits
     from dualtemp.device import open_device
-    from dualtemp.training.own_images import facts_of
-    from dualtemp.training.sensible_settings import view_size
+    from dualtemp.training.default_start import default_start
+    from dualtemp.training.own_images import with_sensible_settings
 
-    return view_size(facts_of(images, Splits(images))[0], open_device("auto").type == "cpu")
+    given, splits = settings({"data": str(path)}), Splits(images)
+    start, _ = default_start(given, splits)
+    return with_sensible_settings(given, splits, open_device("auto"), start)[0].image_size
 
 
 def _is_here(entry: "NamedSet") -> bool:
