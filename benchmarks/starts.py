@@ -161,8 +161,9 @@ def adapt(rest: LastStage, known: Activations, index: Tensor, chosen: Settings) 
         torch.manual_seed(chosen.seed + 1)
         heads = chosen.framework.heads(chosen.options, rest.num_features, context)
     method = FrameworkModule(chosen.framework(chosen.options, Network(rest, *heads), context))
-    empty = ImageSet("activations", torch.empty(len(index), 3, 1, 1, dtype=torch.uint8))
-    data = TrainingData(empty, None, None, Views("paper", 1, 0, (0.5,) * 3, (1.0,) * 3), 0)
+    channels, side = known.clean.shape[1:3]
+    empty = ImageSet("activations", torch.empty(len(index), channels, 1, 1, dtype=torch.uint8), channels=channels)
+    data = TrainingData(empty, None, None, Views("paper", side, 0, (0.5,) * channels, (1.0,) * channels), 0)
     step = TrainStep(chosen, method, data, torch.device("cpu"))
     steps, pairs, done = len(index) // chosen.batch, known.views.shape[1] // 2, 0
     warmup = round((chosen.warmup_epochs or 0) * steps)

@@ -12,7 +12,7 @@ from dualtemp.lazy import lazily
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from dualtemp.api import analyze, embed, evaluate, export, near_duplicates, resume, search, train
+    from dualtemp.api import analyze, embed, evaluate, export, near_duplicates, resume, search, select, train
     from dualtemp.losses import (
         AdaptiveTemperature,
         BarlowTwinsLoss,
@@ -58,6 +58,7 @@ _HOME = {
     "near_duplicates": "api",
     "resume": "api",
     "search": "api",
+    "select": "api",
     "train": "api",
 }
 
@@ -87,6 +88,7 @@ __all__ = [
     "near_duplicates",
     "resume",
     "search",
+    "select",
     "train",
 ]
 

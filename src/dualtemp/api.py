@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from dualtemp.encoder.embed import embed
     from dualtemp.encoder.near_duplicates import near_duplicates
     from dualtemp.encoder.search import search
+    from dualtemp.encoder.select import select
     from dualtemp.evaluation.evaluate import evaluate
     from dualtemp.exporting.export import export
     from dualtemp.report.page_observer import RunPage
     from dualtemp.training.observers.observer import Observer
 
-__all__ = ["analyze", "embed", "evaluate", "export", "near_duplicates", "resume", "search", "train"]
+__all__ = ["analyze", "embed", "evaluate", "export", "near_duplicates", "resume", "search", "select", "train"]
 
 _HOME = {
     "analyze": "analysis.analyze",
@@ -32,6 +33,7 @@ _HOME = {
     "export": "exporting.export",
     "near_duplicates": "encoder.near_duplicates",
     "search": "encoder.search",
+    "select": "encoder.select",
 }
 __getattr__, _ = lazily("dualtemp", _HOME)
 

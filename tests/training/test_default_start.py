@@ -96,6 +96,7 @@ def test_where_no_start_can_be_had_one_line_says_so_and_the_run_begins_from_noth
         ({"backbone": "resnet_mini"}, False),
         ({"image_size": 64}, False),
         ({"method": "supervised"}, False),
+        ({"method": "distil", "teacher": "imagenet"}, False),
     ],
 )
 def test_what_was_asked_for_decides(given: dict[str, Any], wanted: bool, tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dualtemp.analysis.analyzed_data import open_analyzed_data
-from dualtemp.analysis.drawn_views import Drawn, draw_views, whole_batches
 from dualtemp.config import Settings
 from dualtemp.data.augment.philox import permutation
+from dualtemp.data.loading.drawn_views import Drawn, draw_views, whole_batches
 from dualtemp.data.training_data import TrainingData
 from dualtemp.errors import UserError
 from dualtemp.frameworks import Temperatures, build_framework, frameworks

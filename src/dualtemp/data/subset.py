@@ -6,7 +6,7 @@ from torch import Tensor
 from dualtemp.errors import UserError
 
 # What a key is for: uses with one seed stay independent.
-SUBSET, HELD_OUT, NOISE_WHICH, NOISE_WHERE, VALIDATION = range(5)
+SUBSET, HELD_OUT, NOISE_WHICH, NOISE_WHERE, VALIDATION, FOLDS, BANK = range(7)
 
 
 def random_keys(seed: int, use: int, count: int) -> np.ndarray:

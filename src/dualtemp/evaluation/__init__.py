@@ -9,6 +9,15 @@ from dualtemp.lazy import lazily
 
 if TYPE_CHECKING:
     from dualtemp.evaluation.accuracy import Accuracy, top_accuracy
+    from dualtemp.evaluation.calibration import expected_calibration_error, fit_temperature, uncertainty
+    from dualtemp.evaluation.classifier import (
+        Classifier,
+        Predictions,
+        cross_fitted_logits,
+        fit_classifier,
+        neighbor_distance,
+    )
+    from dualtemp.evaluation.clusters import Clusters, choose_k, find_clusters, k_means
     from dualtemp.evaluation.features import image_features, image_features_and_labels
     from dualtemp.evaluation.few_shot import FewShot, few_shot_accuracy
     from dualtemp.evaluation.fine_tune import fine_tuned
@@ -16,8 +25,23 @@ if TYPE_CHECKING:
     from dualtemp.evaluation.measures import measure
     from dualtemp.evaluation.probe import LinearProbe, OnlineProbe, linear_probe, logistic_regression
     from dualtemp.evaluation.spread import alignment, effective_rank, feature_spread, uniformity
+    from dualtemp.evaluation.wrong_labels import WrongLabels, suspected_wrong_labels
 
 _HOME = {
+    "Classifier": "classifier",
+    "Predictions": "classifier",
+    "Clusters": "clusters",
+    "WrongLabels": "wrong_labels",
+    "cross_fitted_logits": "classifier",
+    "fit_classifier": "classifier",
+    "neighbor_distance": "classifier",
+    "expected_calibration_error": "calibration",
+    "fit_temperature": "calibration",
+    "uncertainty": "calibration",
+    "choose_k": "clusters",
+    "find_clusters": "clusters",
+    "k_means": "clusters",
+    "suspected_wrong_labels": "wrong_labels",
     "Accuracy": "accuracy",
     "FewShot": "few_shot",
     "LinearProbe": "probe",
@@ -41,23 +65,37 @@ _HOME = {
 
 __all__ = [
     "Accuracy",
+    "Classifier",
+    "Clusters",
     "FewShot",
     "LinearProbe",
     "OnlineProbe",
+    "Predictions",
+    "WrongLabels",
     "alignment",
     "best_k",
+    "choose_k",
+    "cross_fitted_logits",
     "effective_rank",
+    "expected_calibration_error",
     "feature_spread",
     "few_shot_accuracy",
+    "find_clusters",
     "fine_tuned",
+    "fit_classifier",
+    "fit_temperature",
     "image_features",
     "image_features_and_labels",
+    "k_means",
     "knn_accuracy",
     "knn_votes",
     "linear_probe",
     "logistic_regression",
     "measure",
+    "neighbor_distance",
+    "suspected_wrong_labels",
     "top_accuracy",
+    "uncertainty",
     "uniformity",
 ]
 

@@ -133,12 +133,18 @@ def probe_scores(
     if len(train_features) != len(train_labels) or len(test_features) != len(test_labels) or len(train_labels) < 2:
         raise ValueError("linear_probe: give one label per feature, and at least two training features")
     train, test = standardize(train_features.float(), test_features.float().to(train_features.device))
-    train_labels = train_labels.to(train.device)
     classes = 1 + max(int(train_labels.max()), int(test_labels.max()))
-    held = _held_out(train_labels, seed)
-    penalty, start = _best_fit(train[~held], train_labels[~held], train[held], train_labels[held], classes, penalties)
-    fit = logistic_regression(train, train_labels, classes, penalty, start=start)
-    return F.linear(test, *fit), penalty
+    weight, bias, penalty = fit_probe(train, train_labels.to(train.device), classes, penalties=penalties, seed=seed)
+    return F.linear(test, weight, bias), penalty
+
+
+def fit_probe(
+    features: Tensor, labels: Tensor, classes: int, *, penalties: Sequence[float] = PENALTIES, seed: int = 0
+) -> tuple[Tensor, Tensor, float]:
+    """Weight (C, F), bias (C,) and penalty of the probe of standardized features (N, F); see `linear_probe`."""
+    held = _held_out(labels, seed)
+    penalty, start = _best_fit(features[~held], labels[~held], features[held], labels[held], classes, penalties)
+    return *logistic_regression(features, labels, classes, penalty, start=start), penalty
 
 
 def logistic_regression(
@@ -185,10 +191,15 @@ def logistic_regression(
 
 def standardize(train: Tensor, test: Tensor) -> tuple[Tensor, Tensor]:
     """Standardize both (., F) by the mean and std of the training features; those that are constant become 0."""
-    mean, deviation = train.mean(0), train.std(0, correction=0)
-    # Below this, the deviation is rounding of the mean, and the test features would be blown up by it.
-    scale = torch.where(deviation > 1e-5 * mean.abs(), deviation, torch.inf)
+    mean, scale = standardization(train)
     return (train - mean) / scale, (test - mean) / scale
+
+
+def standardization(features: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and std (F,) of features (N, F); the std of one that is constant is infinite."""
+    mean, deviation = features.mean(0), features.std(0, correction=0)
+    # Below this, the deviation is rounding of the mean, and other features would be blown up by it.
+    return mean, torch.where(deviation > 1e-5 * mean.abs(), deviation, torch.inf)
 
 
 def _best_fit(

@@ -30,12 +30,17 @@ def default_start(chosen: Settings, splits: Splits) -> tuple[Start | None, str]:
 def prefers_start(chosen: Settings, splits: Splits) -> bool:
     """Whether these are somebody's own photographs, and nothing that was asked for speaks against a start.
 
-    A backbone or a small image size of one's own choice does, and so does `--init none`.
+    A backbone or a small image size of one's own choice does, and so do `--init none`, labels to learn from, and a
+    teacher, whose student is to be small.
     """
     given = given_settings(chosen)
     if named_path(chosen.data) is None or {"init", "backbone"} & given.keys():
         return False
-    if chosen.framework.learns_from_labels or given.get("image_size", PHOTOGRAPH) < PHOTOGRAPH:
+    if (
+        chosen.get("teacher") is not None
+        or chosen.framework.learns_from_labels
+        or given.get("image_size", PHOTOGRAPH) < PHOTOGRAPH
+    ):
         return False
     facts, _, _ = facts_of(splits.pretraining, splits)
     return facts.side >= PHOTOGRAPH and splits.train.channels in (1, 3)

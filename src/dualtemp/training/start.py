@@ -29,6 +29,7 @@ from dualtemp.training.own_images import introduce, with_sensible_settings
 from dualtemp.training.pretrained import start_of, with_start
 from dualtemp.training.resume import resume_run
 from dualtemp.training.run_data import check_batch, image_size, open_data, resolve_data, training_data
+from dualtemp.training.teacher import find_teacher
 
 
 def start(
@@ -46,6 +47,7 @@ def start(
             return resume_run(out, None, options, observer)
         distributed.run_on_rank0(lambda: RunFolder.refuse_existing(out))
         begin, nothing_found = start_of(settings), ""
+        settings, teacher = find_teacher(settings, device)
         quiet = options.quiet or distributed.rank() > 0
         with status_line(f"opening {settings.data}", quiet):
             splits = open_data(settings)
@@ -57,6 +59,8 @@ def start(
             settings = complete(settings, image_size(splits))
             data = training_data(settings, splits, None, begin.input if begin else None)
         check_batch(settings, data)
+        if teacher is not None:
+            teacher.fitted(data.images)  # refuses images of other channels
         method = build_framework(
             settings, data.images.channels, data.classes, len(data.images), begin.load_into if begin else None
         )
@@ -75,7 +79,7 @@ def start(
             save_backbone(path, backbone, {"backbone": settings.backbone})
 
         distributed.run_on_rank0(create)
-        return train_prepared(PreparedRun(settings, method, data, run, device), options, observer)
+        return train_prepared(PreparedRun(settings, method, data, run, device, teacher=teacher), options, observer)
 
 
 def is_elastic_restart(run: RunFolder, settings: Settings) -> bool:

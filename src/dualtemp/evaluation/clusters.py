@@ -1,0 +1,161 @@
+"""Clusters of images by their features: k-means of our own, seeded, with a stated rule for the number of clusters."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from dualtemp.evaluation.arrays import Array, as_features
+from dualtemp.losses.similarity import unit
+
+ROWS = 1 << 16  # whose distances to all centers exist at a time
+RESTARTS = 4
+KS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 25, 30, 35, 40, 50)  # among which the number is chosen
+ASKED = 5_000  # images by which the number is chosen, at most
+LEAST = 5  # images a cluster, on average, for a number to be tried
+
+
+class KMeans(NamedTuple):
+    """centers (k, F); labels int64 (N,); inertia: sum of squared distances of the rows to their centers."""
+
+    centers: Tensor
+    labels: Tensor
+    inertia: float
+
+
+class Clusters(NamedTuple):
+    """Clusters, the largest first.
+
+    labels: int64 (N,), the cluster of each image; sizes: int64 (k,); distance: (N,), 1 - cosine of an image with the
+    center of its cluster, by which examples are chosen: small is typical; silhouettes: by number of clusters, those
+    that were tried; empty if the number was given.
+    """
+
+    labels: Tensor
+    sizes: Tensor
+    distance: Tensor
+    silhouettes: dict[int, float]
+
+    def examples(self, cluster: int, count: int) -> Tensor:
+        """Return the images of a cluster nearest to its center, the nearest first: int64, at most `count`."""
+        members = (self.labels == cluster).nonzero()[:, 0]
+        return members[self.distance[members].argsort(stable=True)[:count]]
+
+
+@torch.no_grad()
+def find_clusters(features: Array, k: int | None = None, *, seed: int = 0) -> Clusters:
+    """Group images by the direction of their features (N, F): k-means on unit vectors.
+
+    Without k, the number of KS with the largest mean silhouette is taken (`choose_k`).
+    """
+    (z,) = unit(as_features(features))
+    silhouettes: dict[int, float] = {}
+    if k is None:
+        k, silhouettes = choose_k(z, seed=seed)
+    found = k_means(z, k, seed=seed)
+    sizes = found.labels.bincount(minlength=k)
+    order = sizes.argsort(descending=True, stable=True)
+    place = torch.empty_like(order)
+    place[order] = torch.arange(k)
+    (centers,) = unit(found.centers)
+    distance = (1 - (z * centers[found.labels]).sum(1)).clamp_min(0)
+    return Clusters(place[found.labels], sizes[order], distance, silhouettes)
+
+
+@torch.no_grad()
+def choose_k(features: Array, ks: Sequence[int] = KS, *, seed: int = 0) -> tuple[int, dict[int, float]]:
+    """Choose the number of clusters with the largest mean silhouette; returns it, and the silhouette of each.
+
+    The silhouette of a row is (b - a) / max(a, b), with a its distance to the center of its own cluster and b to the
+    nearest other one; of equal ones the smaller number is taken. At most 5,000 rows, evenly spaced, are looked at, and
+    no number with fewer than five rows a cluster.
+    """
+    z = as_features(features)
+    if len(z) > ASKED:
+        z = z[torch.linspace(0, len(z) - 1, ASKED, dtype=torch.float64).long()]
+    found: dict[int, float] = {}
+    for k in [k for k in ks if k == min(ks) or k * LEAST <= len(z)]:
+        if k > len(z):
+            return max(1, len(z)), {}
+        near = torch.cdist(z, k_means(z, k, seed=seed, restarts=2).centers).sort(dim=1).values
+        a, b = near[:, 0], near[:, 1]
+        found[k] = float(((b - a) / b.clamp_min(torch.finfo(b.dtype).tiny)).mean())
+    return max(found, key=lambda k: (found[k], -k)), found
+
+
+@torch.no_grad()
+def k_means(features: Array, k: int, *, seed: int = 0, restarts: int = RESTARTS, iterations: int = 100) -> KMeans:
+    """Lloyd's algorithm from k-means++ starts (Arthur & Vassilvitskii 2007), the best of several by inertia.
+
+    A start is drawn by the seed alone: the same rows give the same clusters. A cluster that loses all its rows takes
+    the one that is farthest from its center. Memory grows with N and with k, not with their product.
+
+    Args:
+        features: (N, F), float32 or float64.
+        k: number of clusters, from 1 to N.
+        seed: of the starts.
+        restarts: number of starts.
+        iterations: of each, at most.
+    """
+    x = as_features(features)
+    if not 1 <= k <= len(x):
+        raise ValueError(f"k_means: k must be from 1 to {len(x)}, the number of rows, got {k}")
+    generator = torch.Generator().manual_seed(seed)
+    found = [_lloyd(x, _plus_plus(x, k, generator), iterations) for _ in range(restarts)]
+    return min(found, key=lambda each: each.inertia)
+
+
+def _lloyd(x: Tensor, centers: Tensor, iterations: int) -> KMeans:
+    labels, distance = _assign(x, centers)
+    for _ in range(iterations):
+        sizes = labels.bincount(minlength=len(centers))
+        for empty in (sizes == 0).nonzero()[:, 0].tolist():
+            far = int(distance.argmax())
+            labels[far], distance[far] = empty, 0
+            sizes = labels.bincount(minlength=len(centers))
+        sums = torch.zeros(centers.shape, dtype=torch.float64).index_add_(0, labels, x.double())
+        centers = (sums / sizes[:, None].clamp_min(1)).to(x.dtype)
+        before = labels
+        labels, distance = _assign(x, centers)
+        if torch.equal(labels, before):
+            break
+    return KMeans(centers, labels, float(distance.double().sum()))
+
+
+def _assign(x: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the nearest center of each row, int64 (N,), and its squared distance (N,)."""
+    norms = centers.square().sum(1)
+    labels, nearest = [], []
+    for rows in x.split(ROWS):
+        distance = rows.square().sum(1, keepdim=True) - 2 * rows @ centers.T + norms
+        least = distance.min(1)
+        labels.append(least.indices)
+        nearest.append(least.values.clamp_min(0))
+    return torch.cat(labels), torch.cat(nearest)
+
+
+def _plus_plus(x: Tensor, k: int, generator: torch.Generator) -> Tensor:
+    """Draw k rows, each with a probability in proportion to its squared distance to those drawn before.
+
+    Of a few that are drawn, the one that leaves the least sum of squared distances is taken.
+    """
+    drawn = [int(torch.randint(len(x), (1,), generator=generator))]
+    distance = _squared_distances(x, x[drawn])[:, 0]
+    for _ in range(k - 1):
+        total = distance.cumsum(0)
+        at = torch.rand(2 + int(math.log(k)), generator=generator, dtype=torch.float64) * total[-1]
+        tried = torch.searchsorted(total, at, right=True).clamp_max(len(x) - 1)
+        left = torch.minimum(distance[:, None], _squared_distances(x, x[tried]))  # (N, tried)
+        best = int(left.sum(0).argmin())
+        drawn.append(int(tried[best]))
+        distance = left[:, best]
+    return x[drawn]
+
+
+def _squared_distances(x: Tensor, centers: Tensor) -> Tensor:
+    """Squared distances (N, k) of rows (N, F) and centers (k, F), in float64."""
+    norms = centers.double().square().sum(1)
+    found = x.double().square().sum(1, keepdim=True) - 2 * (x @ centers.T).double() + norms
+    return found.clamp_min_(0)
