@@ -118,4 +118,5 @@ def _embed(encoder: RunEncoder, images: ImageList, out: Path, work: WorkFile, op
 def _columns(images: ImageList, kept: np.ndarray) -> Columns:
     labels = None if images.images.labels is None else images.images.labels.cpu().numpy()[kept]
     parts = None if (images.parts < 0).all() else images.parts[kept]
-    return Columns([images.names[i] for i in kept.tolist()], parts, PARTS, labels, images.images.classes)
+    rows: list[int] = kept.tolist()
+    return Columns([images.names[i] for i in rows], parts, PARTS, labels, images.images.classes)

@@ -3,7 +3,7 @@
 from dualtemp import distributed
 from dualtemp.config import Settings, given_settings
 from dualtemp.data.images import Splits
-from dualtemp.data.sources.opening import named_path
+from dualtemp.data.sources.opening import is_named_set
 from dualtemp.errors import UserError
 from dualtemp.models.starts import IMAGENET, Start
 from dualtemp.training.own_images import facts_of
@@ -34,7 +34,7 @@ def prefers_start(chosen: Settings, splits: Splits) -> bool:
     teacher, whose student is to be small.
     """
     given = given_settings(chosen)
-    if named_path(chosen.data) is None or {"init", "backbone"} & given.keys():
+    if is_named_set(chosen.data) or {"init", "backbone"} & given.keys():
         return False
     if (
         chosen.get("teacher") is not None

@@ -12,7 +12,7 @@ from dualtemp import distributed
 from dualtemp.config import Settings, given_settings
 from dualtemp.data.grayscale import gray_in_color
 from dualtemp.data.images import ImageSet, ImageSource, Splits, UnreadableImage
-from dualtemp.data.sources.opening import named_path
+from dualtemp.data.sources.opening import is_named_set
 from dualtemp.data.training_data import TrainingData
 from dualtemp.machine import cores
 from dualtemp.models.starts import NONE, Start
@@ -53,7 +53,7 @@ def with_sensible_settings(
 
     start: what the run begins from; a pretrained one of others is adapted with care.
     """
-    if named_path(given.data) is None:
+    if is_named_set(given.data):
         return given, None
     images = splits.train if given.framework.learns_from_labels else splits.pretraining
     facts, sizes, broken = facts_of(images, splits)

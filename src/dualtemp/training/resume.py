@@ -10,6 +10,7 @@ from torch import nn
 
 from dualtemp import distributed
 from dualtemp.config import Settings, settings
+from dualtemp.data.sources.opening import means_shards
 from dualtemp.data.training_data import TrainingData
 from dualtemp.errors import UserError
 from dualtemp.frameworks import build_framework
@@ -99,7 +100,8 @@ def reopen(run: RunFolder, held: ExitStack) -> tuple[Settings, int | None]:
 
 def reopen_data(run: RunFolder, chosen: Settings, options: ExecutionOptions) -> TrainingData:
     """Open the data that the run began with; refuse other images."""
-    if Path(chosen.data).is_absolute() and not Path(chosen.data).exists():
+    gone = Path(chosen.data).is_absolute() and not Path(chosen.data).exists()
+    if gone and not means_shards(chosen.data):
         raise UserError(f"{chosen.data}, which {run.path} learns from, is not there: put it back, then resume")
     environment = distributed.run_on_rank0(run.read_environment)
     with status_line(f"opening {chosen.data}", options.quiet or distributed.rank() > 0):
