@@ -19,7 +19,7 @@ from dualtemp.runs.folder import RunFolder
 from dualtemp.training.failures import Interrupted, describe_last_checkpoint, failure_reason
 from dualtemp.training.observers.display import Display
 from dualtemp.training.observers.observer import Observer
-from dualtemp.training.signals import stop_signals
+from dualtemp.training.signals import REQUEUE, Stopped, requeue_job, stop_signals
 from dualtemp.training.trainer import Trainer
 
 
@@ -87,7 +87,10 @@ def process_group(run: RunFolder, device: torch.device) -> Iterator[None]:
 
 
 def train_prepared(prepared: PreparedRun, options: ExecutionOptions, observer: Observer | None) -> dict[str, Any]:
-    """Train to the end; returns the last epoch's metrics. Ctrl-C and SIGTERM save a checkpoint and interrupt."""
+    """Train to the end; returns the last epoch's metrics. Ctrl-C and SIGTERM save a checkpoint and interrupt.
+
+    So does SIGUSR1, after which Slurm starts the job again.
+    """
     run, is_first = prepared.run, distributed.rank() == 0
     observer = observer or Display(quiet=options.quiet)
     with stop_signals() as stop_requested:
@@ -97,7 +100,9 @@ def train_prepared(prepared: PreparedRun, options: ExecutionOptions, observer: O
                 observer.begin(run.path, prepared.settings)
             return _train(prepared, options, observer, stop_requested)
         except Interrupted:
-            pass  # the trainer is gone before the processes part
+            asked = stop_requested()
+            # Any process may have got the signal. The trainer is gone before the processes part.
+            (requeue,) = distributed.agree(asked is not None and asked == REQUEUE)
         except Exception as error:
             if is_first:
                 run.set_trouble(failure_reason(error))
@@ -109,11 +114,12 @@ def train_prepared(prepared: PreparedRun, options: ExecutionOptions, observer: O
     if not is_first:
         raise SystemExit(130)
     last = checkpoints(run.checkpoints)[-1].name
-    raise KeyboardInterrupt(f"stopped; saved as {last}; go on with `dualtemp resume {run.path}`")
+    requeued = f"; {requeue_job()}" if requeue else ""
+    raise Stopped(f"stopped; saved as {last}; go on with `dualtemp resume {run.path}`{requeued}", asked)
 
 
 def _train(
-    prepared: PreparedRun, options: ExecutionOptions, observer: Observer, stop_requested: Callable[[], bool]
+    prepared: PreparedRun, options: ExecutionOptions, observer: Observer, stop_requested: Callable[[], int | None]
 ) -> dict[str, Any]:
     trainer = Trainer(
         prepared.settings,
@@ -124,7 +130,7 @@ def _train(
         observer,
         workers=options.workers,
         checkpoint_minutes=options.checkpoint_minutes,
-        stop_requested=stop_requested,
+        stop_requested=lambda: stop_requested() is not None,
     )
     if prepared.checkpoint is not None:
         trainer.load_state_dict(prepared.checkpoint)
