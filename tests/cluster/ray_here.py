@@ -65,7 +65,7 @@ def main() -> None:
         cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
         try:
             nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
-            os.environ["RAY_ADDRESS"] = cluster.address
+            os.environ["RAY_ADDRESS"] = str(cluster.address)
             say(f"ray {ray.__version__}: a head without cores, {len(nodes)} nodes with one core each")
             say("1. two runs on two nodes; one node is killed once both runs have an epoch behind them")
             running = grid(folder, "killed", "--on", "ray")

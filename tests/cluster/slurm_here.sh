@@ -45,6 +45,9 @@ chmod 400 "$here/munge.key"
 
 say() { printf '%s  %s\n' "$(date +%T)" "$*"; }
 stop() {
+    kill $(jobs -p) 2>/dev/null || true
+    scancel --user "$(id -un)" 2>/dev/null || true
+    for _ in $(seq 30); do [ -z "$(squeue --noheader 2>/dev/null)" ] && break; sleep 1; done
     for file in slurmd slurmctld munged; do
         [ -f "$here/$file.pid" ] && kill "$(cat "$here/$file.pid")" 2>/dev/null || true
     done
@@ -72,7 +75,7 @@ fixed: {backbone: resnet_mini, batch: 64, subset: 256, epochs: 40}
 columns: {tau_beta: [0.1, 1]}
 seeds: 2
 GRID
-grid() { "$python" -m dualtemp grid "$here/grid.yaml" --results "$1" --on slurm --jobs 2 --slurm time=60; }
+grid() { exec "$python" -m dualtemp grid "$here/grid.yaml" --results "$1" --on slurm --jobs 2 --slurm time=60; }
 running() { squeue --noheader --array --states RUNNING --format %i; }
 begun() { ls "$1"/runs/*/metrics.jsonl >/dev/null 2>&1; }
 finished() { ls "$1" 2>/dev/null | grep -c -- '-s[0-9]*\.json' || true; }
@@ -104,7 +107,7 @@ wait $command || say "it ended with code $?"
 empty() { [ -z "$(squeue --noheader)" ]; }
 until_true 180 empty
 say "results so far: $(finished "$here/killed"); the same command again:"
-grid "$here/killed" > "$here/again.log" 2>&1
+(grid "$here/killed") > "$here/again.log" 2>&1
 sed 's/^/          /' "$here/again.log"
 [ "$(finished "$here/killed")" = 4 ]
 

@@ -57,6 +57,7 @@ def launch(nodes: dict[str, str], *words: object) -> list[subprocess.Popen[str]]
     for name, address in nodes.items():
         torchrun = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1"]
         torchrun += ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"{first}:29511", "--rdzv-id", "nodes"]
+        torchrun += ["--rdzv-conf", f"is_host={int(address == first)}"]  # a name would not tell: they share one
         torchrun += ["--local-addr", address, "-m", "dualtemp", *map(str, words)]
         environment = {**ENVIRONMENT, "GLOO_SOCKET_IFNAME": "cable"}
         started.append(

@@ -1,5 +1,6 @@
 """Tasks of a Ray cluster: Ray finds a node with free cores, or a free GPU, for each."""
 
+import logging
 import os
 import time
 from collections.abc import Sequence
@@ -97,7 +98,7 @@ def open_ray(place: Place, jobs: int | None, gpus: int) -> RayEngine:
             address=os.environ.get("RAY_ADDRESS", "auto"),
             runtime_env={"env_vars": variables},
             log_to_driver=False,
-            logging_level="ERROR",
+            logging_level=logging.ERROR,
         )
     except ConnectionError:
         raise UserError(
