@@ -51,7 +51,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "evaluation.tuned_measures",
     ),
     ("grids",),
-    ("paper",),
+    ("paper", "studio"),
     ("api",),
     ("commands",),
     ("cli",),

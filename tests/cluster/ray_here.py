@@ -55,6 +55,16 @@ def numbers(folder: Path) -> dict[str, Any]:
     return {name: (one["status"], one["losses"], one["metrics"]["probe_top1"]) for name, one in found.items()}
 
 
+def add_node(cluster: Any, cores: int) -> Any:
+    """Start a node; on a busy machine Ray gives up after half a minute, and is asked again."""
+    for _ in range(5):
+        try:
+            return cluster.add_node(num_cpus=cores, include_dashboard=False)
+        except Exception as error:
+            say(f"a node did not start: {error}")
+    raise SystemExit("no node starts on this machine")
+
+
 def main() -> None:
     import ray
     from ray.cluster_utils import Cluster
@@ -62,9 +72,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="ray_here.") as name:
         folder = Path(name)
         (folder / "grid.yaml").write_text(GRID)
-        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+        cluster = Cluster()
         try:
-            nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
+            _, *nodes = [add_node(cluster, cores) for cores in (0, 1, 1)]
             os.environ["RAY_ADDRESS"] = str(cluster.address)
             say(f"ray {ray.__version__}: a head without cores, {len(nodes)} nodes with one core each")
             say("1. two runs on two nodes; one node is killed once both runs have an epoch behind them")

@@ -27,7 +27,7 @@ def test_the_order_of_frameworks_does_not_depend_on_which_was_imported_first() -
         ).stdout.strip()
         for first in ("vicreg", "moco")
     }
-    assert found == {"moco simmoco simco simclr byol simsiam supervised vicreg barlow_twins"}
+    assert found == {"moco simmoco simco simclr byol simsiam supervised vicreg barlow_twins distil"}
 
 
 def test_a_plugins_settings_are_flags_with_help(commands: Commands) -> None:

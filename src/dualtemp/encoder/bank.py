@@ -52,7 +52,7 @@ def bank_of(
     def rows() -> Iterator[Rows]:
         for record in cached_records(encoder, images, options):
             problems.update(record.problems)
-            numbers = record.index.tolist()
+            numbers: list[int] = record.index.tolist()
             if numbers:
                 names = [valid_text(images.names[i]) for i in numbers]
                 labels, parts = [images.label(i) for i in numbers], [images.part(i) for i in numbers]

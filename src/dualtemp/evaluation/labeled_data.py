@@ -8,8 +8,7 @@ from torch import Tensor
 from dualtemp.config import Settings
 from dualtemp.data import open_source
 from dualtemp.data.images import ImageSet, Splits
-from dualtemp.data.sources.catalogue import resolved_name
-from dualtemp.data.sources.opening import named_path
+from dualtemp.data.sources.opening import short_name
 from dualtemp.errors import UserError
 from dualtemp.runs.folder import RunFolder
 from dualtemp.training.run_data import open_data
@@ -43,10 +42,7 @@ def labeled_data(run: Path, settings: Settings, data: str | Path | None) -> Labe
         splits, name = open_data(with_right_labels(settings), environment), VALIDATION
         missing = f"{run} was trained without labels: give labeled images, --data FOLDER|SET|FILE.npz"
     else:
-        splits, path = open_source(data), named_path(data)
-        name = (
-            resolved_name(str(data)) if path is None else path.resolve().stem if path.is_file() else path.resolve().name
-        )
+        splits, name = open_source(data), short_name(data)
         name = f"{name}/" if name == VALIDATION else name  # a folder of that name is not the run's own data
         missing = f"{data} has no labels: expected class folders (FOLDER/CLASS/...), or an .npz file with `labels`"
     return _checked(splits, name, str(data or run), missing)

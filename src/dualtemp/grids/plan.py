@@ -75,7 +75,8 @@ def canonical(chosen: Settings, exclude: set[str] = frozenset()) -> dict[str, An
     own = {name: fields[name].default if name in options.without_effect() else v for name, v in options}
     if own.get("tau_beta") == "tied":
         own["tau_beta"] = own["tau_alpha"]
-    later = {name: v for name, v in own.items() if name not in FIRST_OPTIONS and v != fields[name].default}
+    others = {name: v for name, v in own.items() if name not in FIRST_OPTIONS and name not in exclude}
+    later = {name: v for name, v in others.items() if v != fields[name].default}
     shared = {name: v for name, v in chosen.model_dump(exclude=exclude).items() if name in Settings.model_fields}
     values = {**shared, **{name: own.get(name) for name in FIRST_OPTIONS}, **later}
     return {name: float(value) if name.startswith("tau") and value else value for name, value in values.items()}

@@ -22,7 +22,7 @@ from dualtemp.errors import UserError, writing
 from dualtemp.grids.plan import PlannedRun, canonical
 
 ITSELF = "itself"  # normalized by their own mean and deviation: a user's own color images
-NOT_IN_KEY = {"data", "seed", "init"}  # the fingerprint stands for the data; the seed is in the file name
+NOT_IN_KEY = {"data", "seed", "init", "teacher"}  # the fingerprint stands for the data; the seed is in the file name
 _COUNTS = object()  # unequal to every value of a setting
 
 
@@ -165,14 +165,14 @@ def read_data_facts(word: str) -> DataFacts:
     """Open data and return what a key needs to know about it; downloads it if necessary."""
     from dualtemp.data import open_source
     from dualtemp.data.normalization import OF_SETS
-    from dualtemp.data.sources.opening import named_path
+    from dualtemp.data.sources.opening import is_named_set
     from dualtemp.training.run_data import image_size
 
     splits = open_source(word)
     parts = (splits.train, splits.test, splits.unlabeled)
     text = " ".join("-" if part is None else part.fingerprint for part in parts)
     digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-    own = named_path(word) is not None and splits.train.channels == 3
+    own = not is_named_set(word) and splits.train.channels == 3
     named = word if word in OF_SETS else ITSELF if own else ""
     return DataFacts(digest, image_size(splits), len(splits.train), named)
 

@@ -19,7 +19,9 @@ from dualtemp.runs.folder import RunFolder
 from dualtemp.training.failures import Interrupted, describe_last_checkpoint, failure_reason
 from dualtemp.training.observers.display import Display
 from dualtemp.training.observers.observer import Observer
+from dualtemp.training.run_encoder import RunEncoder
 from dualtemp.training.signals import REQUEUE, Stopped, requeue_job, stop_signals
+from dualtemp.training.teacher import learn_from_teacher
 from dualtemp.training.trainer import Trainer
 
 
@@ -48,7 +50,8 @@ class ExecutionOptions:
 class PreparedRun:
     """A run that is ready to train: its folder is locked, its data is open, its framework is built.
 
-    checkpoint: where to continue from; None for the first step. Dropped once it is restored, to free its memory.
+    checkpoint: where to continue from; None for the first step. teacher: on rank 0 of a new run that has one, open.
+    Both are dropped once they are used, to free their memory.
     """
 
     settings: Settings
@@ -57,6 +60,7 @@ class PreparedRun:
     run: RunFolder
     device: torch.device
     checkpoint: Checkpoint | None = None
+    teacher: RunEncoder | None = None
 
 
 def refuse_unsafe_bf16(settings: Settings, device: torch.device) -> None:
@@ -93,14 +97,30 @@ def train_prepared(prepared: PreparedRun, options: ExecutionOptions, observer: O
     """
     run, is_first = prepared.run, distributed.rank() == 0
     observer = observer or Display(quiet=options.quiet)
-    with stop_signals() as stop_requested:
+    with stop_signals() as signal_received:
+
+        def stop_requested() -> bool:
+            return signal_received() is not None
+
         try:
             if is_first:
                 run.clear_trouble()
                 observer.begin(run.path, prepared.settings)
+            learn_from_teacher(
+                prepared.settings,
+                prepared.method,
+                prepared.data.images,
+                run,
+                prepared.device,
+                observer,
+                options.workers,
+                stop_requested,
+                prepared.teacher,
+            )
+            prepared.teacher = None
             return _train(prepared, options, observer, stop_requested)
         except Interrupted:
-            asked = stop_requested()
+            asked = signal_received()
             # Any process may have got the signal. The trainer is gone before the processes part.
             (requeue,) = distributed.agree(asked is not None and asked == REQUEUE)
         except Exception as error:
@@ -119,7 +139,7 @@ def train_prepared(prepared: PreparedRun, options: ExecutionOptions, observer: O
 
 
 def _train(
-    prepared: PreparedRun, options: ExecutionOptions, observer: Observer, stop_requested: Callable[[], int | None]
+    prepared: PreparedRun, options: ExecutionOptions, observer: Observer, stop_requested: Callable[[], bool]
 ) -> dict[str, Any]:
     trainer = Trainer(
         prepared.settings,
@@ -130,7 +150,7 @@ def _train(
         observer,
         workers=options.workers,
         checkpoint_minutes=options.checkpoint_minutes,
-        stop_requested=lambda: stop_requested() is not None,
+        stop_requested=stop_requested,
     )
     if prepared.checkpoint is not None:
         trainer.load_state_dict(prepared.checkpoint)

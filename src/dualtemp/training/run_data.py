@@ -10,9 +10,9 @@ from dualtemp.data import open_source
 from dualtemp.data.augment.views import Views
 from dualtemp.data.images import ImageSet, Splits
 from dualtemp.data.normalization import Normalization, earlier_normalization, normalization
-from dualtemp.data.sources.catalogue import DEFAULT_VIEW_SIZE, resolved_name
+from dualtemp.data.sources.catalogue import DEFAULT_VIEW_SIZE
 from dualtemp.data.sources.label_noise import with_label_noise
-from dualtemp.data.sources.opening import named_path
+from dualtemp.data.sources.opening import absolute_source
 from dualtemp.data.sources.validation import held_out_for_validation
 from dualtemp.data.training_data import TrainingData
 from dualtemp.errors import UserError
@@ -31,9 +31,7 @@ def split_of(environment: Mapping[str, Any] | None) -> int:
 
 def resolve_data(settings: Settings) -> Settings:
     """Replace `data` by the set's own name, or by an absolute path."""
-    path = named_path(settings.data)
-    data = resolved_name(settings.data) if path is None else str(path.resolve())
-    return settings.model_copy(update={"data": data})
+    return settings.model_copy(update={"data": absolute_source(settings.data)})
 
 
 def open_data(settings: Settings, environment: Mapping[str, Any] | None = None) -> Splits:
