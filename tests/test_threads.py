@@ -24,6 +24,7 @@ WORDS = {
     "select": ["run"],
     "studio": ["run"],
     "reproduce": ["T-reverse"],
+    "grid": ["grid.yaml"],
 }
 
 
