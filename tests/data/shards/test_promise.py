@@ -82,7 +82,7 @@ def test_shards_go_through_every_command_as_their_folder_does(
 ) -> None:
     made: dict[str, tuple[Any, ...]] = {}
     for name, data in (("files", photos), ("shards", shards)):
-        run = tmp_path / name
+        run, measured, found = tmp_path / name, None, None
         for words in (
             ("train", "--data", data, *TINY, "--epochs", "1", "--out", run),
             ("embed", run, "--data", data, "--out", tmp_path / f"{name}.npz", "--workers", "0"),
