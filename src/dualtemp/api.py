@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from dualtemp.encoder.near_duplicates import near_duplicates
     from dualtemp.encoder.search import search
     from dualtemp.evaluation.evaluate import evaluate
+    from dualtemp.evaluation.predict import predict
     from dualtemp.exporting.export import export
     from dualtemp.report.page_observer import RunPage
     from dualtemp.training.observers.observer import Observer
 
-__all__ = ["analyze", "embed", "evaluate", "export", "near_duplicates", "resume", "search", "train"]
+__all__ = ["analyze", "embed", "evaluate", "export", "near_duplicates", "predict", "resume", "search", "train"]
 
 _HOME = {
     "analyze": "analysis.analyze",
@@ -31,6 +32,7 @@ _HOME = {
     "evaluate": "evaluation.evaluate",
     "export": "exporting.export",
     "near_duplicates": "encoder.near_duplicates",
+    "predict": "evaluation.predict",
     "search": "encoder.search",
 }
 __getattr__, _ = lazily("dualtemp", _HOME)

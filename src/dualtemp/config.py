@@ -26,7 +26,7 @@ Neighbors = Annotated[int, Field(ge=1)] | Literal["auto"]
 
 # Settings that came after the first results, and the value that every run had before. At that value they are left out
 # of a result's key, and the config.yaml of a run that does not name them means it.
-ADDED_LATER: dict[str, Any] = {"computation": 1, "validate": "test", "init_content": None}
+ADDED_LATER: dict[str, Any] = {"computation": 1, "validate": "test", "init_content": None, "labels_from": None}
 MEASURED_ON = {"test": "test images", "held-out": "held-out training images"}  # by what `validate` says
 SUBSET = "a number of images, 1 or more, or a fraction above 0 and at most 1"
 KNN_VALUES = "a whole number of at least 1, or 'auto'"
@@ -47,7 +47,14 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=True)
 
     data: str = Field(description="A set (cifar10, ...), a folder of images, or an .npz file.")
-    labels: bool = Field(True, description="Use labels and class folders, to measure with; --no-labels ignores them.")
+    labels: bool = Field(
+        True,
+        description="Use labels and class folders, or those of FILE.csv (file, label), to measure with; --no-labels "
+        "ignores them.",
+    )
+    labels_from: str | None = Field(
+        None, description="CSV file with the labels of a folder's images: file, label; labels.csv of a flat folder."
+    )
     subset: int | float | None = Field(None, description="Train on so many images, or on this fraction of them.")
     validate: Literal["test", "held-out"] = Field(  # pyright: ignore[reportIncompatibleMethodOverride]
         "test", description="Measure on the test images, or on a tenth of the training images, which is then left out."

@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # what `lookup` finds by listing this folder, for readers and
         export,
         near_duplicates,
         paper,
+        predict,
         report,
         reproduce,
         resume,

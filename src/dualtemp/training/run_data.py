@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from dualtemp import distributed
@@ -11,7 +12,10 @@ from dualtemp.data.augment.views import Views
 from dualtemp.data.images import ImageSet, Splits
 from dualtemp.data.normalization import Normalization, earlier_normalization, normalization
 from dualtemp.data.sources.catalogue import DEFAULT_VIEW_SIZE, resolved_name
+from dualtemp.data.sources.folder import given_labels
+from dualtemp.data.sources.label_file import LABEL_FILE
 from dualtemp.data.sources.label_noise import with_label_noise
+from dualtemp.data.sources.npz import is_npz_folder
 from dualtemp.data.sources.opening import named_path
 from dualtemp.data.sources.validation import held_out_for_validation
 from dualtemp.data.training_data import TrainingData
@@ -30,10 +34,22 @@ def split_of(environment: Mapping[str, Any] | None) -> int:
 
 
 def resolve_data(settings: Settings) -> Settings:
-    """Replace `data` by the set's own name, or by an absolute path."""
+    """Replace `data` by the set's own name, or by an absolute path; find the labels.csv of a flat folder."""
     path = named_path(settings.data)
     data = resolved_name(settings.data) if path is None else str(path.resolve())
-    return settings.model_copy(update={"data": data})
+    return settings.model_copy(update={"data": data, "labels_from": _label_file(settings, path)})
+
+
+def _label_file(settings: Settings, path: Path | None) -> str | None:
+    """The absolute path of the file that labels come from; None if there is none, or labels are ignored."""
+    if settings.labels_from is not None:
+        if not settings.labels:
+            raise UserError(f"labels are to be ignored and to come from {settings.labels_from}: give one of the two")
+        return str(Path(settings.labels_from).expanduser().resolve())
+    folder = path is not None and path.is_dir() and not is_npz_folder(path)
+    if path is None or not folder or not settings.labels or given_labels(path) is None:
+        return None
+    return str(path.resolve() / LABEL_FILE)
 
 
 def open_data(settings: Settings, environment: Mapping[str, Any] | None = None) -> Splits:
@@ -43,7 +59,8 @@ def open_data(settings: Settings, environment: Mapping[str, Any] | None = None) 
     """
 
     def whole() -> Splits:
-        return open_source(settings.data, labels=settings.labels, together=split_of(environment) == SPLIT)
+        together = split_of(environment) == SPLIT
+        return open_source(settings.data, labels=settings.labels, together=together, labels_from=settings.labels_from)
 
     if distributed.world_size() > 1:
         distributed.run_on_rank0(lambda: whole() and None)
