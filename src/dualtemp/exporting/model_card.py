@@ -183,8 +183,8 @@ def _about_classifier(made: dict[str, Any]) -> str:
     return (
         f"`{made['file']}` is a linear classifier on the features, learned from {made['images']:,} images of "
         f"{len(made['classes'])} classes ({shown}). Cross-fitted on these it is right for "
-        f"{100 * made['accuracy']:.1f} % of them, with a calibration error of {100 * made['ece']:.1f} %. It calls {100 * made['unknown_rate']:g} % of "
-        "such images none of these, and more of others."
+        f"{100 * made['accuracy']:.1f} % of them, with a calibration error of {100 * made['ece']:.1f} %. It calls "
+        f"{100 * made['unknown_rate']:g} % of such images none of these, and more of others."
     )
 
 
