@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import dualtemp
-from dualtemp.frameworks import frameworks
+from dualtemp.frameworks import framework_named, frameworks
 
 TINY = {"data": "digits", "backbone": "resnet_mini", "batch": 64, "epochs": 2, "subset": 320, "seed": 3}
 # Beside each framework with its defaults: the variants of a step, of the encoder's pass, of optimizer and views.
@@ -51,6 +51,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 def digest(folder: Path, chosen: dict[str, Any]) -> dict[str, Any]:
     """Train, and describe the encoder by its bits and the last epoch by its loss and kNN accuracy."""
+    if framework_named(chosen["method"]).learns_from_teacher:
+        teacher = folder.with_name(f"{folder.name} teacher")
+        dualtemp.train(**TINY, out=teacher, device="cpu", threads=1, quiet=True, page=False)
+        chosen = {**chosen, "teacher": str(teacher)}
     last = dualtemp.train(**{**TINY, **chosen}, out=folder, device="cpu", threads=1, quiet=True, page=False)
     weights = hashlib.sha256((folder / "backbone.safetensors").read_bytes()).hexdigest()
     return {"backbone": weights[:16], "loss": last["loss"], "knn_top1": last.get("knn_top1")}

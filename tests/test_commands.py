@@ -40,7 +40,7 @@ def test_a_new_file_is_a_new_command(capsys: pytest.CaptureFixture[str]) -> None
     lines = capsys.readouterr().out.splitlines()
     at = next(number for number, line in enumerate(lines) if "greet-me" in line)
     assert lines[at].endswith("Say hello.")
-    assert lines[at - 1].split()[0] == "data"  # the last of its group
+    assert lines[at - 1].split()[0] == "grid"  # the last of its group
     assert main(["greet-mee"]) == 2
     assert "did you mean 'greet-me'?" in capsys.readouterr().err
 

@@ -12,7 +12,7 @@ from dualtemp.lazy import lazily
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from dualtemp.api import analyze, embed, evaluate, export, near_duplicates, predict, resume, search, train
+    from dualtemp.api import analyze, embed, evaluate, export, near_duplicates, predict, resume, search, select, train
     from dualtemp.losses import (
         AdaptiveTemperature,
         BarlowTwinsLoss,
@@ -59,6 +59,7 @@ _HOME = {
     "predict": "api",
     "resume": "api",
     "search": "api",
+    "select": "api",
     "train": "api",
 }
 
@@ -89,6 +90,7 @@ __all__ = [
     "predict",
     "resume",
     "search",
+    "select",
     "train",
 ]
 

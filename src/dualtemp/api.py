@@ -18,13 +18,25 @@ if TYPE_CHECKING:
     from dualtemp.encoder.embed import embed
     from dualtemp.encoder.near_duplicates import near_duplicates
     from dualtemp.encoder.search import search
+    from dualtemp.encoder.select import select
     from dualtemp.evaluation.evaluate import evaluate
     from dualtemp.evaluation.predict import predict
     from dualtemp.exporting.export import export
     from dualtemp.report.page_observer import RunPage
     from dualtemp.training.observers.observer import Observer
 
-__all__ = ["analyze", "embed", "evaluate", "export", "near_duplicates", "predict", "resume", "search", "train"]
+__all__ = [
+    "analyze",
+    "embed",
+    "evaluate",
+    "export",
+    "near_duplicates",
+    "predict",
+    "resume",
+    "search",
+    "select",
+    "train",
+]
 
 _HOME = {
     "analyze": "analysis.analyze",
@@ -34,6 +46,7 @@ _HOME = {
     "near_duplicates": "encoder.near_duplicates",
     "predict": "evaluation.predict",
     "search": "encoder.search",
+    "select": "encoder.select",
 }
 __getattr__, _ = lazily("dualtemp", _HOME)
 

@@ -16,6 +16,7 @@ MOVED = {
     "dualtemp.data.recipes": "dualtemp.data.augment.recipes",
     "dualtemp.data.views": "dualtemp.data.augment.views",
     "dualtemp.paper.artefact": "dualtemp.paper.artifact",
+    "dualtemp.paper.measured_step": "dualtemp.grids.measured_step",
     "dualtemp.training.status": "dualtemp.runs.status",
     "dualtemp.training.watches": "dualtemp.training.observers.observer",
 }

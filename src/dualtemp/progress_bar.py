@@ -27,13 +27,13 @@ class PlainBar(ProgressColumn):
 
 
 @contextmanager
-def image_progress(quiet: bool = False) -> Iterator[Callable[[int, int], None] | None]:
-    """Yield a function (images done, images in all) that shows progress on standard error; None if quiet."""
+def image_progress(quiet: bool = False, what: str = "images") -> Iterator[Callable[[int, int], None] | None]:
+    """Yield a function (done, in all) that shows progress on standard error; None if quiet. what: is counted."""
     if quiet:
         yield None
     elif sys.stderr is not None and sys.stderr.isatty():
         columns = (
-            TextColumn("{task.completed:,.0f} of {task.total:,.0f} images"),
+            TextColumn(f"{{task.completed:,.0f}} of {{task.total:,.0f}} {what}"),
             PlainBar(),
             TimeElapsedColumn(),
             TextColumn("left"),
@@ -49,7 +49,7 @@ def image_progress(quiet: bool = False) -> Iterator[Callable[[int, int], None] |
 
             yield show
     else:
-        yield _Lines()
+        yield _Lines(what)
 
 
 @contextmanager
@@ -65,7 +65,8 @@ def status_line(text: str, quiet: bool = False) -> Iterator[None]:
 class _Lines:
     """Prints a line every LINE_SECONDS, for logs."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str) -> None:
+        self.what = what
         self.said = self.began = time.monotonic()
         self.first = self.total = 0
 
@@ -77,4 +78,4 @@ class _Lines:
             self.said = now
             made = done - self.first
             left = f", about {duration((now - self.began) / made * (total - done))} left" if made else ""
-            print(f"dualtemp: {done:,} of {total:,} images{left}", file=sys.stderr, flush=True)
+            print(f"dualtemp: {done:,} of {total:,} {self.what}{left}", file=sys.stderr, flush=True)

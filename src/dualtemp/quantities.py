@@ -1,4 +1,8 @@
-"""Counts and durations in words."""
+"""Counts, durations and sizes in words."""
+
+from dualtemp.errors import UserError
+
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 
 def counted(number: int, what: str) -> str:
@@ -12,3 +16,17 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def bytes_of(text: str) -> int:
+    """Read a size: 256MB, 1GiB, 500000."""
+    number, unit = text.strip(), ""
+    while number and not number[-1].isdigit():
+        number, unit = number[:-1], number[-1] + unit
+    try:
+        found = round(float(number) * _UNITS[unit.strip().lower()])
+    except (ValueError, KeyError, OverflowError):
+        raise UserError(f"a size of {text!r}: give a number with MB or GB, such as 256MB") from None
+    if found < 1:
+        raise UserError(f"a size of {text!r}: give at least one byte, such as 256MB")
+    return found

@@ -16,7 +16,7 @@ from dualtemp.data.normalization import CIFAR10, OF_SETS, earlier_normalization,
 from dualtemp.data.sources.opening import open_source
 from dualtemp.encoder.encoder import run_encoder
 from dualtemp.errors import UserError
-from dualtemp.paper.results import read_data_facts
+from dualtemp.grids.results import read_data_facts
 from dualtemp.runs.folder import RunFolder
 from dualtemp.training.run_data import training_data
 

@@ -32,7 +32,7 @@ from dualtemp.data.sources.catalogue import CATALOGUE, named_set
 from dualtemp.data.sources.imagenet100 import CLASSES as IMAGENET100
 from dualtemp.data.sources.opening import open_source
 from dualtemp.errors import UserError
-from dualtemp.paper.scale import DataChoice
+from dualtemp.grids.data_choice import DataChoice
 from dualtemp.runs.folder import RunFolder
 from dualtemp.torchvision_operators import declare_missing_operators
 from dualtemp.training.run_data import resolve_data

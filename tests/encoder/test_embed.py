@@ -24,8 +24,8 @@ from dualtemp.encoder.embed import Embedded, embed
 from dualtemp.encoder.embedding_file import Columns, write_features
 from dualtemp.encoder.embedding_reader import EmbeddingFile
 from dualtemp.encoder.encoder import run_encoder
-from dualtemp.encoder.work_file import Record, WorkFile
 from dualtemp.errors import UserError
+from dualtemp.runs.work_file import Record, WorkFile
 
 ENDINGS = (".parquet", ".npz", ".csv")
 HOW: dict[str, Any] = {"workers": 0, "device": "cpu"}
@@ -232,7 +232,7 @@ def test_whatever_a_crash_leaves_of_the_work_file_the_bits_are_the_same(
 
 HALT = """
 import os, signal
-from dualtemp.encoder.work_file import WorkFile
+from dualtemp.runs.work_file import WorkFile
 append, left = WorkFile.append, {records}
 def append_and_halt(*words):
     global left

@@ -17,6 +17,7 @@ from PIL import Image
 import dualtemp
 from dualtemp.cli import main
 from dualtemp.config import complete, settings
+from dualtemp.data import open_source
 from dualtemp.data.augment.views import Views, evaluation_side
 from dualtemp.data.images import FileImages, ImageSet
 from dualtemp.data.loading.loader import evaluation_batches
@@ -449,7 +450,9 @@ def test_a_new_format_is_one_new_file(
     export_formats.cache_clear()
     try:
         assert main(["export", "--help"]) == 0
-        assert "pickle, safetensors, timm, onnx, torch-export, or all" in " ".join(capsys.readouterr().out.split())
+        assert "pickle, safetensors, timm, onnx, onnx-int8, onnx-web, torch-export, or all" in " ".join(
+            capsys.readouterr().out.split()
+        )
         assert main(["export", str(run), "--format", "pickle"]) == 0
         assert re.search(r"pickle +weights.pt +features within 0 of the run's", capsys.readouterr().out)
         assert json.loads((run / "export" / "export.json").read_text())["formats"]["pickle"]["bytes"] == "unsafe"
@@ -467,3 +470,62 @@ def test_the_former_spelling_of_normalize_works_with_a_warning(
         dualtemp.export(run, normalise=True)  # pyright: ignore[reportCallIssue]
     assert main(["export", str(run), "--normalise"]) == 2
     assert capsys.readouterr().err.startswith("dualtemp: --normalise is now --normalize\ndualtemp: normalize is for")
+
+
+@pytest.fixture(scope="module")
+def approximated(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The digits' encoder for browsers and in 8 bits."""
+    return export(trained, ("onnx-web", "onnx-int8"), tmp_path_factory.mktemp("approximated") / "it", data="digits")
+
+
+def test_eight_bits_are_compared_on_images_that_did_not_calibrate_them_and_the_card_says_how(
+    approximated: Path, trained: Path
+) -> None:
+    import onnx
+    import onnxruntime
+
+    entry = json.loads((approximated / "export.json").read_text())["formats"]["onnx-int8"]
+    kinds = {each.data_type for each in onnx.load(approximated / "model.int8.onnx").graph.initializer}
+    assert onnx.TensorProto.INT8 in kinds
+    encoder = run_encoder(trained, "cpu")
+    images = open_source("digits").test
+    assert images is not None
+    views = torch.cat([each.pixels for each in evaluation_batches(images.take(range(100)), encoder.views, 100)])
+    wanted = encoder.of_views(views).numpy()
+    session = onnxruntime.InferenceSession(approximated / "model.int8.onnx")
+    found = np.asarray(session.run(None, {"images": views.numpy()})[0])
+    cosines = (wanted * found).sum(1) / np.linalg.norm(wanted, axis=1) / np.linalg.norm(found, axis=1)
+    assert cosines.mean() == pytest.approx(entry["cosine"], abs=0.02)
+    assert 0.95 < entry["cosine"] < 1
+    assert entry["compared_on"] == 128
+    assert f"their mean cosine with the float encoder's is {entry['cosine']:.4f}" in (
+        approximated / "README.md"
+    ).read_text(encoding="utf-8")
+
+
+def test_a_graph_for_browsers_takes_the_pixels_of_a_canvas(approximated: Path, trained: Path) -> None:
+    import onnxruntime
+
+    encoder = run_encoder(trained, "cpu")
+    rng = np.random.default_rng(0)
+    gray = rng.integers(0, 256, (3, 8, 8, 1), dtype=np.uint8)
+    rgba = np.concatenate((gray, gray, gray, rng.integers(0, 256, (3, 8, 8, 1), dtype=np.uint8)), 3)
+    session = onnxruntime.InferenceSession(approximated / "model.web.onnx")
+    found = np.asarray(session.run(None, {"pixels": rgba})[0])
+    wanted = encoder.of_views(encoder.views.normalize(torch.from_numpy(gray).permute(0, 3, 1, 2)))
+    np.testing.assert_allclose(found, wanted.numpy(), atol=1e-4)
+    assert "const SIZE = 8, SHORTER = 8;" in (approximated / "encoder.js").read_text()
+
+
+def test_eight_bits_without_an_image_or_too_far_from_the_encoder_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trained: Path
+) -> None:
+    from local_starts import write_timm_folder
+
+    start = write_timm_folder(tmp_path / "start")
+    with pytest.raises(UserError, match="--format onnx-int8: needs images to calibrate with: give --data"):
+        export(start, "onnx-int8", tmp_path / "out")
+    monkeypatch.setattr(write_format, "LEAST_COSINE", 1.01)
+    with pytest.raises(UserError, match=r"1\.01 is needed; nothing was written"):
+        export(trained, "onnx-int8", tmp_path / "out", data="digits")
+    assert not (tmp_path / "out").exists()

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 import yaml
 from torch import Tensor
 
@@ -168,3 +169,33 @@ def test_a_config_of_before_there_were_weights_is_still_that_of_a_run(tmp_path: 
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(older))
     assert settings(from_yaml(tmp_path / "config.yaml")).computation == 1
     assert settings(from_yaml(tmp_path / "config.yaml")).options == chosen.options
+
+
+@pytest.mark.parametrize("given", [{}, {"predictor": True}, {"method": "simmoco", "symmetric": True}], ids=str)
+def test_a_matched_step_has_the_mean_weight_of_one_temperature(given: dict[str, Any]) -> None:
+    """Each of its losses is that of two temperatures times mean W(tau_alpha) / mean W(tau_beta)."""
+    method = given.get("method", "simco")
+    given = {name: value for name, value in given.items() if name != "method"}
+    made, (views, _) = framework(method, match_step=True, **given), batch(0)
+    one_way = bool(given)
+    a, b = (made.network(view) for view in views)
+    keys = (
+        [made.key_network(view).projection for view in views] if method == "simmoco" else [a.projection, b.projection]
+    )
+    pairs = [(a.prediction, keys[1]), (b.prediction, keys[0])] if one_way else [(a.projection, keys[1])]
+    expected = []
+    for q, k in pairs:
+        similarity = F.normalize(q, dim=1).double() @ F.normalize(k, dim=1).double().T
+        weights = {tau: [] for tau in (0.1, 1.0)}
+        for s in [similarity] if one_way else [similarity, similarity.T]:
+            for tau, found in weights.items():
+                e = torch.exp(s / tau)
+                found.append(1 - e.diagonal() / e.sum(1))
+        ratio = torch.cat(weights[0.1]).mean() / torch.cat(weights[1.0]).mean()
+        expected.append(ratio.float() * losses.dual_temperature(q, k, 0.1, 1.0, both_directions=not one_way))
+    torch.testing.assert_close(made(views, None, 0).loss, sum(expected) / len(expected))
+
+
+def test_a_matched_step_is_for_the_weight_of_two_temperatures() -> None:
+    with pytest.raises(UserError, match="match_step does not apply to weight 'equal'"):
+        settings({"data": "digits", "weight": "equal", "match_step": True})

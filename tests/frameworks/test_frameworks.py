@@ -23,7 +23,7 @@ def complete_settings(method: str, **values: Any) -> Settings:
 def framework(method: str, **values: Any) -> Any:
     if method == "moco":
         values = {"dictionary_size": 32, **values}
-    return build_framework(complete_settings(method, **values), channels=1, classes=10).train()
+    return build_framework(complete_settings(method, **values), channels=1, classes=10, images=N).train()
 
 
 def batch(seed: int = 0) -> tuple[tuple[Tensor, Tensor], Tensor]:
@@ -68,6 +68,7 @@ class Passes:
         ("supervised", {}, 1, 0),
         ("vicreg", {}, 2, 0),
         ("barlow_twins", {}, 2, 0),
+        ("distil", {}, 1, 0),
         ("moco", {"predictor": True, "symmetric": True}, 2, 2),
         ("simmoco", {"predictor": True}, 1, 1),
         ("simco", {"predictor": True}, 2, 0),
@@ -78,7 +79,7 @@ def test_a_step_makes_no_more_passes_than_its_framework_needs(method, values, qu
     passes = Passes(made)
     assert framework_named(method).passes(complete_settings(method, **values).options) == (query, key)
     views, labels = batch()
-    made(views[: framework_named(method).views], labels, 0).loss.backward()
+    made(views[: framework_named(method).views], labels, 0, torch.arange(N)).loss.backward()
     made.after_step()
     assert (passes.query, passes.key) == (query, key)
 
@@ -91,12 +92,12 @@ def test_the_gradient_reaches_every_trainable_parameter_and_no_other(method: str
     made = framework(method, **({"predictor": True} if predictor else {}))
     assert not predictor or made.network.predictor is not None
     views, labels = batch()
-    step = made(views, labels, 0)
+    step = made(views, labels, 0, torch.arange(N))
     step.loss.backward()
     assert step.loss.ndim == 0
     assert step.features.shape == (N, 128)
     assert not step.features.requires_grad
-    if method in ("vicreg", "barlow_twins"):
+    if method in ("vicreg", "barlow_twins", "distil"):
         assert step.stats == {}, "there are no anchors, and no weight of them"
         assert not framework_named(method).weighs_anchors(None)
     else:
@@ -303,3 +304,15 @@ def test_weights_are_a_function_of_the_seed_alone() -> None:
     again, other = framework("byol", seed=3).state_dict(), framework("byol", seed=4).state_dict()
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert any(not torch.equal(first[name], other[name]) for name in first)
+
+
+def test_distil_compares_the_similarities_of_its_projections_with_those_of_the_teachers_centered_features() -> None:
+    made, (views, _) = framework("distil", tau_teacher=0.3, tau_student=0.2), batch()
+    features = torch.randn(N, 5, generator=torch.Generator().manual_seed(3)) + 4
+    made.framework.teacher.load(features)
+    index = torch.tensor([3, 1, 0, 2, 7, 6, 5, 4])
+    z = made.network(views[0]).projection
+    centered = (features - features.mean(0))[index]
+    expected = brute_force.similarity_distillation(z, z, centered, 0.3, 0.2).mean()
+    torch.testing.assert_close(made(views[:1], None, 0, index).loss.double(), expected)
+    assert not any(name.startswith("teacher") for name in made.state_dict()), "kept in a file of its own"

@@ -27,7 +27,7 @@ def test_the_order_of_frameworks_does_not_depend_on_which_was_imported_first() -
         ).stdout.strip()
         for first in ("vicreg", "moco")
     }
-    assert found == {"moco simmoco simco simclr byol simsiam supervised vicreg barlow_twins"}
+    assert found == {"moco simmoco simco simclr byol simsiam supervised vicreg barlow_twins distil"}
 
 
 def test_a_plugins_settings_are_flags_with_help(commands: Commands) -> None:
@@ -92,8 +92,10 @@ GRID = """
 import sys
 from pathlib import Path
 from paper.smoke import tiny_job
-from dualtemp.paper.pool import ProcessPool
-from dualtemp.paper.results import Results
+from dualtemp.engines.engine import Place
+from dualtemp.engines.local import LocalEngine
+from dualtemp.grids.carry_out import carry_out
+from dualtemp.grids.results import Results
 
 
 class Told:
@@ -107,7 +109,7 @@ class Told:
 if __name__ == "__main__":
     jobs = [tiny_job(seed, method="invariance", decorrelation=x) for x in (0.01, 0.02) for seed in (1, 2)]
     folder = Path(sys.argv[1])
-    assert ProcessPool(["cpu", "cpu"]).run(jobs, folder, Told()) == {"done": 4}
+    assert carry_out(jobs, LocalEngine([Place("cpu")] * 2), folder, Told()) == {"done": 4}
     results = [Results(folder).read(job) for job in jobs]
     assert {each["settings"]["decorrelation"] for each in results} == {0.01, 0.02}
     assert len({job.name for job in jobs}) == 4, "the plugin's own settings are in the key"

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dualtemp.paper.plan import PlannedRun, run_id
-from dualtemp.paper.results import DataFacts, Job, make_job, read_data_facts
+from dualtemp.grids.plan import PlannedRun, run_id
+from dualtemp.grids.results import DataFacts, Job, make_job, read_data_facts
 
 TINY = {"data": "digits", "method": "simco", "backbone": "resnet_mini", "epochs": 1, "batch": 64, "subset": 128}
 DIVERGING = {"lr": 1e6, "weight_decay": 1e10, "warmup_epochs": 0, "epochs": 4}

@@ -7,9 +7,10 @@ import pytest
 from dualtemp.commands.paper_arguments import SCALES as IN_HELP
 from dualtemp.config import complete, settings
 from dualtemp.errors import UserError
+from dualtemp.grids.data_choice import DataChoice
 from dualtemp.paper.artifact import artifacts, read_yaml, select_artifacts
 from dualtemp.paper.plan import Plan, plan
-from dualtemp.paper.scale import DataChoice, load_scale
+from dualtemp.paper.scale import load_scale
 
 SCALES = ("paper", "mini", "long", "sharp", "smoke")
 

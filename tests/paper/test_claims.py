@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dualtemp.grids.comparisons import ABSENT, FAILS, HOLDS, RULES, UNDECIDED, Finding, MeasuredCell, Strictness, Table
+from dualtemp.intervals import bonferroni, difference, pooled_variance
 from dualtemp.paper import claims
 from dualtemp.paper.artifact import artifacts
 from dualtemp.paper.claims import Verdict, compare, describe_uncompared_cells, judge_claims, rules
-from dualtemp.paper.comparisons import ABSENT, FAILS, HOLDS, RULES, UNDECIDED, Finding, MeasuredCell, Strictness, Table
-from dualtemp.paper.intervals import bonferroni, difference, pooled_variance
 
 SEEDS = (1, 2, 3, 4, 5)
 

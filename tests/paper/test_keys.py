@@ -9,9 +9,9 @@ from paper.smoke import digits, tiny_job
 
 from dualtemp.config import ADDED_LATER, Settings, from_yaml, of_run, settings, to_yaml
 from dualtemp.frameworks import framework_named
+from dualtemp.grids.results import DataFacts, key, make_job
 from dualtemp.paper.artifact import artifacts
 from dualtemp.paper.plan import plan
-from dualtemp.paper.results import DataFacts, key, make_job
 from dualtemp.paper.scale import load_scale
 
 CELLS = sorted((Path(__file__).parents[2] / "docs" / "results").glob("*/cells/*.json"))

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from dualtemp.paper.cost import count_passes, expected_seconds
+from dualtemp.grids.cost import count_passes, expected_seconds
+from dualtemp.grids.measured_step import measured_step
+from dualtemp.grids.missing import find_missing
+from dualtemp.grids.plan import PlannedRun
+from dualtemp.grids.results import Results
 from dualtemp.paper.listing import print_listing
-from dualtemp.paper.measured_step import measured_step
-from dualtemp.paper.plan import PlannedRun
-from dualtemp.paper.reproduce import Request, find_missing
-from dualtemp.paper.results import Results
+from dualtemp.paper.reproduce import Request
 
 
 @pytest.fixture(autouse=True)

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dualtemp.grids.results import DataFacts, Job, Results
+from dualtemp.grids.tables import make_jobs
 from dualtemp.paper.artifact import artifacts
 from dualtemp.paper.page import write_paper_page
 from dualtemp.paper.reproduce import Request
-from dualtemp.paper.results import DataFacts, Job, Results
-from dualtemp.paper.tables import make_jobs
 
 SEEDS = (1, 2, 3)
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="

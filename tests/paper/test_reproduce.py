@@ -13,13 +13,16 @@ from command_processes import PATIENCE
 from paper.smoke import DIVERGING, digits, reproduce, tiny_job
 
 from dualtemp.cli import main
+from dualtemp.engines.engine import Place
+from dualtemp.engines.local import LocalEngine
 from dualtemp.errors import UserError
+from dualtemp.grids.carry_out import carry_out
+from dualtemp.grids.missing import find_missing, parse_seeds
+from dualtemp.grids.results import Job, Results
+from dualtemp.grids.tables import collect_results, make_jobs
 from dualtemp.paper.artifact import artifacts
 from dualtemp.paper.claims import judge_claims
-from dualtemp.paper.pool import ProcessPool
-from dualtemp.paper.reproduce import Request, find_missing, parse_seeds
-from dualtemp.paper.results import Job, Results
-from dualtemp.paper.tables import collect_results, make_jobs
+from dualtemp.paper.reproduce import Request
 
 
 class Heard:
@@ -62,7 +65,7 @@ def test_two_cells_of_every_table_and_figure_run(tmp_path: Path) -> None:
             job = make_jobs(found, [1], facts)[word, 1]
             wanted[job.name] = job
     heard = Heard()
-    outcome = ProcessPool(["cpu", "cpu"]).run(list(wanted.values()), tmp_path, heard)
+    outcome = carry_out(list(wanted.values()), LocalEngine([Place("cpu")] * 2), tmp_path, heard)
     assert set(heard.over) == set(wanted)
     assert outcome["failed"] == 0
     for path in finished(tmp_path):
@@ -80,7 +83,7 @@ def test_two_cells_of_every_table_and_figure_run(tmp_path: Path) -> None:
 def test_every_cell_runs(tmp_path: Path) -> None:
     request = Request(["all"], "smoke", (1, 2), results=tmp_path)
     left = find_missing(request, request.make_plan())
-    outcome = ProcessPool(["cpu", "cpu"]).run(left.jobs, tmp_path, Heard())
+    outcome = carry_out(left.jobs, LocalEngine([Place("cpu")] * 2), tmp_path, Heard())
     assert outcome["failed"] == 0
     assert sum(outcome.values()) == len(left.jobs) == 2 * 81
     assert find_missing(request, request.make_plan()).jobs == []
@@ -127,7 +130,7 @@ def test_a_stop_saves_the_runs_and_they_are_gone_on_with(tmp_path: Path) -> None
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        ProcessPool(["cpu"]).run([job], tmp_path, Impatient())
+        carry_out([job], LocalEngine([Place("cpu")]), tmp_path, Impatient())
     assert multiprocessing.active_children() == []
     assert list(Results(tmp_path).run_folder(job).glob("checkpoints/*.ckpt"))
     assert finished(tmp_path) == {}
@@ -143,12 +146,12 @@ def test_what_fails_does_not_stop_the_others(tmp_path: Path) -> None:
                     process.kill()
 
     heard = Killer()
-    outcome = ProcessPool(["cpu"]).run([diverging, killed, sound], tmp_path, heard)
+    outcome = carry_out([diverging, killed, sound], LocalEngine([Place("cpu")]), tmp_path, heard)
     assert outcome == Counter(failed=2, done=1)
     assert heard.over == {diverging.name: "failed", killed.name: "failed", sound.name: "done"}
     found = Results(tmp_path).read(killed)
     assert found is not None
-    assert "killed twice" in found["reason"]
+    assert "killed, twice" in found["reason"]
 
 
 def test_each_listed_command_makes_one_missing_run(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from statistics import fmean
 import pytest
 
 from dualtemp.cli import main
+from dualtemp.grids.results import DataFacts, Job, Results
+from dualtemp.grids.tables import make_jobs
 from dualtemp.paper.reproduce import Request
-from dualtemp.paper.results import DataFacts, Job, Results
 from dualtemp.paper.summary import write_paper_summary
-from dualtemp.paper.tables import make_jobs
 
 FACTS = {"cifar10": DataFacts("cifar10", 32, 50_000, "cifar10")}
 SEEDS = (1, 2, 3)

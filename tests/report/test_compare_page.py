@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from made_runs import FULL, TEST, epochs, made_run
+from scipy import stats
 
 from dualtemp.cli import main
 from dualtemp.errors import UserError
@@ -29,8 +30,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         made_run(folder / "long", epochs(loss=[3 - i / 100 for i in range(12)]), epochs=12, method="simsiam"),
         made_run(folder / "photos", [{**line, "probe_top1": 90.0} for line in FULL], data="/some/photos"),
         made_run(folder / "none", []),
-        made_run(folder / "seven", FULL, seed=7),
-        made_run(folder / "eight", FULL, seed=8),
+        made_run(folder / "seven", FULL, lr=0.07),
+        made_run(folder / "eight", FULL, lr=0.08),
     ]
     other = json.loads((paths[4] / "environment.json").read_text()) | {"test": {**TEST, "fingerprint": "other"}}
     (paths[4] / "environment.json").write_text(json.dumps(other))
@@ -85,6 +86,22 @@ def test_the_best_of_runs_with_the_same_test_images_is_marked(open_page: Open, p
     assert cells == ["43.21 %", "★ 45.21 %", "30.00 %", NONE, "90.00 %", NONE, "43.21 %", "43.21 %"]
     assert view.locator("#figure-loss .best").count() == 0
     assert "different images" in view.locator("#figures .note").inner_text()
+
+
+def test_seeds_are_grouped_and_the_luckiest_is_not_marked_as_the_best(open_page: Open, tmp_path: Path) -> None:
+    values = {("a", 1): 40.0, ("a", 2): 44.0, ("a", 3): 45.0, ("b", 1): 43.0, ("b", 2): 43.5}
+    paths = [
+        made_run(tmp_path / f"{name}{seed}", epochs(probe_top1=[value]), seed=seed, tau_beta={"a": 0.5, "b": 1.0}[name])
+        for (name, seed), value in values.items()
+    ]
+    view, _ = open_page(write_compare_page(paths, tmp_path / "compare.html"))
+    assert view.locator(".best").count() == 0
+    rows = [row.locator("td").all_inner_texts() for row in view.locator("#seeds tbody tr").all()]
+    half = stats.t.ppf(0.975, 2) * stats.sem([40, 44, 45])
+    assert rows[0][:4] == ["tau_beta 0.5", "3", "1, 2, 3", f"43.00 % ± {half:.2f}"]
+    assert rows[1][:3] == ["tau_beta 1", "2", "1, 2"]
+    assert main(["report", *map(str, paths), "--out", str(tmp_path / "runs.tex")]) == 0
+    assert "textbf" not in (tmp_path / "runs.tex").read_text()
 
 
 def test_only_settings_that_differ_are_listed(open_page: Open, page: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from command_processes import PATIENCE
-from made_runs import FULL, made_run
+from made_runs import FULL, epochs, made_run
+from scipy import stats
 
 from dualtemp.cli import main
 from dualtemp.file_lock import locked
@@ -56,15 +57,37 @@ def test_a_table_has_a_line_a_run_and_the_reasons_below(folder: Path, capsys: py
         "data",
         "tau_alpha",
         "tau_beta",
+        "seed",
         "status",
         "epoch",
         "probe",
         "kNN",
         "date",
     ]
-    assert out[1].split()[:9] == ["a", "simco", "cifar10", "0.1", "inf", "done", "4/4", "43.21", "41.50"]
+    assert out[1].split()[:10] == ["a", "simco", "cifar10", "0.1", "inf", "0", "done", "4/4", "43.21", "41.50"]
     assert "c failed: the loss is not finite at step 7" in out
     assert any(line.startswith("broken unreadable: ") and "not YAML" in line for line in out)
+
+
+def test_runs_that_differ_in_nothing_but_their_seed_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = {1: 40.0, 2: 44.0, 3: 45.0}
+    for seed, value in values.items():
+        made_run(tmp_path / f"a{seed}", epochs(probe_top1=[1.0, 2.0, 3.0, value]), seed=seed)
+    made_run(tmp_path / "a4", epochs(probe_top1=[99.0]), seed=4)  # interrupted
+    made_run(tmp_path / "b", FULL, tau_beta=0.5)
+    (made_run(tmp_path / "broken") / "config.yaml").write_text("method: [simco\n")
+    assert main(["runs", str(tmp_path), "--group", "--json"]) == 0
+    a, b, broken = json.loads(capsys.readouterr().out)
+    half = stats.t.ppf(0.975, 2) * stats.sem(list(values.values()))
+    assert (a["name"], a["runs"], a["done"], a["seeds"]) == ("a1 and 3 more", 4, 3, [1, 2, 3])
+    assert (a["probe"], a["probe_half"]) == (pytest.approx(43.0), pytest.approx(half))
+    assert (b["probe"], b["probe_half"], broken["done"]) == (43.21, None, 0)
+    assert main(["runs", str(tmp_path), "--group"]) == 0
+    out = capsys.readouterr().out
+    assert f"43.00 ± {half:.2f}" in out
+    assert "3/4" in out
 
 
 @pytest.mark.parametrize(

@@ -162,3 +162,21 @@ def barlow_twins(q: Tensor, k: Tensor, redundancy: float = 0.005) -> Tensor:
             c = (q[:, i] * k[:, j]).mean()
             total = total + ((1 - c) ** 2 if i == j else redundancy * c**2)
     return total
+
+
+def similarity_distillation(q: Tensor, k: Tensor, teacher: Tensor, tau_teacher: float, tau_student: float) -> Tensor:
+    """KL(P_i || Q_i) (N,), the mean of both views as anchors, by whole matrices without their diagonals."""
+    q, k, t = unit(q), unit(k), unit(teacher)
+    N = len(q)
+    others = ~torch.eye(N, dtype=torch.bool)
+
+    def rows(a: Tensor, b: Tensor, tau: float) -> Tensor:
+        return torch.exp((a @ b.T)[others].view(N, N - 1) / tau)
+
+    P = rows(t, t, tau_teacher)
+    P = (P / P.sum(1, keepdim=True)).detach()
+    each = []
+    for anchors, keys in ((q, k), (k, q)):
+        Q = rows(anchors, keys, tau_student)
+        each.append((torch.special.xlogy(P, P) - torch.special.xlogy(P, Q / Q.sum(1, keepdim=True))).sum(1))
+    return (each[0] + each[1]) / 2

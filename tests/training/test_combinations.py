@@ -17,6 +17,7 @@ import pytest
 import torch
 from command_processes import Command, Commands, together, until
 from drawn_photos import draw_photos, drawn_photo
+from local_starts import write_timm_folder
 from run_contents import different, everything
 
 from dualtemp.bf16_on_cpu import bf16_on_cpu
@@ -39,6 +40,7 @@ class Row:
     readers: int = 0
 
 
+TEACHER = "a folder of timm"  # stands for its path
 # Frameworks with wide heads stand in rows of float32: half precision on a CPU takes long.
 TABLE = [
     Row("digits", "none", 2, chunk=True, killed=False, method="simco", more=("--tau-beta", "inf")),
@@ -53,6 +55,8 @@ TABLE = [
     Row("npz", "fp16", 2, chunk=True, killed=True, method="vicreg", more=("--projector-width", "32"), readers=0),
     Row("folder", "bf16", 2, chunk=False, killed=True, method="barlow_twins", more=("--projector-width", "32")),
     Row("digits", "none", 2, chunk=True, killed=True, method="simmoco", more=("--predictor", "--symmetric")),
+    Row("folder", "none", 2, chunk=True, killed=True, method="distil", more=("--teacher", TEACHER), readers=1),
+    Row("npz", "none", 2, chunk=True, killed=False, method="distil", more=("--teacher", TEACHER)),
 ]
 COLUMNS = ("source", "amp", "processes", "chunk", "killed")
 
@@ -75,11 +79,13 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     np.savez(root / "npz" / "train.npz", images=pixels[:20], labels=np.arange(20) % 2)
     np.savez(root / "npz" / "test.npz", images=pixels[20:26], labels=np.arange(6) % 2)
     np.savez(root / "npz" / "unlabelled.npz", images=pixels[26:])
-    return {"digits": "digits", "folder": root / "folder", "npz": root / "npz"}
+    teacher = write_timm_folder(root / "teacher")
+    return {"digits": "digits", "folder": root / "folder", "npz": root / "npz", TEACHER: teacher}
 
 
 def words(row: Row, sources: dict[str, Any], *, chunk: bool, readers: int) -> list[object]:
-    found: list[object] = ["--data", sources[row.source], "--method", row.method, "--amp", row.amp, *row.more]
+    more = [sources.get(word, word) for word in row.more]
+    found: list[object] = ["--data", sources[row.source], "--method", row.method, "--amp", row.amp, *more]
     found += ["--backbone", "test_vit", "--image-size", "32", "--batch", "8", "--epochs", "2", "--knn", "3"]
     found += ["--warmup-epochs", "0", "--workers", readers, *(["--subset", "32"] if row.source == "digits" else [])]
     return [*found, *(["--chunk", "2"] if chunk else [])]
@@ -108,7 +114,7 @@ import functools, torch
 torch.amp.GradScaler = functools.partial(torch.amp.GradScaler, init_scale=256.0)
 """
 # With the slow tests: wide heads, ten times the work of the others; and rows whose columns all stand in others.
-SLOW = ("byol", "simsiam", "vicreg", "barlow_twins")
+SLOW = ("byol", "simsiam", "vicreg", "barlow_twins", "distil")
 MARKED = [
     pytest.param(row, id="-".join(str(getattr(row, name)) for name in COLUMNS), marks=[pytest.mark.slow] * slow)
     for row, slow in ((row, row.method in SLOW or "--predictor" in row.more) for row in TABLE)

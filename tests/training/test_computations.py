@@ -17,6 +17,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+
+from local_starts import write_timm_folder
+
 from dualtemp.config import settings
 from dualtemp.frameworks import framework_named, frameworks
 from dualtemp.models import build_backbone
@@ -53,6 +57,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "supervised, noise": {"method": "supervised", "label_noise": 0.4, "tau_beta": float("inf")},
     "vicreg": {"method": "vicreg", "projector_width": 64},
     "barlow_twins": {"method": "barlow_twins", "projector_width": 64},
+    "distil": {"method": "distil"},
 }
 VERSIONS = [(name, 1 + v) for name, given in RUNS.items() for v in range(framework_named(given["method"]).version)]
 # Other vector instructions were seen to move these by up to 2e-3; another computation moves some by far more.
@@ -62,7 +67,8 @@ ACCURACY = 2.0  # points: some of 360 digits lie near a border
 
 def computed(folder: Path, name: str, version: int) -> dict[str, Any]:
     """What a short run of a version gives: losses, how far the encoder moved, and what is measured of its features."""
-    chosen = settings({**TINY, **RUNS[name], "computation": version})
+    teacher = {"teacher": str(write_timm_folder(folder.with_name("teacher")))} if name == "distil" else {}
+    chosen = settings({**TINY, **RUNS[name], **teacher, "computation": version})
     last = start(chosen, folder, ExecutionOptions(device="cpu", threads=1, quiet=True))
     run = RunFolder(folder)
     before, after = build_backbone("resnet_mini", 8, 1, seed=TINY["seed"]), load_file(run.backbone)

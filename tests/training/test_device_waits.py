@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 import torch
 from drawn_photos import draw_photos
+from local_starts import write_timm_folder
 from pydantic.fields import FieldInfo
 
 import dualtemp
@@ -29,10 +30,11 @@ RUNS: dict[str, dict[str, Any]] = {
     "adaptive temperature": {"method": "simco", "weight": "equal", "temperature_schedule": "adaptive", **QUICK},
     "chunks": {"chunk": 8, "clip_gradient": 1.0, "recipe": "byol", **QUICK},
     "photographs": {**QUICK, "image_size": 16, "batch": 8, "subset": 24, "workers": 0},
+    "distil": {"method": "distil", **QUICK},
     "plugin": {"method": "invariance", **QUICK},
 }
-PLUGIN = Path(__file__).parents[2] / "docs" / "examples" / "my_framework.py"
 BASE: dict[str, dict[str, Any]] = {"moco": {"dictionary_size": 64}}
+PLUGIN = Path(__file__).parents[2] / "docs" / "examples" / "my_framework.py"
 # Values to try of settings whose type does not tell them, and what else a value needs.
 VALUES: dict[str, list[Any]] = {"tau_beta": ["tied", math.inf], "vector_size": [32], "scalar_size": [32]}
 NEEDS: dict[str, dict[str, Any]] = {
@@ -109,6 +111,8 @@ def train_on_pretended_device(guard: Path, runs: dict[str, Any], out: Path) -> d
     """What was noted in each run; all in one process, since torch believes in the device from then on."""
     if torch.cuda.is_available():
         pytest.skip("torch has CUDA, which cannot be pretended beside it")
+    teacher = str(write_timm_folder(out.with_name(f"{out.name} teacher")))
+    runs = {name: {**run, "teacher": teacher} if run.get("method") == "distil" else run for name, run in runs.items()}
     done = subprocess.run(
         [sys.executable, HERE / "train.py", guard, out],
         input=json.dumps(runs),

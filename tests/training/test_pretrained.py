@@ -18,8 +18,8 @@ from dualtemp.api import evaluate, resume, train
 from dualtemp.config import ADDED_LATER, from_yaml
 from dualtemp.encoder.encoder import run_encoder
 from dualtemp.errors import UserError
+from dualtemp.grids.results import DataFacts, key
 from dualtemp.models.model_input import ModelInput
-from dualtemp.paper.results import DataFacts, key
 from dualtemp.runs.folder import RunFolder
 from dualtemp.training.pretrained import find_start, input_of_run
 

@@ -16,9 +16,10 @@ from dualtemp.config import settings
 from dualtemp.data import open_source
 from dualtemp.data.images import ImageSet, Splits
 from dualtemp.data.sources.validation import held_out_for_validation
-from dualtemp.paper.reproduce import Request, find_missing
-from dualtemp.paper.results import Results
-from dualtemp.paper.worker import perform
+from dualtemp.grids.missing import find_missing
+from dualtemp.grids.results import Results
+from dualtemp.grids.worker import perform
+from dualtemp.paper.reproduce import Request
 from dualtemp.runs.folder import RunFolder
 from dualtemp.training.run_data import describe_part, open_data, training_data
 

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from dualtemp.analysis.clean_sample import CleanSample, clean_sample, label_of, name_of
-from dualtemp.analysis.drawn_views import draw_views
 from dualtemp.analysis.neighbors import FOUND, agreement, choose_queries, nearest_neighbors
 from dualtemp.analysis.principal_components import principal_components
 from dualtemp.analysis.thumbnails import COLUMNS, sheet_url, tiles
 from dualtemp.analysis.trained_run import Anchors, TrainedRun, open_trained_run
 from dualtemp.analysis.tsne import tsne
 from dualtemp.atomic_write import write_output
+from dualtemp.data.loading.drawn_views import draw_views
 from dualtemp.device import open_device
 from dualtemp.losses.hardness import inter_anchor_weight, intra_anchor_weights, log_odds, relative_penalty, similarities
 from dualtemp.losses.similarity import unit

@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # what `lookup` finds by listing this folder, for readers and
         evaluate,
         explore,
         export,
+        grid,
         near_duplicates,
         paper,
         predict,

@@ -1,4 +1,4 @@
-"""`dualtemp data`: list the named sets, check one source, or draw what the network will see of it."""
+"""`dualtemp data`: list the named sets, check one source, draw what the network will see of it, or pack it."""
 
 import argparse
 from pathlib import Path
@@ -19,11 +19,15 @@ MANY = 12  # entries of a list before it is cut
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("source", nargs="?", default="", metavar="SET | FOLDER | FILE.npz", help="what to check")
+    parser.add_argument(
+        "source", nargs="?", default="", metavar="SET | FOLDER | FILE.npz | SHARDS", help="what to check"
+    )
     parser.add_argument("--show", action="store_true", help="write a contact sheet of some images with their two views")
     parser.add_argument("--out", type=Path, metavar="FILE.png", help="where it goes; by default NAME-views.png, here")
     parser.add_argument("--recipe", help="the augmentation of the views (default: paper)")
     parser.add_argument("--no-labels", action="store_true", help="ignore labels and class folders")
+    parser.add_argument("--to", type=Path, metavar="SHARDS", help="pack a folder of images into shards in a new folder")
+    parser.add_argument("--shard-size", metavar="SIZE", help="about how large a shard is (default: 256MB)")
     add_json(parser)
 
 
@@ -33,11 +37,20 @@ def run(given: dict[str, Any]) -> int:
     if not source:
         if given["show"]:
             raise UserError("--show needs a set, a folder or a file: dualtemp data cifar10 --show")
+        if given["to"] is not None:
+            raise UserError("--to needs a folder of images to pack: dualtemp data FOLDER --to SHARDS")
         _list_sets(given["json"])
         return 0
     for name in ("out", "recipe"):
         if given[name] is not None and not given["show"]:
             raise UserError(f"--{name} is about the contact sheet: give --show too, or leave it out")
+    if given["shard_size"] is not None and given["to"] is None:
+        raise UserError("--shard-size is about packing: give --to SHARDS too, or leave it out")
+    if given["to"] is not None:
+        if given["show"]:
+            raise UserError("--to packs and --show draws: give one of them")
+        _pack(source, given["to"], given["shard_size"], labels, given["json"])
+        return 0
     if given["show"]:
         _show(source, given["out"], given["recipe"] or "paper", labels)
         return 0
@@ -113,30 +126,53 @@ def _show(source: str, out: Path | None, recipe: str, labels: bool) -> None:
     """Write the contact sheet of a source's training images and print its path."""
     from dualtemp.data.augment.recipes import recipe_named
     from dualtemp.data.contact_sheet import write_contact_sheet
-    from dualtemp.data.sources.opening import named_path, open_source
+    from dualtemp.data.sources.opening import absolute_source, is_named_set, open_source
     from dualtemp.progress_bar import status_line
 
     recipe_named(recipe)  # a mistyped recipe is answered before anything is opened
-    path = named_path(source)
-    if out is None and path is not None and Path.cwd().resolve().is_relative_to(path.resolve()):
+    own = not is_named_set(source)
+    if out is None and own and Path.cwd().resolve().is_relative_to(absolute_source(source)):
         raise UserError("the sheet would become an image of the set: give --out FILE.png, outside of the folder")
     with status_line(f"opening {source}"):
         images = open_source(source, labels=labels).train
     out = out or Path(f"{images.name}-views.png")
-    write_contact_sheet(images, out, recipe=recipe, size=_view_size(images, path))
+    write_contact_sheet(images, out, recipe=recipe, size=_view_size(source, images) if own else None)
     print(out)
 
 
-def _view_size(images: "ImageSet", path: Path | None) -> int | None:
-    """The view size that `train` would choose for somebody's own images on this machine; None: the usual one."""
-    if path is None:
-        return None
+def _pack(source: str, to: Path, shard_size: str | None, labels: bool, as_json: bool) -> None:
+    """Pack a folder into shards, and say what was written."""
+    from dataclasses import asdict
+
+    from dualtemp.data.shards.packing import SHARD_SIZE, pack_folder
+    from dualtemp.data.sources.opening import image_folder
+    from dualtemp.progress_bar import image_progress
+    from dualtemp.quantities import bytes_of
+
+    size = SHARD_SIZE if shard_size is None else bytes_of(shard_size)
+    folder = image_folder(source)
+    if folder is None:
+        raise UserError(f"{source}: not a folder of image files, which is what --to packs")
+    with image_progress() as progress:
+        packed = pack_folder(folder, to, shard_size=size, labels=labels, progress=progress)
+    if as_json:
+        print_json(asdict(packed), indent=2)
+        return
+    classes = f", {packed.classes} classes" if packed.classes else ""
+    print(f"{to}: {packed.images:,} images in {packed.shards:,} shards, {packed.bytes / 1e6:,.1f} MB{classes}")
+
+
+def _view_size(source: str, images: "ImageSet") -> int | None:
+    """The view size that `train` would choose for somebody's own images on this machine."""
+    from dualtemp.config import settings
     from dualtemp.data.images import Splits
     from dualtemp.device import open_device
-    from dualtemp.training.own_images import facts_of
-    from dualtemp.training.sensible_settings import view_size
+    from dualtemp.training.default_start import default_start
+    from dualtemp.training.own_images import with_sensible_settings
 
-    return view_size(facts_of(images, Splits(images))[0], open_device("auto").type == "cpu")
+    given, splits = settings({"data": source}), Splits(images)
+    start, _ = default_start(given, splits)
+    return with_sensible_settings(given, splits, open_device("auto"), start)[0].image_size
 
 
 def _is_here(entry: "NamedSet") -> bool:
@@ -177,7 +213,7 @@ def _shortened(words: list[str]) -> str:
 
 COMMAND = Command(
     name="data",
-    about="List the sets and what is cached; check one source; or show what the network will see of it.",
+    about="List the sets and what is cached; check one source; show what the network will see of it; pack it.",
     place=(Group.TRAIN, 3),
     add_arguments=add_arguments,
     run=run,

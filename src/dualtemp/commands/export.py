@@ -18,11 +18,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         action="append",
         metavar="NAME",
-        help=f"{', '.join(export_formats())}, or all (default: safetensors); repeat it, or use commas, for several",
+        help=f"{', '.join(export_formats())}, or all but int8 and web (default: safetensors); repeat it, or use commas",
     )
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where it goes (default: RUN/export)")
     parser.add_argument(
         "--normalize", action="store_true", help="let graphs (onnx, torch-export) take uint8 pixels and normalize them"
+    )
+    parser.add_argument(
+        "--data",
+        metavar="FOLDER|SET|FILE.npz",
+        help="images that calibrate onnx-int8, and on which it is compared (default: the run's own)",
     )
     add_former_switch(parser, "--normalise", "--normalize")
 
@@ -33,14 +38,23 @@ def run(given: dict[str, Any]) -> int:
     from dualtemp.exporting.lookup import export_formats
 
     asked = given["format"] or ["safetensors"]
-    folder = export(given["run"], asked, given["out"], normalize=given["normalize"], note=print_note)
+    how = {name: given[name] for name in ("normalize", "data")}
+    folder = export(given["run"], asked, given["out"], **how, note=print_note)
     written = formats_in(folder)
     for name, entry in written.items():
-        print(f"{name:<13} {', '.join(entry['files']):<30} features within {entry['difference']:.1g} of the run's")
-    for name in (name for name in export_formats() if name not in written and "all" in ",".join(asked).split(",")):
+        print(f"{name:<13} {', '.join(entry['files']):<30} {_closeness(entry)}")
+    everything = [name for name, each in export_formats().items() if each.in_all]
+    for name in (name for name in everything if name not in written and "all" in ",".join(asked).split(",")):
         print(f"{name:<13} left out: this encoder cannot be exported in it (`--format {name}` says why)")
     print(f"{folder}: preprocessing.json says how to prepare images, README.md how to load the encoder")
     return 0
+
+
+def _closeness(entry: dict[str, Any]) -> str:
+    if "cosine" not in entry:
+        return f"features within {entry['difference']:.1g} of the run's"
+    neighbors = f"{entry['same_neighbor']:.0%} of {entry['compared_on']} images keep their nearest neighbor"
+    return f"features at a mean cosine of {entry['cosine']:.4f} with the run's; {neighbors}"
 
 
 COMMAND = Command(

@@ -10,8 +10,8 @@ from dualtemp.commands.printing import print_note
 from dualtemp.errors import UserError
 
 if TYPE_CHECKING:
+    from dualtemp.grids.results import DataFacts
     from dualtemp.paper.reproduce import Request
-    from dualtemp.paper.results import DataFacts
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,8 +51,8 @@ def _known_facts(request: "Request") -> "Mapping[str, DataFacts]":
     """Return facts of all data that claims may rest on; print a note if all results are of other data."""
     from dataclasses import replace
 
-    from dualtemp.paper.known_data import describe_other_data, known_facts
-    from dualtemp.paper.results import Results
+    from dualtemp.grids.known_data import describe_other_data, known_facts
+    from dualtemp.grids.results import Results
 
     results = Results(request.results)
     facts = known_facts(replace(request, ids=["all"]).make_plan(), results)
@@ -63,10 +63,10 @@ def _known_facts(request: "Request") -> "Mapping[str, DataFacts]":
 
 
 def _print_power(request: "Request", points: float, facts: "Mapping[str, DataFacts]") -> None:
+    from dualtemp.grids.power import TWO_LOOKS, describe_power
+    from dualtemp.grids.results import Results
+    from dualtemp.grids.tables import collect_results
     from dualtemp.paper.claims import planned_looks, variance_pools
-    from dualtemp.paper.power import TWO_LOOKS, describe_power
-    from dualtemp.paper.results import Results
-    from dualtemp.paper.tables import collect_results
 
     there = collect_results(request.make_plan(), request.seeds, facts, Results(request.results))
     looks = planned_looks(request.scale) if planned_looks(request.scale).seeds else TWO_LOOKS

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dualtemp.grids.results import DataFacts
     from dualtemp.paper.reproduce import Request
-    from dualtemp.paper.results import DataFacts
 
 SCALES = "paper, mini, long, sharp or smoke"
 
@@ -37,7 +37,8 @@ def add_request(parser: argparse.ArgumentParser) -> None:
 
 def parse_request(given: dict[str, Any]) -> "Request":
     """Return the request that the flags of `add_request` make."""
-    from dualtemp.paper.reproduce import Request, parse_seeds
+    from dualtemp.grids.missing import parse_seeds
+    from dualtemp.paper.reproduce import Request
 
     seeds = parse_seeds(given["seeds"])
     return Request(given["ids"], given["scale"], seeds, given["data"], given["results"], given["validate"])

@@ -3,8 +3,8 @@
 import argparse
 from typing import Any
 
-from dualtemp.commands.arguments import add_device, check_at_least
 from dualtemp.commands.command import Command, Group
+from dualtemp.commands.engine_arguments import add_engine, engine_options
 from dualtemp.commands.paper_arguments import add_request, parse_request, write_reports
 from dualtemp.commands.printing import print_note
 from dualtemp.errors import UserError
@@ -13,9 +13,7 @@ from dualtemp.errors import UserError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     add_request(parser)
-    parser.add_argument("--jobs", type=int, metavar="N", help="runs at a time (default: GPUs, or cores)")
-    parser.add_argument("--threads", type=int, metavar="N", help="of the CPU, for a run (default: cores / jobs)")
-    add_device(parser)
+    add_engine(parser)
     parser.add_argument("--list", action="store_true", help="print a command per missing run, and run nothing")
     parser.add_argument("--cell", metavar="KEY", help="only this run, as --list names it")
     parser.add_argument("--retry", action="store_true", help="make failed runs again")
@@ -24,12 +22,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: dict[str, Any]) -> int:
     """Run what is missing, or print the commands that would; then write the pages. Returns 1 if runs failed."""
-    from dualtemp.paper.reproduce import find_missing, run_missing
-    from dualtemp.paper.results import Results
+    from dualtemp.engines.choice import open_engine
+    from dualtemp.grids.missing import find_missing
+    from dualtemp.grids.results import Results
+    from dualtemp.grids.run_missing import run_missing
 
     if not given["ids"]:
         raise UserError("name tables or figures, or all: dualtemp reproduce T-reverse; `dualtemp paper` lists them")
-    check_at_least(given, jobs=1, threads=1)
+    engine = engine_options(given)
     request = parse_request(given)
     found = request.make_plan()
     Results(request.results).refuse_impossible()  # before a set is fetched
@@ -43,7 +43,7 @@ def run(given: dict[str, Any]) -> int:
     failed = 0
     if left.jobs:
         print(f"{len(left.jobs)} runs at scale {request.scale} ({found.scale.about})", flush=True)
-        failed = run_missing(request, left, given["jobs"], given["device"], given["keep_runs"], given["threads"])
+        failed = run_missing(left.jobs, open_engine(engine), request.results, given["keep_runs"])
     else:
         print("nothing is missing")
     write_reports(request, given, left.facts)

@@ -8,7 +8,7 @@ from dualtemp.commands.arguments import add_json
 from dualtemp.commands.command import Command, Group
 from dualtemp.errors import UserError
 
-SORTS = "name, method, data, tau_alpha, tau_beta, status, epoch, probe, knn or date"
+SORTS = "name, method, data, tau_alpha, tau_beta, seed, status, epoch, probe, knn or date"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help="where runs are (default: runs)")
     parser.add_argument("--sort", default="name", metavar="BY", help=f"{SORTS} (default: name)")
     parser.add_argument("--reverse", action="store_true", help="the other way round")
+    parser.add_argument("--group", action="store_true", help="a line per settings: mean and interval over seeds")
     add_json(parser)
 
 
@@ -30,6 +31,12 @@ def run(given: dict[str, Any]) -> int:
     rows = sort_runs(runs_below(folders), by, given["reverse"])
     if not rows and not given["json"]:
         print(f"no runs below {', '.join(map(str, folders))}; `dualtemp train --out runs/NAME ...` makes one")
+        return 0
+    if given["group"]:
+        from dualtemp.report.run_groups import group_rows
+        from dualtemp.report.runs_list import ACCURACIES, print_groups
+
+        print_groups(group_rows(rows, list(ACCURACIES)), given["json"])
         return 0
     print_runs(rows, given["json"])
     return 0

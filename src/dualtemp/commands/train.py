@@ -8,7 +8,8 @@ from dualtemp.commands.arguments import add_training_options
 from dualtemp.commands.command import Command, Group
 
 OWN_IMAGES = """Defaults are the paper's. For a folder or an .npz file of your own, image size, batch, epochs, backbone
-and lr that you do not give are chosen by the images and the device, and printed before training starts."""
+and lr that you do not give are chosen by the images and the device, and printed before training starts; photographs
+begin from a pretrained start where one can be had (--init none: from nothing)."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

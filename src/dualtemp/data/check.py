@@ -11,8 +11,7 @@ from dualtemp.data.images import ImageSet
 from dualtemp.data.loading.decode import UnreadableImage
 from dualtemp.data.sources.copies import Twins, twins
 from dualtemp.data.sources.folder import folder_files
-from dualtemp.data.sources.npz import is_npz_folder
-from dualtemp.data.sources.opening import named_path, open_source
+from dualtemp.data.sources.opening import image_folder, open_source
 from dualtemp.progress_bar import image_progress, status_line
 
 
@@ -46,8 +45,8 @@ def check_source(source: str, labels: bool = True, download: bool = True) -> Sou
     with status_line(f"opening {source}"):
         splits = open_source(source, labels=labels, download=download)
     unreadable = {each.name: each.reason for each in splits.unreadable}
-    path = named_path(source)
-    files = folder_files(path, labels) if path is not None and path.is_dir() and not is_npz_folder(path) else {}
+    folder = image_folder(source)
+    files = {} if folder is None else folder_files(folder, labels)
     parts = {}
     for name, images in splits.parts().items():
         stored = files[name] if images.in_memory and name in files else images.source

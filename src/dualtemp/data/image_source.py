@@ -32,14 +32,15 @@ class ImageSource(Protocol):
     Attributes:
         place: where the images are, for messages: a folder, a file.
         names: one an image, all different, and the same wherever the images lie: a name decides which side of a split
-            its image falls on. Empty if images have only numbers, which is for pixels in memory.
+            its image falls on. Empty if images have only numbers, which is for pixels in memory. A tuple, or any
+            other sequence that does not change.
         channels: 1 (gray) or 3 (RGB) of what `open` gives.
         enough: pixels that the shorter side need have, so that far larger images may come reduced (None: as they are).
         tensor: uint8 (N, C, H, W) if all pixels are in memory, else None.
     """
 
     place: str
-    names: tuple[str, ...]
+    names: Sequence[str]
     channels: int
     enough: int | None = None
     tensor: Tensor | None = None
@@ -74,6 +75,13 @@ class ImageSource(Protocol):
             return f"{blake2b(self.content(i), digest_size=16).hexdigest()}\n"
         except OSError:
             return "gone\n"
+
+    def digests(self) -> np.ndarray | None:
+        """Digests of the contents of all images, uint8 (N, D), if they are known without reading them."""
+        return None
+
+    def read_ahead(self, index: Sequence[int]) -> None:
+        """Prepare for these images being opened next, by this process: a source that waits for each may ask for all."""
 
     def is_gone(self) -> bool:
         """Whether all images have disappeared since they were listed, such as an unplugged disk."""
@@ -119,7 +127,7 @@ class FileImages(ImageSource):
     """
 
     root: Path
-    names: tuple[str, ...]
+    names: Sequence[str]
     channels: int = 3
     enough: int | None = None
 

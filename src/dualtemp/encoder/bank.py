@@ -1,9 +1,12 @@
 """The features to search in: from a file of features, from the cache, or computed as they are read."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
+
+import torch
+from torch import Tensor
 
 from dualtemp.encoder.embedding_file import valid_text
 from dualtemp.encoder.embedding_reader import EmbeddingFile, Rows
@@ -19,6 +22,15 @@ class Bank(NamedTuple):
 
     rows: Iterator[Rows]
     images: Callable[[], ImageList | None]
+
+
+class Gathered(NamedTuple):
+    """All rows in memory: names, labels and parts (None where unknown), features float32 (N, F)."""
+
+    names: list[str]
+    labels: list[str | None]
+    parts: list[str | None]
+    features: Tensor
 
 
 def bank_of(
@@ -40,13 +52,35 @@ def bank_of(
     def rows() -> Iterator[Rows]:
         for record in cached_records(encoder, images, options):
             problems.update(record.problems)
-            numbers = record.index.tolist()
+            numbers: list[int] = record.index.tolist()
             if numbers:
                 names = [valid_text(images.names[i]) for i in numbers]
                 labels, parts = [images.label(i) for i in numbers], [images.part(i) for i in numbers]
                 yield Rows(names, labels, parts, record.features)
 
     return Bank(rows(), lambda: images)
+
+
+def bank_of_file(embeddings: Path, data: Path | str | None = None) -> Bank:
+    """Take features from a file, whatever encoder has made them; `data` says where its images are."""
+    file = EmbeddingFile(embeddings)
+    return Bank(file.rows(), _locate(file, data))
+
+
+def gather_rows(rows: Iterable[Rows]) -> Gathered:
+    """Read all rows into memory."""
+    names: list[str] = []
+    labels: list[str | None] = []
+    parts: list[str | None] = []
+    features = []
+    for piece in rows:
+        names += piece.names
+        labels += piece.labels
+        parts += piece.parts
+        features.append(torch.tensor(piece.features))
+    if not features:
+        raise UserError("there is no image to compare: give --data a folder with images that can be read")
+    return Gathered(names, labels, parts, torch.cat(features))
 
 
 def _of_file(encoder: RunEncoder, data: Path | str | None, embeddings: Path) -> Bank:
@@ -58,13 +92,16 @@ def _of_file(encoder: RunEncoder, data: Path | str | None, embeddings: Path) -> 
             f"{embeddings} has {file.width} features an image, the encoder of {encoder.path} makes {encoder.width}: "
             "embed the images anew"
         )
-    source = file.about.get("source") if data is None else str(data)
+    return Bank(file.rows(), _locate(file, data))
 
+
+def _locate(file: EmbeddingFile, data: Path | str | None) -> Callable[[], ImageList | None]:
     def located() -> ImageList | None:
         if data is not None:
             return listed(data)
+        source = file.about.get("source")
         with suppress(UserError):  # moved or gone: names are shown without pictures
             return listed(str(source)) if source is not None else None
         return None
 
-    return Bank(file.rows(), located)
+    return located

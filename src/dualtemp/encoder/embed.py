@@ -13,10 +13,10 @@ from dualtemp.encoder.embedding_file import Columns, checked_format, write_featu
 from dualtemp.encoder.encoder import RunEncoder, run_encoder
 from dualtemp.encoder.feature_records import EncodingOptions, Progress, feature_records, features_facts, images_of
 from dualtemp.encoder.image_list import PARTS, ImageList
-from dualtemp.encoder.work_file import WorkFile
 from dualtemp.errors import UserError, writing
 from dualtemp.file_lock import locked
 from dualtemp.renamed import renamed_arguments
+from dualtemp.runs.work_file import WorkFile
 
 
 class Embedded(NamedTuple):
@@ -118,4 +118,5 @@ def _embed(encoder: RunEncoder, images: ImageList, out: Path, work: WorkFile, op
 def _columns(images: ImageList, kept: np.ndarray) -> Columns:
     labels = None if images.images.labels is None else images.images.labels.cpu().numpy()[kept]
     parts = None if (images.parts < 0).all() else images.parts[kept]
-    return Columns([images.names[i] for i in kept.tolist()], parts, PARTS, labels, images.images.classes)
+    rows: list[int] = kept.tolist()
+    return Columns([images.names[i] for i in rows], parts, PARTS, labels, images.images.classes)

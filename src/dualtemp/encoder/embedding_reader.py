@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.lib import format as npy
 
-from dualtemp.encoder.embedding_file import ABOUT, ROWS, checked_format
+from dualtemp.encoder.embedding_file import ABOUT, FORMATS, ROWS, checked_format
 from dualtemp.errors import UserError
 
 EXPECTED = "expected a file that `dualtemp embed` wrote"
@@ -57,6 +57,11 @@ class EmbeddingFile:
             if piece is None:
                 return
             yield piece
+
+
+def is_embeddings(path: Path) -> bool:
+    """Whether a path names features instead of a run: a file with the ending of one."""
+    return path.is_file() and path.suffix.lower() in FORMATS
 
 
 class _explained:  # noqa: N801  used as a statement

@@ -18,9 +18,9 @@ from dualtemp.data.sources.cache import cache_folder
 from dualtemp.encoder.encoder import RunEncoder
 from dualtemp.encoder.feature_records import EncodingOptions, feature_records, features_facts
 from dualtemp.encoder.image_list import ImageList
-from dualtemp.encoder.work_file import Record, WorkFile
 from dualtemp.errors import UserError
 from dualtemp.file_lock import Busy, held, locked
+from dualtemp.runs.work_file import Record, WorkFile
 
 LIMIT = 2 << 30  # bytes of all files together
 

@@ -15,8 +15,8 @@ from dualtemp.data.sources.label_file import AUTO
 from dualtemp.encoder.embedding_file import valid_text
 from dualtemp.encoder.encoder import RunEncoder
 from dualtemp.encoder.image_list import ImageList, listed
-from dualtemp.encoder.work_file import Record
 from dualtemp.errors import UserError
+from dualtemp.runs.work_file import Record
 
 Progress = Callable[[int, int], None]  # called with the number of images done, and of all
 

@@ -1,5 +1,6 @@
 """The images of a source in order, each with its name, for computing features."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,12 +9,17 @@ import numpy as np
 import torch
 
 from dualtemp.data.images import FileImages, ImageSet, Splits
-from dualtemp.data.sources.catalogue import resolved_name
 from dualtemp.data.sources.copies import copies
 from dualtemp.data.sources.folder import classed_files, find_images, foreign_images, given_labels
 from dualtemp.data.sources.label_file import AUTO
-from dualtemp.data.sources.npz import held_out_of_one, is_npz_folder, read_npz
-from dualtemp.data.sources.opening import named_path, open_source, refuse_label_file
+from dualtemp.data.sources.npz import held_out_of_one, read_npz
+from dualtemp.data.sources.opening import (
+    absolute_source,
+    image_folder,
+    is_named_set,
+    open_source,
+    refuse_label_file,
+)
 from dualtemp.errors import UserError
 
 PARTS = ("train", "test", "unlabelled")  # as files of features name them
@@ -29,7 +35,7 @@ class ImageList:
 
     source: str
     images: ImageSet
-    names: tuple[str, ...]
+    names: Sequence[str]
     parts: np.ndarray
     foreign: dict[str, str] = field(default_factory=dict)
 
@@ -60,20 +66,19 @@ def listed(
     of an .npz file keep its order, and are numbered, train first.
 
     Args:
-        data: a set, a folder of images or an .npz file.
+        data: a set, a folder of images, an .npz file or shards.
         part: "train", "test" or "all".
         labels: include the classes.
         labels_from: a CSV file with the labels of a folder's images; default: labels.csv of a flat folder.
     """
-    path = named_path(data)
-    if path is not None and path.is_dir() and not is_npz_folder(path):
-        found = _of_folder(path.resolve(), labels, labels_from)
-    elif path is not None and path.is_file() and path.suffix.lower() == ".npz":
-        refuse_label_file(path, labels_from)
-        found = _of_npz(path.resolve(), labels)
+    source, folder = absolute_source(data), image_folder(data)
+    if folder is not None:
+        found = _of_folder(folder.resolve(), labels, labels_from)
+    elif not is_named_set(data) and source.lower().endswith(".npz") and Path(source).is_file():
+        refuse_label_file(source, labels_from)
+        found = _of_npz(Path(source), labels)
     else:
-        splits = open_source(data, labels=labels, labels_from=labels_from)
-        found = _of_splits(resolved_name(str(data)) if path is None else str(path.resolve()), splits)
+        found = _of_splits(source, open_source(data, labels=labels, labels_from=labels_from))
     if part == "all":
         return found
     if part not in PARTS:
@@ -81,10 +86,11 @@ def listed(
     where = np.flatnonzero(found.parts == PARTS.index(part))
     if not len(where):
         raise UserError(f"{data} has no {part} part: leave --part out to take all its images")
-    names = tuple(found.names[i] for i in where.tolist())
-    beside = {_folder(name, 0) for name in names}
+    images = found.images.take(where)
+    names = images.source.names or tuple(found.names[i] for i in where.tolist())
+    beside = {_folder(name, 0) for name in names} if found.foreign else set()
     foreign = {name: reason for name, reason in found.foreign.items() if _folder(name, 0) in beside}
-    return ImageList(found.source, found.images.take(where), names, found.parts[where], foreign)
+    return ImageList(found.source, images, names, found.parts[where], foreign)
 
 
 def _of_folder(root: Path, labels: bool, labels_from: Path | str | None) -> ImageList:

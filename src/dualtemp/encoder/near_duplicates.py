@@ -1,6 +1,6 @@
 """Find almost equal images: all pairs whose features have a cosine above a threshold, tile by tile."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from dualtemp.data.loading.loader import EVALUATION_BATCH
-from dualtemp.encoder.bank import bank_of
+from dualtemp.encoder.bank import bank_of, gather_rows
 from dualtemp.encoder.complete_linkage import complete_groups
-from dualtemp.encoder.embedding_reader import Rows
 from dualtemp.encoder.encoder import run_encoder
 from dualtemp.encoder.feature_records import EncodingOptions, Progress
 from dualtemp.encoder.pictures_by_name import PicturesByName
@@ -100,7 +99,7 @@ def near_duplicates(
     encoder, problems = run_encoder(Path(run), device), {}
     options = EncodingOptions(batch, workers, mirrored, cache, progress, note)
     bank = bank_of(encoder, data, embeddings, options, problems)
-    names, labels, parts, features = _gathered(bank.rows)
+    names, labels, parts, features = gather_rows(bank.rows)
     many = len(names) > MANY
     if many:
         options.tell(f"comparing all pairs of {len(names):,} images")
@@ -153,21 +152,6 @@ def _highest(index: list[np.ndarray], s: list[np.ndarray], most: int) -> tuple[l
     pairs, values = np.concatenate(index), np.concatenate(s)
     order = np.lexsort((pairs[:, 1], pairs[:, 0], -values))[:most]
     return [pairs[order]], [values[order]]
-
-
-def _gathered(rows: Iterable[Rows]) -> tuple[list[str], list[str | None], list[str | None], Tensor]:
-    names: list[str] = []
-    labels: list[str | None] = []
-    parts: list[str | None] = []
-    features = []
-    for piece in rows:
-        names += piece.names
-        labels += piece.labels
-        parts += piece.parts
-        features.append(torch.tensor(piece.features))
-    if not features:
-        raise UserError("there is no image to compare: give --data a folder with images that can be read")
-    return names, labels, parts, torch.cat(features)
 
 
 def _same(pictures: PicturesByName, first: str, second: str) -> bool | None:

@@ -8,9 +8,8 @@ from torch import Tensor
 from dualtemp.config import Settings
 from dualtemp.data import open_source
 from dualtemp.data.images import ImageSet, Splits
-from dualtemp.data.sources.catalogue import resolved_name
 from dualtemp.data.sources.label_file import AUTO
-from dualtemp.data.sources.opening import named_path
+from dualtemp.data.sources.opening import short_name
 from dualtemp.errors import UserError
 from dualtemp.runs.folder import RunFolder
 from dualtemp.training.run_data import open_data
@@ -46,12 +45,9 @@ def labeled_data(
     if data is None:
         environment = RunFolder(run).read_environment()
         splits, name = open_data(with_right_labels(settings), environment), VALIDATION
-        missing = f"{run} was trained without labels: give --labels FILE.csv, or --data FOLDER|SET|FILE.npz with labels"
+        missing = f"{run} was trained without labels: give labeled images, --data FOLDER|SET|FILE.npz, or --labels FILE.csv"
     else:
-        splits, path = open_source(data, labels_from=AUTO if labels_from is None else labels_from), named_path(data)
-        name = (
-            resolved_name(str(data)) if path is None else path.resolve().stem if path.is_file() else path.resolve().name
-        )
+        splits, name = open_source(data, labels_from=AUTO if labels_from is None else labels_from), short_name(data)
         name = f"{name}/" if name == VALIDATION else name  # a folder of that name is not the run's own data
         expected = "class folders (FOLDER/CLASS/...), a labels.csv, or an .npz file with `labels`"
         missing = f"{data} has no labels: expected {expected}"

@@ -194,7 +194,7 @@ def _predicted(
     if len(asked.labels[labeled].unique()) > 1:
         wrong = suspected_wrong_labels(asked.features[labeled], asked.labels[labeled])
     return Predicted(
-        [images.names[i] for i in numbers],
+        [str(images.names[i]) for i in numbers],
         [images.label(i) for i in numbers],
         [images.part(i) for i in numbers],
         asked.features,

@@ -6,14 +6,18 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dualtemp import __version__
-from dualtemp.encoder.encoder import names_start, run_encoder
+from dualtemp.data.loading.loader import evaluation_batches
+from dualtemp.encoder.encoder import RunEncoder, names_start, run_encoder
+from dualtemp.encoder.feature_records import images_of
 from dualtemp.errors import UserError, writing
 from dualtemp.evaluation.classifier_file import CLASSIFIER_FILE, classifier_bytes, kept_classifier
 from dualtemp.exporting.exported_encoder import ExportedEncoder
@@ -26,6 +30,7 @@ from dualtemp.renamed import renamed_arguments
 from dualtemp.runs.folder import RunFolder
 
 FOLDER = "export"  # in the run's, unless --out names another
+SAMPLE, FEWEST = 256, 4  # images that calibrate and compare a format
 MANIFEST, PREPROCESSING, CARD = "export.json", "preprocessing.json", "README.md"
 
 
@@ -36,6 +41,7 @@ def export(
     out: Path | str | None = None,
     *,
     normalize: bool = False,
+    data: Path | str | None = None,
     note: Callable[[str], None] | None = None,
 ) -> Path:
     """Write a run's encoder in formats that need no dualtemp: what `dualtemp export` does. Returns the folder.
@@ -48,9 +54,11 @@ def export(
     Args:
         run: the run's folder, or a pretrained start ("imagenet", "timm:NAME", a folder of timm).
         format: "safetensors" (weights and model.py, default), "timm" (a folder for `timm.create_model`), "onnx",
-            "torch-export", several of them, or "all" that the encoder can be exported in.
+            "torch-export", several of them, or "all" of these that the encoder can be exported in; "onnx-int8" (8 bits)
+            and "onnx-web" (for browsers) are asked for by name.
         out: the folder; default RUN/export; required for a start, which has no folder.
         normalize: let graphs (onnx, torch-export) take uint8 pixels and normalize them themselves.
+        data: images that calibrate onnx-int8, and on which it is compared; default: the run's own.
         note: called with a line about what is being written.
 
     Example:
@@ -72,6 +80,7 @@ def export(
         describe_backbone(settings.backbone, settings.image_size, trained.channels),
         trained.views,
         normalize,
+        _sample_of(trained, data),
     )
     names = _possible(names, encoder, everything="all" in _words(format))
     if normalize and not any(export_formats()[name].is_graph for name in names):
@@ -84,8 +93,7 @@ def export(
         for name in names:
             if note is not None:
                 note(f"{name}: writing it, and comparing its features with the run's")
-            difference = write_and_compare(export_formats()[name], encoder, workshop)
-            fresh[name] = _entry(name, encoder, difference)
+            fresh[name] = _entry(name, encoder, write_and_compare(export_formats()[name], encoder, workshop))
         stale, manifest["formats"] = _merged(out, manifest["weights"], fresh)
         stale += _put_classifier(path, trained.fingerprint, workshop, manifest, out)
         facts = CardFacts(RunFolder(path), settings, trained.classes, encoder.recipe, how, manifest)
@@ -130,7 +138,8 @@ def _names(format: str | Sequence[str]) -> tuple[str, ...]:
             raise UserError(f"no format is called {word!r}: choose among {', '.join(export_formats())} or all")
     if not words:
         raise UserError(f"no format is given: choose among {', '.join(export_formats())} or all")
-    return tuple(export_formats()) if "all" in words else tuple(dict.fromkeys(words))
+    every = [name for name, each in export_formats().items() if each.in_all] if "all" in words else []
+    return tuple(dict.fromkeys([*every, *(word for word in words if word != "all")]))
 
 
 def _possible(names: tuple[str, ...], encoder: ExportedEncoder, everything: bool) -> tuple[str, ...]:
@@ -141,6 +150,24 @@ def _possible(names: tuple[str, ...], encoder: ExportedEncoder, everything: bool
         others = [f"{each.name} ({each.hint})" if each.hint else each.name for each in others]
         raise UserError(f"--format {name}: {reason}; take {', '.join(others[:-1])} or {others[-1]}")
     return tuple(name for name in names if name not in refusals)
+
+
+def _sample_of(trained: RunEncoder, data: Path | str | None) -> Callable[[], Tensor] | None:
+    """A function that reads real images, once, as uint8 pixels; None for a start without images."""
+    if data is None and trained.is_start:
+        return None
+
+    @cache
+    def sample() -> Tensor:
+        images = trained.fitted(images_of(trained, data).images)
+        some = images.take(np.linspace(0, len(images) - 1, min(len(images), SAMPLE)).astype(int).tolist())
+        clean = evaluation_batches(some, trained.views, 64, workers=0, problems={})
+        views = [trained.views.unnormalize(batch.pixels).mul(255).round().to(torch.uint8) for batch in clean]
+        if sum(map(len, views)) < FEWEST:
+            raise UserError(f"onnx-int8 needs at least {FEWEST} images to calibrate and compare with: give --data")
+        return torch.cat(views)
+
+    return sample
 
 
 def _refuse_other_content(out: Path) -> None:
@@ -170,12 +197,12 @@ def _digest(backbone: nn.Module, how: dict[str, Any]) -> str:
     return digest.hexdigest()[:32]
 
 
-def _entry(name: str, encoder: ExportedEncoder, difference: float) -> dict[str, Any]:
+def _entry(name: str, encoder: ExportedEncoder, compared: dict[str, Any]) -> dict[str, Any]:
     format = export_formats()[name]
     return {
         "files": list(format.files),
         "takes": "uint8 pixels" if format.is_graph and encoder.normalizes else "float32, normalised",
-        "difference": difference,
+        **compared,
         **format.facts,
     }
 

@@ -38,6 +38,9 @@ class ExportFormat:
         refusal: why an encoder cannot be exported in it; "" if it can.
         packages: what has to be installed.
         extra: the extra of dualtemp that installs them.
+        is_approximate: whether its features are not the encoder's: they are compared by cosines and neighbors on real
+            images, which also calibrate it.
+        in_all: whether "all" means it too.
         is_graph: whether it holds a graph, which can normalize its input itself.
         library: what loads it, in the words of the Hugging Face hub.
         facts: more for its entry in export.json.
@@ -53,6 +56,8 @@ class ExportFormat:
     packages: tuple[str, ...] = ()
     extra: str = ""
     is_graph: bool = False
+    is_approximate: bool = False
+    in_all: bool = True
     library: str = "pytorch"
     facts: Mapping[str, Any] = field(default_factory=dict)
     hint: str = ""

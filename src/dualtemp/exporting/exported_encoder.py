@@ -1,5 +1,6 @@
 """The encoder that is exported, and the same with its normalization inside."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +14,15 @@ from dualtemp.data.augment.views import Views
 class ExportedEncoder:
     """A backbone on the CPU in eval mode, how to build it (`models.describe_backbone`), and its views.
 
-    normalizes: whether graphs take uint8 pixels and normalize them themselves.
+    normalizes: whether graphs take uint8 pixels and normalize them themselves; sample: gives real images, uint8 pixels
+    (N, C, size, size), None if there are none. Every second one calibrates, the others are for comparing.
     """
 
     backbone: nn.Module
     recipe: dict[str, Any]
     views: Views
     normalizes: bool = False
+    sample: Callable[[], Tensor] | None = None
 
     @property
     def channels(self) -> int:
@@ -34,6 +37,20 @@ class ExportedEncoder:
         """Random uint8 pixels (count, C, size, size), always the same."""
         shape = (count, self.channels, self.views.size, self.views.size)
         return torch.randint(256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+    def calibration(self) -> Tensor:
+        """Real images whose features a format may look at."""
+        assert self.sample is not None
+        return self.sample()[::2]
+
+    def comparison(self) -> Tensor:
+        """Real images to compare features on."""
+        assert self.sample is not None
+        return self.sample()[1::2]
+
+    def canvas_graph(self) -> nn.Module:
+        """The module of a graph that takes a canvas's pixels."""
+        return CanvasEncoder(self.backbone, self.views).eval()
 
     def graph_input(self, pixels: Tensor) -> Tensor:
         """What the graph takes for these pixels: themselves, or normalized."""
@@ -55,3 +72,19 @@ class NormalizingEncoder(nn.Module):
     def forward(self, pixels: Tensor) -> Tensor:
         """Features (N, F)."""
         return self.backbone((pixels.to(torch.float32) / 255.0 - self.mean) / self.std)
+
+
+class CanvasEncoder(nn.Module):
+    """Encodes a canvas's pixels, uint8 RGBA (N, H, W, 4), whose opacity is passed over; gray as Pillow makes it."""
+
+    gray: Tensor
+
+    def __init__(self, backbone: nn.Module, views: Views) -> None:
+        super().__init__()
+        self.encoder, self.is_gray = NormalizingEncoder(backbone, views), len(views.mean) == 1
+        self.register_buffer("gray", torch.tensor([0.299, 0.587, 0.114]).view(1, 3, 1, 1))
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Features (N, F)."""
+        color = pixels[..., :3].permute(0, 3, 1, 2).to(torch.float32)
+        return self.encoder((color * self.gray).sum(1, keepdim=True) if self.is_gray else color)

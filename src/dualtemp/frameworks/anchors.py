@@ -4,8 +4,10 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
+from dualtemp import distributed
 from dualtemp.frameworks.protocol import Context
 from dualtemp.frameworks.temperature_settings import KEPT_PER_IMAGE, OF_SCHEDULE, OF_WEIGHT, AnchorSettings
+from dualtemp.losses import dual_temperature
 from dualtemp.losses.odds import Weight
 from dualtemp.losses.temperature_schedule import AdaptiveTemperature, TemperatureSchedule
 from dualtemp.losses.weights import make_weight
@@ -59,6 +61,25 @@ class Anchors(nn.Module):
         alpha, beta = self.temperatures(step)
         return {"tau_alpha": alpha, "tau_beta": beta, **self.weight(index, pair)}
 
+    def contrast(
+        self, q: Tensor, k: Tensor, step: int, index: Tensor | None, pair: int = 0, stats: Any = None, **how: Any
+    ) -> Tensor:
+        """Loss of one pair of embeddings (N, D) in a step, with negatives from all processes.
+
+        Args:
+            q: anchors.
+            k: keys.
+            step: of the run, from 0.
+            index: which images these are, (N,).
+            pair: which of the step's losses this is.
+            stats: a dict that receives what there is to log.
+            how: further arguments of `dual_temperature`: both_directions, both_views.
+        """
+        matched = getattr(self.settings, "match_step", False)
+        stats = {} if matched and stats is None else stats
+        loss = dual_temperature(q, k, gather=True, stats=stats, **self.arguments(step, index, pair), **how)
+        return loss * mean_weight_ratio(stats) if matched else loss
+
     def _schedule(self, name: str) -> TemperatureSchedule:
         kind, end = self.settings.temperature_schedule, getattr(self.settings, f"{name}_end", None)
         start = float(getattr(self.settings, name))
@@ -67,3 +88,9 @@ class Anchors(nn.Module):
         epochs = self.settings.temperature_period if kind == "cosine" else None
         steps = (epochs or self.context.epochs) * self.context.epoch_steps
         return TemperatureSchedule(kind, start, end, steps)  # pyright: ignore[reportArgumentType]
+
+
+def mean_weight_ratio(stats: dict[str, Tensor]) -> Tensor:
+    """mean W(tau_alpha) / mean W(tau_beta) over the anchors of all processes, 0-d, from what a loss has logged."""
+    at_alpha = distributed.global_mean((1 - stats["p_pos"]).mean())  # a mean: what cancels in one anchor is lost in it
+    return at_alpha / distributed.global_mean(stats["W"].mean())

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         vicreg,
     )
     from dualtemp.losses.similarity import unit
+    from dualtemp.losses.similarity_distillation import similarity_distillation
     from dualtemp.models.dictionary import KeyDictionary, dictionaries
     from dualtemp.models.heads import (
         byol_predictor,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         three_layer_projector,
     )
     from dualtemp.models.momentum import MomentumCopy
+    from dualtemp.models.teacher_features import TeacherFeatures
 
 _HOME = {
     "Anchors": "frameworks.anchors",
@@ -41,6 +43,7 @@ _HOME = {
     "MomentumCopy": "models.momentum",
     "Network": "frameworks.network",
     "Step": "frameworks.network",
+    "TeacherFeatures": "models.teacher_features",
     "barlow_twins": "losses",
     "byol_predictor": "models.heads",
     "byol_projector": "models.heads",
@@ -56,6 +59,7 @@ _HOME = {
     "mlp": "models.heads",
     "nt_xent": "losses",
     "simclr_projector": "models.heads",
+    "similarity_distillation": "losses.similarity_distillation",
     "simsiam_predictor": "models.heads",
     "simsiam_projector": "models.heads",
     "three_layer_projector": "models.heads",
@@ -72,6 +76,7 @@ __all__ = [
     "MomentumCopy",
     "Network",
     "Step",
+    "TeacherFeatures",
     "barlow_twins",
     "byol_predictor",
     "byol_projector",
@@ -87,6 +92,7 @@ __all__ = [
     "mlp",
     "nt_xent",
     "simclr_projector",
+    "similarity_distillation",
     "simsiam_predictor",
     "simsiam_projector",
     "three_layer_projector",

@@ -99,6 +99,8 @@ class Framework(Protocol):
         version: of what a step computes. Raise it with every change of results: it is part of a result's key.
         views: views of an image in a step.
         takes_index: whether `forward` also takes index=, int64 (N,) on the device: which images of the set these are.
+        learns_from_teacher: whether it has settings teacher and teacher_content, and an attribute `teacher` whose
+            `load` takes the teacher's features (images, F) before the first step.
         learns_from_labels: whether a step wants labels; there is then no online probe.
         compares_views: whether there are anchors and keys to look at (`analyze`, `explore`, pictures).
         advice_on_collapse: what the run page suggests if all features become one.
@@ -109,6 +111,7 @@ class Framework(Protocol):
     version: ClassVar[int] = 1
     views: ClassVar[int] = 2
     takes_index: ClassVar[bool] = False
+    learns_from_teacher: ClassVar[bool] = False
     learns_from_labels: ClassVar[bool] = False
     compares_views: ClassVar[bool] = True
     advice_on_collapse: ClassVar[str] = ""

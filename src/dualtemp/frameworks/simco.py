@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 from dualtemp.frameworks import parts
 from dualtemp.frameworks.protocol import AnchorWeight, Context, Framework
 from dualtemp.frameworks.registry import framework
-from dualtemp.frameworks.temperature_settings import READ_AS, AnchorSettings, TwoTemperatures, both_views, predictor
+from dualtemp.frameworks.temperature_settings import (
+    READ_AS,
+    AnchorSettings,
+    TwoTemperatures,
+    both_views,
+    match_step,
+    predictor,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -21,6 +28,7 @@ class SimCo(Framework):
         """Two temperatures, how anchors are weighed, and whose views the negatives are."""
 
         both_views: bool = both_views()
+        match_step: bool = match_step()
         predictor: bool = predictor()
         added_later = AnchorSettings.added_later | {"predictor"}
 
@@ -47,14 +55,11 @@ class SimCo(Framework):
         """Contrast the two views (N, C, H, W) with each other."""
         q, k = self.network(views[0]), self.network(views[1])
         stats: dict[str, Tensor] = {}
-        how = self.anchors.arguments(step, index)
+        how: dict[str, Any] = {"both_views": self.both_views, "both_directions": not self.predictor}
         if self.predictor:  # predictions are queries, projections keys: no longer one pair in two directions
-            loss = self._loss(q.prediction, k.projection, stats, both_directions=False, **how)
-            how = self.anchors.arguments(step, index, pair=1)
-            loss = (loss + self._loss(k.prediction, q.projection, None, both_directions=False, **how)) / 2
+            loss = self.anchors.contrast(q.prediction, k.projection, step, index, stats=stats, **how)
+            other = self.anchors.contrast(k.prediction, q.projection, step, index, pair=1, **how)
+            loss = (loss + other) / 2
         else:
-            loss = self._loss(q.projection, k.projection, stats, **how)
+            loss = self.anchors.contrast(q.projection, k.projection, step, index, stats=stats, **how)
         return parts.Step(loss, q.features.detach(), stats)
-
-    def _loss(self, q: Tensor, k: Tensor, stats: dict[str, Tensor] | None, **how: Any) -> Tensor:
-        return parts.dual_temperature(q, k, both_views=self.both_views, gather=True, stats=stats, **how)

@@ -13,6 +13,7 @@ from dualtemp.frameworks.temperature_settings import (
     TwoTemperatures,
     both_views,
     key_momentum,
+    match_step,
     predictor,
     symmetric,
 )
@@ -31,6 +32,7 @@ class SimMoCo(Framework):
         key_momentum: float = key_momentum()
         symmetric: bool = symmetric()
         both_views: bool = both_views()
+        match_step: bool = match_step()
         predictor: bool = predictor()
         added_later = AnchorSettings.added_later | {"predictor"}
 
@@ -65,20 +67,14 @@ class SimMoCo(Framework):
     ) -> parts.Step:
         """Contrast queries of one view (N, C, H, W) with keys of the other."""
         stats: dict[str, Tensor] = {}
-        q = self.network(views[0])
-        how = self.anchors.arguments(step, index)
-        loss = self._loss(q.prediction, self.key_network(views[1]).projection, how, stats)
+        how: dict[str, Any] = {"both_views": self.both_views, "both_directions": False}
+        q, k = self.network(views[0]), self.key_network(views[1])
+        loss = self.anchors.contrast(q.prediction, k.projection, step, index, stats=stats, **how)
         if self.symmetric:
-            how = self.anchors.arguments(step, index, pair=1)
-            other = self._loss(self.network(views[1]).prediction, self.key_network(views[0]).projection, how)
-            loss = (loss + other) / 2
+            other, key = self.network(views[1]), self.key_network(views[0])
+            loss = (loss + self.anchors.contrast(other.prediction, key.projection, step, index, pair=1, **how)) / 2
         return parts.Step(loss, q.features.detach(), stats)
 
     def after_step(self) -> None:
         """Let the key encoder follow."""
         self.key_network.follow(self.network.key_part(), self.key_momentum)
-
-    def _loss(self, q: Tensor, k: Tensor, how: dict[str, Any], stats: dict[str, Tensor] | None = None) -> Tensor:
-        return parts.dual_temperature(
-            q, k, both_directions=False, both_views=self.both_views, gather=True, stats=stats, **how
-        )

@@ -40,6 +40,14 @@ def both_views() -> Any:
     return Field(False, description="Negatives from the anchor's own view too.")
 
 
+def match_step() -> Any:
+    """The step of one temperature with the weights of two."""
+    return Field(
+        False,
+        description="Scale the loss by mean W(tau_alpha) / mean W(tau_beta): the steps of one temperature.",
+    )
+
+
 def predictor() -> Any:
     """MoCo v3's predictor."""
     return Field(False, description="A prediction MLP on the query's side, as in MoCo v3.")
@@ -67,7 +75,7 @@ class TwoTemperatures(OneTemperature):
 
 # Settings that one weight, or one schedule, has and others have not.
 OF_WEIGHT: dict[str, tuple[str, ...]] = {
-    "sigmoid": ("tau_beta", "tau_beta_end"),
+    "sigmoid": ("tau_beta", "tau_beta_end", "match_step"),
     "equal": (),
     "memory": ("gamma",),
     "per_image": ("gamma", "rho", "tau_min", "tau_max", "tau_lr", "tau_momentum"),

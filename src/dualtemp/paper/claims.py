@@ -1,68 +1,16 @@
-"""Judge the paper's claims, declared in claims.yaml, by measured cells. Pure functions; needs no torch."""
+"""The paper's claims, declared in claims.yaml, judged by measured cells. Needs no torch."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from dualtemp.paper.artifact import Artifact, artifacts, read_yaml
-from dualtemp.paper.comparisons import (
-    ABSENT,
-    FAILS,
-    HOLDS,
-    RULES,
-    UNDECIDED,
-    Comparison,
-    Finding,
-    MeasuredCell,
-    Strictness,
-    Table,
-)
-from dualtemp.paper.intervals import Looks, bonferroni
+from dualtemp.grids import claims
+from dualtemp.grids.claims import Rules, Verdict, percent
+from dualtemp.grids.comparisons import Finding, Strictness, Table
+from dualtemp.intervals import Looks
+from dualtemp.paper.artifact import artifacts, read_yaml
 
-
-@dataclass(frozen=True)
-class Verdict:
-    """The verdict on a claim, with the findings behind it."""
-
-    claim: str
-    says: str
-    verdict: str
-    findings: tuple[Finding, ...]
-
-    @property
-    def why(self) -> str:
-        """How many findings have which verdict, in words."""
-        counts = [f"{sum(f.verdict == v for f in self.findings)} {v}" for v in (HOLDS, FAILS, UNDECIDED, ABSENT)]
-        return ", ".join(count for count in counts if not count.startswith("0 ")) or "nothing to compare"
-
-    @property
-    def comparisons(self) -> int:
-        """Number of comparisons that the claim makes at this scale."""
-        return count_comparisons(self.findings)
-
-    @property
-    def pools(self) -> dict[str, str]:
-        """For each table, over which cells the variance is pooled, and why."""
-        return {
-            id: describe_pooling(id) for id in dict.fromkeys(f.artifact for f in self.findings if f.verdict != ABSENT)
-        }
-
-    def error(self, level: float) -> str:
-        """Describe the number of comparisons and what it does to the error of a single one."""
-        if self.comparisons < 2:
-            return "One comparison."
-        rises = " (a rise and each of its steps)" if any(f.comparisons > 1 for f in self.findings) else ""
-        missed = min(100.0, 100 * (1 - level) * self.comparisons)
-        return (
-            f"{self.comparisons} comparisons{rises}: at {percent(level)} each, the chance that at least one interval "
-            f"misses is up to {missed:.3g} %; at once, each is at {percent(bonferroni(level, self.comparisons))}."
-        )
-
-
-def percent(level: float) -> str:
-    """Format a confidence level: 95 %, 97.06 %, 99.917 %."""
-    return f"{100 * level:.5g} %"
+__all__ = ["Verdict", "percent"]
 
 
 @cache
@@ -73,121 +21,28 @@ def rules() -> dict[str, Any]:
 
 def judge_claims(tables: dict[str, Table], scale: str = "") -> list[Verdict]:
     """Judge every claim from tables by artifact; artifacts that are not given count as not run."""
-    looks = planned_looks(scale)
-    return [
-        judge_claim(name, claim["says"], _findings(claim["shown_by"], tables, looks))
-        for name, claim in rules()["claims"].items()
-    ]
+    return claims.judge_claims(_rules(), tables, scale)
 
 
 def planned_looks(scale: str) -> Looks:
     """Return when claims are looked at, and at which confidence, at a scale."""
-    declared = rules()["looks"].get(scale)
-    return Looks(rules()["confidence"]) if declared is None else Looks(declared["level"], tuple(declared["seeds"]))
+    return _rules().planned_looks(scale)
 
 
-def describe_pooling(id: str) -> str:
-    """Describe which cells of a table share a variance, and why."""
-    rule = rules()["pools"][id]
-    over = {"table": "pooled over the table", "row": "pooled by row", "column": "pooled by column"}
-    return f"{over.get(rule['over'], 'not pooled, seed by seed')} ({rule['why']})"
-
-
-def count_comparisons(findings: Iterable[Finding]) -> int:
-    """Count the comparisons behind findings; those that are not at this scale do not count."""
-    return sum(finding.comparisons for finding in findings if finding.verdict != ABSENT)
-
-
-def judge_claim(name: str, says: str, findings: list[Finding]) -> Verdict:
-    """Judge a claim: it holds if all findings do, and fails if one does; those not at this scale are left out."""
-    found = {finding.verdict for finding in findings} - {ABSENT}
-    if not found:
-        return Verdict(name, says, ABSENT if findings else UNDECIDED, tuple(findings))
-    decided = FAILS if FAILS in found else UNDECIDED if UNDECIDED in found else HOLDS
-    return Verdict(name, says, decided, tuple(findings))
-
-
-def _findings(lines: list[dict[str, Any]], tables: dict[str, Table], looks: Looks) -> list[Finding]:
-    """Return every comparison as found by the first look that decides it, or by the last look that was reached."""
-    margin = rules()["margin"]
-
-    def at(seeds: int | None, count: int) -> list[Finding]:
-        cut = {id: {place: cell.up_to(seeds) for place, cell in table.items()} for id, table in tables.items()}
-        strict = Strictness(margin, looks.level, bonferroni(looks.level, count), seeds or 0)
-        return [finding for line in lines for finding in compare(line, cut, strict)]
-
-    count = count_comparisons(at(None, 1))
-    rounds = [at(seeds, count) for seeds in looks.seeds or (None,)]
-    chosen = []
-    for of_comparison in zip(*rounds, strict=True):
-        decided = [finding for finding in of_comparison if finding.verdict != UNDECIDED]
-        reached = [finding for finding in of_comparison if finding.reached]
-        chosen.append((decided[:1] or reached[-1:] or list(of_comparison[:1]))[0])
-    return chosen
-
-
-def compare(comparison: dict[str, Any], tables: dict[str, Table], strict: Strictness) -> list[Finding]:
+def compare(comparison: Mapping[str, Any], tables: dict[str, Table], strict: Strictness) -> list[Finding]:
     """Return all findings of one line of claims.yaml."""
-    kind = next(kind for kind in RULES if kind in comparison)
-    names, findings = comparison[kind], []
-    for id in [comparison["in"]] if isinstance(comparison["in"], str) else comparison["in"]:
-        artifact, table = artifacts()[id], tables.get(id, {})
-        for place in _places(comparison, artifact):
-            addresses = {name: _address(comparison, place, name) for name in names}
-            cells = {name: table.get(address, MeasuredCell()) for name, address in addresses.items()}
-            pool = pooled_values(id, table, addresses.values())
-            findings += RULES[kind](Comparison(id, place, cells, pool, strict))
-    return findings
-
-
-def pooled_values(id: str, table: Table, addresses: Iterable[tuple[str, str]]) -> list[dict[int, float]]:
-    """Return values by seed of the cells that share a variance with these: each run once, collapsed cells left out.
-
-    A collapsed cell sits at chance and hardly varies: it says nothing about the noise of the others.
-    """
-    groups = {_group(id, address) for address in addresses}
-    distinct = {cell.run or place: cell for place, cell in table.items() if _group(id, place) in groups}
-    return [cell.values for cell in distinct.values() if not cell.collapsed]
+    return claims.compare(_rules(), comparison, tables, strict)
 
 
 def variance_pools(id: str, table: Table) -> dict[str, list[dict[int, float]]]:
     """Group a table's cells by the row or column within which they share a variance; {} if nothing is pooled."""
-    if rules()["pools"].get(id, {"over": "none"})["over"] == "none":
-        return {}
-    return {_group(id, place): pooled_values(id, table, [place]) for place in table}
-
-
-def _group(id: str, place: tuple[str, str]) -> str:
-    """Return the row or column within which a cell shares its variance; "" for the whole table."""
-    return {"row": place[0], "column": place[1]}.get(rules()["pools"][id]["over"], "")
+    return claims.variance_pools(_rules(), id, table)
 
 
 def describe_uncompared_cells(id: str) -> str:
     """Describe the cells of a table that no claim compares; "" if there are none or the table has no claim."""
-    artifact = artifacts()[id]
-    if not artifact.claims:
-        return ""
-    seen = {
-        _address(line, place, name)
-        for claim in rules()["claims"].values()
-        for line in claim["shown_by"]
-        if id in ([line["in"]] if isinstance(line["in"], str) else line["in"])
-        for place in _places(line, artifact)
-        for name in next(line[kind] for kind in RULES if kind in line)
-    }
-    left = [(row, column) for row in artifact.rows for column in artifact.columns if (row, column) not in seen]
-    columns = [c for c in artifact.columns if all((row, c) in left for row in artifact.rows)]
-    rows = [r for r in artifact.rows if all((r, column) in left for column in artifact.columns)]
-    names = [*rows, *columns, *(f"{r} {c}" for r, c in left if r not in rows and c not in columns)]
-    return f"No claim compares {', '.join(names)}. {rules()['uncompared'].get(id, '')}".strip() if names else ""
+    return claims.describe_uncompared_cells(_rules(), id)
 
 
-def _places(comparison: Mapping[str, Any], artifact: Artifact) -> Iterable[str]:
-    """Return the rows or columns in which a comparison is made."""
-    names = artifact.rows if comparison["each"] == "row" else artifact.columns
-    chosen = comparison.get("of", list(names))
-    return [name for name in chosen if name not in comparison.get("except", ())]
-
-
-def _address(comparison: Mapping[str, Any], place: str, name: str) -> tuple[str, str]:
-    return (place, name) if comparison["each"] == "row" else (name, place)
+def _rules() -> Rules:
+    return Rules(artifacts(), **rules())

@@ -4,13 +4,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from dualtemp.grids.cost import expected_seconds
+from dualtemp.grids.known_data import known_facts
+from dualtemp.grids.results import Results
+from dualtemp.grids.tables import make_jobs
 from dualtemp.machine import cores
-from dualtemp.paper.cost import expected_seconds
-from dualtemp.paper.known_data import known_facts
-from dualtemp.paper.plan import Plan
+from dualtemp.paper.plan import PaperPlan
 from dualtemp.paper.reproduce import Request
-from dualtemp.paper.results import Results
-from dualtemp.paper.tables import make_jobs
 from dualtemp.quantities import duration
 
 TWO_DAYS = 2 * 86400
@@ -44,14 +44,14 @@ def print_listing(request: Request, times: bool = True) -> None:
     )
 
 
-def done_runs(request: Request, found: Plan) -> set[tuple[str, int]]:
+def done_runs(request: Request, found: PaperPlan) -> set[tuple[str, int]]:
     """Return the (run, seed) pairs that have a result."""
     results = Results(request.results)
     jobs = make_jobs(found, request.seeds, known_facts(found, results))
     return {place for place, job in jobs.items() if results.read(job) is not None}
 
 
-def _time(found: Plan, left: set[tuple[str, int]]) -> str:
+def _time(found: PaperPlan, left: set[tuple[str, int]]) -> str:
     seconds = [expected_seconds(found.runs[run].with_seed(seed)) for run, seed in left]
     known = [one for one in seconds if one is not None]
     if len(known) < len(seconds):

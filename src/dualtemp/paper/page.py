@@ -8,16 +8,18 @@ from typing import Any
 
 from dualtemp.atomic_write import write_output
 from dualtemp.config import MEASURED_ON
-from dualtemp.paper.artifact import Artifact, artifacts
+from dualtemp.grids.artifact import Artifact
+from dualtemp.grids.comparisons import MeasuredCell
+from dualtemp.grids.data_choice import DataChoice
+from dualtemp.grids.known_data import known_facts, set_name
+from dualtemp.grids.plan import PlannedCell
+from dualtemp.grids.results import DataFacts, Results
+from dualtemp.grids.tables import Collected, collect_results
+from dualtemp.paper.artifact import artifacts
 from dualtemp.paper.claims import describe_uncompared_cells, judge_claims, percent, planned_looks
-from dualtemp.paper.comparisons import MeasuredCell
 from dualtemp.paper.frameworks_diagram import frameworks_diagram
-from dualtemp.paper.known_data import known_facts, set_name
-from dualtemp.paper.plan import Plan, PlannedCell
+from dualtemp.paper.plan import PaperPlan
 from dualtemp.paper.reproduce import Request
-from dualtemp.paper.results import DataFacts, Results
-from dualtemp.paper.scale import DataChoice
-from dualtemp.paper.tables import Collected, collect_results
 from dualtemp.report.line_chart import Point, line_chart
 from dualtemp.report.page import render
 
@@ -32,7 +34,7 @@ def write_paper_page(request: Request, path: Path, facts: Mapping[str, DataFacts
     write_output(path, paper_page(found, request.seeds, there), "--report")
 
 
-def paper_page(found: Plan, seeds: tuple[int, ...], there: Collected) -> str:
+def paper_page(found: PaperPlan, seeds: tuple[int, ...], there: Collected) -> str:
     """Render a plan's page as HTML: one file, no network. `there` may hold further tables that claims rest on."""
     wanted = {claim for artifact in found.artifacts for claim in artifact.claims}
     runs = [result for word in found.runs for result in there.results.get(word, {}).values()]
@@ -62,14 +64,14 @@ def of_the_papers_data(artifact: Artifact, data: DataChoice) -> bool:
     return data.all is None or varied or set_name(data.all) == artifact.data
 
 
-def _data(found: Plan, there: Collected) -> str:
+def _data(found: PaperPlan, there: Collected) -> str:
     names = dict.fromkeys(there.data[run.settings["data"]] for run in found.runs.values())
     subsets = [run.settings["subset"] for run in found.runs.values() if "subset" in run.settings]
     images = f", at most {max(subsets):,} training images" if subsets else ""
     return ", ".join(names) + images
 
 
-def _changes(found: Plan) -> str:
+def _changes(found: PaperPlan) -> str:
     """Describe what the scale changes in the published settings."""
     scale = found.scale
     stand_ins = [
@@ -96,7 +98,7 @@ def _factors(times: Mapping[str, str], fixed: Mapping[str, Any]) -> list[str]:
     return [f"{name} {TIMES} {by}" for name, by in times.items()] + [f"{name} {value}" for name, value in fixed.items()]
 
 
-def _section(artifact: Artifact, found: Plan, there: Collected) -> dict[str, Any]:
+def _section(artifact: Artifact, found: PaperPlan, there: Collected) -> dict[str, Any]:
     planned, measured = found.cells[artifact.id], there.tables[artifact.id]
     section: dict[str, Any] = {"artifact": artifact, "figure": "", "anchors": None, "rows": [], "columns": []}
     section["uncompared"] = describe_uncompared_cells(artifact.id)

@@ -1,50 +1,25 @@
-"""What to run: the cells of the selected artifacts, and the runs behind them, each once. Needs no torch."""
+"""What to run for tables and figures of the paper at a scale. Needs no torch."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from dualtemp.config import Settings, settings
-from dualtemp.paper.artifact import Artifact, Cell, artifacts
-from dualtemp.paper.scale import DataChoice, NotAtThisScale, Scale, scale_arguments, scale_settings
+from dualtemp.grids.artifact import Artifact, Cell
+from dualtemp.grids.data_choice import DataChoice
+from dualtemp.grids.plan import Plan, PlannedCell, PlannedRun, run_id
+from dualtemp.paper.artifact import artifacts
+from dualtemp.paper.scale import NotAtThisScale, Scale, scale_arguments, scale_settings
 
 
 @dataclass(frozen=True)
-class PlannedCell:
-    """A cell at a scale: the id of its run, or why it is not at this scale."""
-
-    cell: Cell
-    run: str | None
-    arguments: dict[str, Any]
-    settings: dict[str, Any] = field(default_factory=dict)
-    absent: str = ""
-
-
-@dataclass(frozen=True)
-class PlannedRun:
-    """A run without its seed; measured: all measurements that any artifact of the paper needs of it."""
-
-    id: str
-    settings: dict[str, Any]
-    measured: tuple[tuple[str, str], ...]  # name of a measurement, its arguments as JSON
-
-    def with_seed(self, seed: int) -> Settings:
-        """Return the settings of the run with this seed."""
-        return settings({**self.settings, "seed": seed})
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Cells of the selected artifacts, and the runs that they need."""
+class PaperPlan(Plan):
+    """A plan at a scale."""
 
     scale: Scale
-    artifacts: tuple[Artifact, ...]
-    cells: dict[str, dict[tuple[str, str], PlannedCell]]
-    runs: dict[str, PlannedRun]
-    data: DataChoice = field(default_factory=DataChoice)
+    data: DataChoice
 
 
-def plan(chosen: list[Artifact], scale: Scale, data: DataChoice = DataChoice()) -> Plan:  # noqa: B008  frozen
+def plan(chosen: list[Artifact], scale: Scale, data: DataChoice = DataChoice()) -> PaperPlan:  # noqa: B008  frozen
     """Plan the cells of artifacts at a scale. Equal cells, whatever their tables, share one run."""
     cells = {
         artifact.id: {(cell.row, cell.column): _planned(artifact, cell, scale, data) for cell in artifact.cells}
@@ -55,47 +30,7 @@ def plan(chosen: list[Artifact], scale: Scale, data: DataChoice = DataChoice()) 
     for found in (cell for table in cells.values() for cell in table.values()):
         if found.run is not None and found.run not in runs:
             runs[found.run] = PlannedRun(found.run, found.settings, measured.get(found.run, ()))
-    return Plan(scale, tuple(chosen), cells, runs, data)
-
-
-def run_id(values: dict[str, Any]) -> str:
-    """Return an id that is equal for settings that compute the same, whether given or left to defaults."""
-    return json.dumps(canonical(settings(values), exclude={"seed"}), sort_keys=True)
-
-
-# Framework settings that every key contains, None where they do not apply. Never add to this list.
-FIRST_OPTIONS = [
-    "tau_alpha",
-    "tau_beta",
-    "symmetric",
-    "both_views",
-    "hardness_aware",
-    "tau_weight",
-    "key_momentum",
-    "keys",
-    "dictionary_size",
-    "vector_size",
-    "vector_sampling",
-    "scalar_size",
-    "scalar_sampling",
-    "label_noise",
-    "noise",
-]
-
-
-def canonical(chosen: Settings, exclude: set[str] = frozenset()) -> dict[str, Any]:  # pyright: ignore
-    """Fill in the framework's defaults and replace "tied" by its number: equal for runs that compute the same.
-
-    Options that were added later are included only if they differ from their default, so that older keys stay valid.
-    """
-    options, fields = chosen.options, chosen.framework.Settings.model_fields
-    own = {name: fields[name].default if name in options.without_effect() else v for name, v in options}
-    if own.get("tau_beta") == "tied":
-        own["tau_beta"] = own["tau_alpha"]
-    later = {name: v for name, v in own.items() if name not in FIRST_OPTIONS and v != fields[name].default}
-    shared = {name: v for name, v in chosen.model_dump(exclude=exclude).items() if name in Settings.model_fields}
-    values = {**shared, **{name: own.get(name) for name in FIRST_OPTIONS}, **later}
-    return {name: float(value) if name.startswith("tau") and value else value for name, value in values.items()}
+    return PaperPlan(tuple(chosen), cells, runs, scale, data)
 
 
 def _planned(artifact: Artifact, cell: Cell, scale: Scale, data: DataChoice) -> PlannedCell:

@@ -5,9 +5,10 @@ from fractions import Fraction
 from typing import Any
 
 from dualtemp.config import Settings, settings
-from dualtemp.data.sources.catalogue import resolved_name
 from dualtemp.errors import UserError
-from dualtemp.paper.artifact import Artifact, Cell, read_yaml
+from dualtemp.grids.artifact import Artifact, Cell
+from dualtemp.grids.data_choice import DataChoice
+from dualtemp.paper.artifact import read_yaml
 
 PARTS = ("vector_size", "scalar_size")  # of the dictionary
 SIZES = ("dictionary_size",)  # framework settings that a scale may change
@@ -41,24 +42,6 @@ class NotAtThisScale:
     """Why a cell does not exist at a scale."""
 
     reason: str
-
-
-@dataclass(frozen=True)
-class DataChoice:
-    """The choice made by --data: one set for all, and replacements for named sets (`--data cifar100=FOLDER`)."""
-
-    all: str | None = None
-    named: dict[str, str] = field(default_factory=dict)
-
-    @staticmethod
-    def parse(words: list[str]) -> "DataChoice":
-        """Parse the values of --data."""
-        pairs = (word.split("=", 1) for word in words if "=" in word)
-        named = {resolved_name(name): resolved_name(there) for name, there in pairs}
-        others = [resolved_name(word) for word in words if "=" not in word]
-        if len(others) > 1:
-            raise UserError(f"--data {' '.join(others)}: give one set for all; to replace a single set, use NAME=SET")
-        return DataChoice(others[0] if others else None, named)
 
 
 def load_scale(name: str) -> Scale:

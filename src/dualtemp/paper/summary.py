@@ -10,15 +10,16 @@ from typing import Any
 
 from dualtemp.atomic_write import write_output
 from dualtemp.config import MEASURED_ON
-from dualtemp.paper.artifact import Artifact, artifacts
+from dualtemp.grids.artifact import Artifact
+from dualtemp.grids.comparisons import ABSENT, HOLDS, Finding, MeasuredCell, Table
+from dualtemp.grids.known_data import known_facts, set_name
+from dualtemp.grids.plan import PlannedCell
+from dualtemp.grids.results import DataFacts, Results
+from dualtemp.grids.tables import Collected, collect_results
+from dualtemp.intervals import Interval
+from dualtemp.paper.artifact import artifacts
 from dualtemp.paper.claims import Verdict, describe_uncompared_cells, judge_claims, percent, planned_looks
-from dualtemp.paper.comparisons import ABSENT, HOLDS, Finding, MeasuredCell, Table
-from dualtemp.paper.intervals import Interval
-from dualtemp.paper.known_data import known_facts, set_name
-from dualtemp.paper.plan import PlannedCell
 from dualtemp.paper.reproduce import Request
-from dualtemp.paper.results import DataFacts, Results
-from dualtemp.paper.tables import Collected, collect_results
 from dualtemp.report.page import MINUS
 
 NONE = "\N{EN DASH}"

@@ -9,6 +9,7 @@ from dualtemp.errors import UserError
 from dualtemp.report.curves import compared_charts
 from dualtemp.report.epoch_chart import COLORS, DASHES, line_class
 from dualtemp.report.page import link_to, render, write_page
+from dualtemp.report.run_groups import describe_mean, group_runs, has_groups
 from dualtemp.report.run_page import PAGE, format_value
 from dualtemp.report.standing import clear_difference, encoder_title
 from dualtemp.report.verdict import verdict, verdict_context
@@ -70,6 +71,7 @@ def compare_page(runs: Sequence[RunRecord], out: Path) -> str:
             "evaluated": measured,
             "one_set": len({tested_on(run) for run in runs if _has_accuracy(run)}) <= 1,
             "settings": differing_settings(runs),
+            "seeds": grouped_figures(runs, names) if has_groups(runs) else [],
             "groups": groups,
         },
     )
@@ -99,7 +101,8 @@ def tested_on(run: RunRecord) -> str:
 def final_figures(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
     """Return a row per measure that any run has: key, title, explanation, and a cell per run with its newest value.
 
-    A cell is the best if it is the highest of at least two runs that were tested on the same images.
+    A cell is the best if it is the highest of at least two runs that were tested on the same images; where runs differ
+    in nothing but their seed, none is.
     """
     rows = []
     compared = [each for each in measures().values() if each.compared]
@@ -153,8 +156,25 @@ def _strongest_rival(rows: Sequence[dict[str, Any]], name: str) -> dict[str, Any
     }
 
 
+def grouped_figures(runs: Sequence[RunRecord], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return a row per group of runs that differ in nothing but their seed: name, seeds, mean figures."""
+    groups = group_runs(runs)
+    first = [runs[group[0]] for group in groups]
+    apart = {name: values for name, values in differing_settings(first) if name != "seed"}
+    rows = []
+    for place, group in enumerate(groups):
+        words = [f"{name} {values[place]}" for name, values in apart.items() if values[place] != NONE]
+        means = []
+        for each in (each for each in measures().values() if each.compared and each.rated):
+            values = [value for one in group if (value := each.last(runs[one])) is not None]
+            means.append((each.name or each.title, describe_mean(values, each.form) if values else NONE))
+        seeds = ", ".join(str(runs[one].chosen.seed) for one in group)
+        rows.append({"name": ", ".join(words) or names[group[0]], "seeds": seeds, "runs": len(group), "means": means})
+    return rows
+
+
 def _cells(runs: Sequence[RunRecord], values: Sequence[float | None], form: str, rated: bool) -> list[dict[str, Any]]:
-    cells = []
+    cells, rated = [], rated and not has_groups(runs)  # the best of several seeds is luck
     for run, value in zip(runs, values, strict=True):
         rivals = [v for r, v in zip(runs, values, strict=True) if v is not None and tested_on(r) == tested_on(run)]
         best = rated and value is not None and len(rivals) > 1 and value == max(rivals) > min(rivals)

@@ -1,5 +1,6 @@
 """The list of runs below folders: one line each, including damaged ones. Needs no torch."""
 
+import hashlib
 import json
 import math
 import os
@@ -13,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dualtemp.errors import UserError
+from dualtemp.report.run_groups import group_key
 from dualtemp.runs.metrics import accuracies
 from dualtemp.runs.record import read_run
 
@@ -25,6 +27,7 @@ ORDERS = {
     "data": False,
     "tau_alpha": False,
     "tau_beta": False,
+    "seed": False,
     "status": False,
     "epoch": True,
     **dict.fromkeys(ACCURACIES, True),
@@ -73,6 +76,8 @@ def describe_run(path: Path, name: str) -> dict[str, Any]:
         "data": run.data,
         "tau_alpha": chosen.get("tau_alpha"),
         "tau_beta": chosen.in_effect("tau_beta"),
+        "seed": chosen.seed,
+        "group": hashlib.blake2b(group_key(run).encode(), digest_size=4).hexdigest(),
         "status": run.status.word,
         "reason": run.status.reason,
         "epoch": run.epoch,
@@ -115,8 +120,8 @@ def print_runs(rows: Sequence[dict[str, Any]], as_json: bool = False) -> None:
     console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 10_000)
     table = Table(box=None, header_style="bold", pad_edge=False)
     accuracies = [each.column for each in ACCURACIES.values()]
-    for title in ("run", "method", "data", "tau_alpha", "tau_beta", "status", "epoch", *accuracies, "date"):
-        right = title in ("tau_alpha", "tau_beta", "epoch", *accuracies)
+    for title in ("run", "method", "data", "tau_alpha", "tau_beta", "seed", "status", "epoch", *accuracies, "date"):
+        right = title in ("tau_alpha", "tau_beta", "seed", "epoch", *accuracies)
         table.add_column(title, justify="right" if right else "left", no_wrap=title != "run", overflow="fold")
     for row in rows:
         status = row["status"]
@@ -126,6 +131,7 @@ def print_runs(rows: Sequence[dict[str, Any]], as_json: bool = False) -> None:
             escape(row.get("data", "")),
             _number(row.get("tau_alpha"), "{:g}"),
             _number(row.get("tau_beta"), "{:g}"),
+            _number(row.get("seed"), "{}"),
             f"[{COLORS[status]}]{status}[/]",
             f"{row['epoch']}/{row['epochs']}" if "epoch" in row else "",
             *(_number(row.get(name), "{:.2f}") for name in ACCURACIES),
@@ -136,6 +142,38 @@ def print_runs(rows: Sequence[dict[str, Any]], as_json: bool = False) -> None:
     for row in rows:
         if row["status"] in ("failed", "unreadable"):
             console.print(f"{escape(row['name'])} {row['status']}: {escape(row['reason'])}")
+
+
+def print_groups(groups: Sequence[dict[str, Any]], as_json: bool = False) -> None:
+    """Print a line per group of runs that differ in nothing but their seed, as `run_groups.group_rows` joins them."""
+    if as_json:
+        print(json.dumps([_plain(group) for group in groups], indent=2))
+        return
+    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 10_000)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    accuracies = [each.column for each in ACCURACIES.values()]
+    for title in ("runs", "method", "data", "tau_alpha", "tau_beta", "epochs", "done", *accuracies):
+        right = title in ("tau_alpha", "tau_beta", "epochs", "done", *accuracies)
+        table.add_column(title, justify="right" if right else "left", no_wrap=title != "runs", overflow="fold")
+    for group in groups:
+        cells = [
+            escape(group["name"]),
+            group.get("method", ""),
+            escape(group.get("data", "")),
+            _number(group.get("tau_alpha"), "{:g}"),
+            _number(group.get("tau_beta"), "{:g}"),
+            _number(group.get("epochs"), "{}"),
+            f"{group['done']}/{group['runs']}",
+            *(_with_half(group, name) for name in ACCURACIES),
+        ]
+        table.add_row(*cells)
+    console.print(table)
+    console.print("mean over finished runs with the same settings, \N{PLUS-MINUS SIGN} half of its 95 % interval")
+
+
+def _with_half(group: dict[str, Any], name: str) -> str:
+    half = group[f"{name}_half"]
+    return _number(group[name], "{:.2f}") + ("" if half is None else f" \N{PLUS-MINUS SIGN} {half:.2f}")
 
 
 def _is_folder(entry: "os.DirEntry[str]") -> bool:

@@ -48,10 +48,13 @@ def csv_table(runs: Sequence[RunRecord]) -> str:
 def latex_table(runs: Sequence[RunRecord]) -> str:
     """Return plain LaTeX with a column per run; the best accuracy among runs with the same test images is bold."""
     names = distinct_names([run.path for run in runs])
-    lines = [" & ".join(("", *map(_escaped, names))) + r" \\", r"\hline"]
+    lines = [" & ".join(("", *map(escape_latex, names))) + r" \\", r"\hline"]
     for _, title, cells in _rows(runs):
-        words = [rf"\textbf{{{_escaped(cell['text'])}}}" if cell["best"] else _escaped(cell["text"]) for cell in cells]
-        lines.append(" & ".join((_escaped(title), *words)) + r" \\")
+        words = [
+            rf"\textbf{{{escape_latex(cell['text'])}}}" if cell["best"] else escape_latex(cell["text"])
+            for cell in cells
+        ]
+        lines.append(" & ".join((escape_latex(title), *words)) + r" \\")
     body = "\n".join(lines)
     return f"\\begin{{tabular}}{{l{'r' * len(runs)}}}\n\\hline\n{body}\n\\hline\n\\end{{tabular}}\n"
 
@@ -75,5 +78,6 @@ def _word(value: str) -> dict[str, Any]:
     return {"value": None if value == NONE else value, "text": value, "best": False}
 
 
-def _escaped(text: str) -> str:
+def escape_latex(text: str) -> str:
+    """Write text as LaTeX shows it."""
     return "".join(SPECIAL.get(character, character) for character in text).replace(NONE, "--")

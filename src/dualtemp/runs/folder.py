@@ -16,7 +16,8 @@ from dualtemp.file_lock import CLAIM, locked
 class RunFolder:
     """config.yaml, environment.json, metrics.jsonl, checkpoints/, backbone.safetensors; trouble.txt if it failed.
 
-    start.safetensors if it began from other weights: the backbone as it was before the first step.
+    start.safetensors if it began from other weights: the backbone as it was before the first step. teacher.features if
+    it learns from a teacher: what that makes of the training images.
     """
 
     def __init__(self, path: Path) -> None:
@@ -24,7 +25,7 @@ class RunFolder:
         self.config, self.environment = path / "config.yaml", path / "environment.json"
         self.metrics, self.checkpoints = path / "metrics.jsonl", path / "checkpoints"
         self.backbone, self.lock = path / "backbone.safetensors", path / ".lock"
-        self.start = path / "start.safetensors"
+        self.start, self.teacher = path / "start.safetensors", path / "teacher.features"
         self.trouble, self.logs = path / "trouble.txt", path / "logs"
 
     @staticmethod

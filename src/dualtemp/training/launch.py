@@ -19,7 +19,9 @@ from dualtemp.runs.folder import RunFolder
 from dualtemp.training.failures import Interrupted, describe_last_checkpoint, failure_reason
 from dualtemp.training.observers.display import Display
 from dualtemp.training.observers.observer import Observer
+from dualtemp.training.run_encoder import RunEncoder
 from dualtemp.training.signals import stop_signals
+from dualtemp.training.teacher import learn_from_teacher
 from dualtemp.training.trainer import Trainer
 
 
@@ -48,7 +50,8 @@ class ExecutionOptions:
 class PreparedRun:
     """A run that is ready to train: its folder is locked, its data is open, its framework is built.
 
-    checkpoint: where to continue from; None for the first step. Dropped once it is restored, to free its memory.
+    checkpoint: where to continue from; None for the first step. teacher: on rank 0 of a new run that has one, open.
+    Both are dropped once they are used, to free their memory.
     """
 
     settings: Settings
@@ -57,6 +60,7 @@ class PreparedRun:
     run: RunFolder
     device: torch.device
     checkpoint: Checkpoint | None = None
+    teacher: RunEncoder | None = None
 
 
 def refuse_unsafe_bf16(settings: Settings, device: torch.device) -> None:
@@ -95,6 +99,18 @@ def train_prepared(prepared: PreparedRun, options: ExecutionOptions, observer: O
             if is_first:
                 run.clear_trouble()
                 observer.begin(run.path, prepared.settings)
+            learn_from_teacher(
+                prepared.settings,
+                prepared.method,
+                prepared.data.images,
+                run,
+                prepared.device,
+                observer,
+                options.workers,
+                stop_requested,
+                prepared.teacher,
+            )
+            prepared.teacher = None
             return _train(prepared, options, observer, stop_requested)
         except Interrupted:
             pass  # the trainer is gone before the processes part

@@ -11,12 +11,11 @@ from dualtemp.data import open_source
 from dualtemp.data.augment.views import Views
 from dualtemp.data.images import ImageSet, Splits
 from dualtemp.data.normalization import Normalization, earlier_normalization, normalization
-from dualtemp.data.sources.catalogue import DEFAULT_VIEW_SIZE, resolved_name
+from dualtemp.data.sources.catalogue import DEFAULT_VIEW_SIZE
 from dualtemp.data.sources.folder import given_labels
 from dualtemp.data.sources.label_file import LABEL_FILE
 from dualtemp.data.sources.label_noise import with_label_noise
-from dualtemp.data.sources.npz import is_npz_folder
-from dualtemp.data.sources.opening import named_path
+from dualtemp.data.sources.opening import absolute_source, image_folder
 from dualtemp.data.sources.validation import held_out_for_validation
 from dualtemp.data.training_data import TrainingData
 from dualtemp.errors import UserError
@@ -35,21 +34,17 @@ def split_of(environment: Mapping[str, Any] | None) -> int:
 
 def resolve_data(settings: Settings) -> Settings:
     """Replace `data` by the set's own name, or by an absolute path; find the labels.csv of a flat folder."""
-    path = named_path(settings.data)
-    data = resolved_name(settings.data) if path is None else str(path.resolve())
-    return settings.model_copy(update={"data": data, "labels_from": _label_file(settings, path)})
+    return settings.model_copy(update={"data": absolute_source(settings.data), "labels_from": _label_file(settings)})
 
 
-def _label_file(settings: Settings, path: Path | None) -> str | None:
+def _label_file(settings: Settings) -> str | None:
     """The absolute path of the file that labels come from; None if there is none, or labels are ignored."""
     if settings.labels_from is not None:
         if not settings.labels:
             raise UserError(f"labels are to be ignored and to come from {settings.labels_from}: give one of the two")
         return str(Path(settings.labels_from).expanduser().resolve())
-    folder = path is not None and path.is_dir() and not is_npz_folder(path)
-    if path is None or not folder or not settings.labels or given_labels(path) is None:
-        return None
-    return str(path.resolve() / LABEL_FILE)
+    folder = image_folder(settings.data) if settings.labels else None
+    return None if folder is None or given_labels(folder) is None else str(folder.resolve() / LABEL_FILE)
 
 
 def open_data(settings: Settings, environment: Mapping[str, Any] | None = None) -> Splits:

@@ -13,6 +13,8 @@ from dualtemp.models.weights import save_backbone
 from dualtemp.progress_bar import status_line
 from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.metrics import measures as load_measures
+from dualtemp.training.adaptation import check_adaptation
+from dualtemp.training.default_start import default_start
 from dualtemp.training.environment import describe_environment
 from dualtemp.training.launch import (
     ExecutionOptions,
@@ -27,6 +29,7 @@ from dualtemp.training.own_images import introduce, with_sensible_settings
 from dualtemp.training.pretrained import start_of, with_start
 from dualtemp.training.resume import resume_run
 from dualtemp.training.run_data import check_batch, image_size, open_data, resolve_data, training_data
+from dualtemp.training.teacher import find_teacher
 
 
 def start(
@@ -43,22 +46,28 @@ def start(
         if distributed.run_on_rank0(lambda: is_elastic_restart(run, settings)):
             return resume_run(out, None, options, observer)
         distributed.run_on_rank0(lambda: RunFolder.refuse_existing(out))
-        begin = start_of(settings)
-        settings = with_start(settings, begin) if begin else settings.model_copy(update={"init": None})
+        begin, nothing_found = start_of(settings), ""
+        settings, teacher = find_teacher(settings, device)
         quiet = options.quiet or distributed.rank() > 0
         with status_line(f"opening {settings.data}", quiet):
             splits = open_data(settings)
         with status_line(f"looking at {len(splits.train):,} images", quiet):
-            settings, own_images = with_sensible_settings(settings, splits, device)
+            if begin is None:
+                begin, nothing_found = default_start(settings, splits)
+            settings, own_images = with_sensible_settings(settings, splits, device, begin)
+            settings = with_start(settings, begin) if begin else settings.model_copy(update={"init": None})
             settings = complete(settings, image_size(splits))
             data = training_data(settings, splits, None, begin.input if begin else None)
         check_batch(settings, data)
+        if teacher is not None:
+            teacher.fitted(data.images)  # refuses images of other channels
         method = build_framework(
             settings, data.images.channels, data.classes, len(data.images), begin.load_into if begin else None
         )
         backbone = method.framework.network.backbone
-        if begin is not None and not quiet:
-            (observer or Display()).note(begin.describe(backbone))
+        check_adaptation(settings, backbone, data.bank is not None)
+        if (begin is not None or nothing_found) and not quiet:
+            (observer or Display()).note(begin.describe(backbone) if begin else nothing_found)
         if own_images is not None and distributed.run_on_rank0(lambda: not options.quiet):
             introduce(own_images, settings, splits, data, method, device, options.workers)
         environment = describe_environment(device, splits, data, begin)
@@ -70,7 +79,7 @@ def start(
             save_backbone(path, backbone, {"backbone": settings.backbone})
 
         distributed.run_on_rank0(create)
-        return train_prepared(PreparedRun(settings, method, data, run, device), options, observer)
+        return train_prepared(PreparedRun(settings, method, data, run, device, teacher=teacher), options, observer)
 
 
 def is_elastic_restart(run: RunFolder, settings: Settings) -> bool:

@@ -59,6 +59,7 @@ def read_part(part: Part, source: ImageSource, views: Views, buffer: Tensor) -> 
     """
     shown: list[int | None] = []
     problems: dict[str, str] = {}
+    source.read_ahead(part.index)
     for start in range(0, len(part.index), _DECODED_AT_ONCE):
         wanted = part.index[start : start + _DECODED_AT_ONCE]
         opened = [_open(i, part.epoch, source, views.seed, problems) for i in wanted]

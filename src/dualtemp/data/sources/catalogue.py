@@ -58,8 +58,8 @@ def resolved_name(source: str) -> str:
 
 def looks_like_path(source: str) -> bool:
     """Whether a word can only be a path, so that a folder may have the name of a set."""
-    separators = {os.sep, os.altsep or os.sep}
-    return source in (".", "..") or source.startswith("~") or source.endswith(".npz") or bool(separators & set(source))
+    separators, endings = {os.sep, os.altsep or os.sep}, (".npz", ".tar", ".parquet")
+    return source in (".", "..") or source.startswith("~") or source.endswith(endings) or bool(separators & set(source))
 
 
 def unknown_set(text: str) -> UserError:

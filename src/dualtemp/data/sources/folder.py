@@ -7,6 +7,7 @@ FOLDER/..., FOLDER/labels.csv                     a flat folder with labels; fil
 """
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -14,12 +15,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dualtemp.data.images import FileImages, ImageSet, Splits
+from dualtemp.data.images import FileImages, Splits
 from dualtemp.data.loading.decode import CONVERT, FOREIGN, UnreadableImage, image_extensions
 from dualtemp.data.sources.copies import copies
-from dualtemp.data.sources.files_in_memory import load_files, survey
 from dualtemp.data.sources.held_out import held_out
 from dualtemp.data.sources.label_file import AUTO, LABEL_FILE, read_label_file
+from dualtemp.data.sources.splits_of import splits_of
 from dualtemp.errors import UserError
 
 TEST_NAMES = ("test", "val", "validation")
@@ -61,25 +62,9 @@ def open_folder(
     if labels and "test" in parts:
         _check_classes(root, parts["train"], parts["test"])
     files = {part: FileImages(root, tuple(found.names)) for part, found in parts.items()}
-    facts = survey(list(files.values()))
-    if not facts.readable:
-        first = facts.unreadable[0]
-        raise UserError(f"{root}: none of {facts.looked_at} image files can be read, the first {first}")
-    sets: dict[str, ImageSet] = {}
-    unreadable = foreign_images(root)
-    for part, found in parts.items():
-        images = FileImages(root, tuple(found.names), facts.channels)
-        labels_here = _labels(found, classes) if classes and part != "unlabelled" else None
-        pixels, kept, lost = load_files(images, facts.common_size) if facts.common_size else (images, None, [])
-        unreadable += lost
-        if labels_here is not None and kept is not None:
-            labels_here = labels_here[torch.from_numpy(kept)]
-        if len(pixels):
-            known = classes if labels_here is not None else ()
-            sets[part] = ImageSet(name or root.name, pixels, labels_here, known, facts.channels)
-    if "train" not in sets:
-        raise UserError(f"{root}: no training image can be read, the first {unreadable[0]}")
-    return Splits(sets["train"], sets.get("test"), sets.get("unlabelled"), tuple(unreadable), split)
+    labeled = [part for part in parts if classes and part != "unlabelled"]
+    known = {part: _labels(parts[part], classes) for part in labeled}
+    return splits_of(name or root.name, files, known, classes, foreign_images(root), split)
 
 
 def _labels(part: Part, classes: tuple[str, ...]) -> torch.Tensor:
@@ -172,7 +157,7 @@ def _may_be_image(entry: os.DirEntry[str]) -> bool:
         return True
 
 
-def name_keys(names: list[str]) -> np.ndarray:
+def name_keys(names: Iterable[str]) -> np.ndarray:
     """A uint64 for each name: the first eight bytes of its blake2b hash, big-endian."""
     digests = b"".join(blake2b(name.encode(errors="surrogateescape"), digest_size=8).digest() for name in names)
     return np.frombuffer(digests, dtype=">u8").astype(np.uint64)
@@ -183,13 +168,8 @@ def _parts(
 ) -> tuple[dict[str, Part], str]:
     """The parts of a folder by name, and how they were separated, in words."""
     given = given_labels(root, labels_from) if labels else None
-    try:
-        below = {entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith(".")}
-    except OSError as error:
-        raise UserError(f"{root}: cannot be listed ({error.strerror}); check its permissions") from error
-    tests = [name for name in TEST_NAMES if name in below]
-    # A lone train/ beside other folders is a class of its own (car, train, tram), unless a test part is there too.
-    if "train" not in below or not (tests or below == {"train"}):
+    train_folder, tests, extra = _part_folders(root)
+    if train_folder is None:
         return _hold_out(root, *_labeled(_part(root, "", labels, only_classes, given), given), together)
     train, unlisted = _labeled(_part(root, "train", labels, only_classes, given), given)
     if not train.names:
@@ -198,7 +178,6 @@ def _parts(
     # ImageNet's test/ has no labels, its val/ has: take the first that is labeled as train/ is.
     fitting = [name for name in tests if found[name].names and bool(found[name].folders[0]) == bool(train.folders[0])]
     test = next(iter(fitting or [name for name in tests if found[name].names]), None)
-    extra = next((name for name in UNLABELED_NAMES if name in below), None)
     more = _part(root, extra, False, None, None) if extra else NO_FILES
     more = Part(unlisted.names + more.names, unlisted.folders + more.folders)
     if test is None:
@@ -206,6 +185,29 @@ def _parts(
     unused = [f"{name}/" for name in tests if name != test and found[name].names]
     split = f"train/ and {test}/" + (f"; {' and '.join(unused)} not used" if unused else "")
     return _present({"train": train, "test": found[test], "unlabelled": more}), split
+
+
+def folder_parts(root: Path, labels: bool = True) -> dict[str, Part]:
+    """All images of a folder by the folder of their part, such as "train" and "val"; "" if it is not divided."""
+    train, tests, extra = _part_folders(root)
+    if train is None:
+        return {"": _part(root, "", labels, None, None)}
+    parts = {word: _part(root, word, labels, None, None) for word in (train, *tests)}
+    parts |= {extra: _part(root, extra, False, None, None)} if extra else {}
+    return {word: part for word, part in parts.items() if part.names}
+
+
+def _part_folders(root: Path) -> tuple[str | None, list[str], str | None]:
+    """The folders to learn from and to measure with, and the one without labels; None if it is not divided."""
+    try:
+        below = {entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith(".")}
+    except OSError as error:
+        raise UserError(f"{root}: cannot be listed ({error.strerror}); check its permissions") from error
+    tests = [name for name in TEST_NAMES if name in below]
+    # A lone train/ beside other folders is a class of its own (car, train, tram), unless a test part is there too.
+    if "train" not in below or not (tests or below == {"train"}):
+        return None, [], None
+    return "train", tests, next((name for name in UNLABELED_NAMES if name in below), None)
 
 
 def _labeled(part: Part, given: dict[str, str] | None) -> tuple[Part, Part]:

@@ -1,11 +1,12 @@
-"""Open any images: a named set, a folder of images, an .npz file, or a folder with train.npz."""
+"""Open any images: a named set, a folder of images, an .npz file, a folder with train.npz, or shards."""
 
 import os
 from pathlib import Path
 
 from dualtemp.data.images import Splits
+from dualtemp.data.shards.locations import absolute, is_shard_folder, looks_like_shards
 from dualtemp.data.sources.cache import cached_set
-from dualtemp.data.sources.catalogue import looks_like_path, named_set, unknown_set
+from dualtemp.data.sources.catalogue import looks_like_path, named_set, resolved_name, unknown_set
 from dualtemp.data.sources.digits import open_digits
 from dualtemp.data.sources.download import cached_or_fetched
 from dualtemp.data.sources.folder import open_folder
@@ -13,6 +14,7 @@ from dualtemp.data.sources.imagenet100 import open_imagenet100
 from dualtemp.data.sources.label_file import AUTO
 from dualtemp.data.sources.npz import is_npz_folder, open_npz
 from dualtemp.data.sources.registry import openers
+from dualtemp.data.sources.shards import open_shards
 from dualtemp.errors import UserError
 
 
@@ -25,7 +27,7 @@ def open_source(
     together: bool = True,
     labels_from: Path | str | None = AUTO,
 ) -> Splits:
-    """Open images by set name ("cifar10", "digits", ...) or by path.
+    """Open images by set name ("cifar10", "digits", ...), by path, or as shards ("shards/{000..127}.tar").
 
     A set's name comes before a folder of that name: write ./cifar10 for the folder.
     labels=False ignores labels and class folders; download=False uses only what is in the cache;
@@ -33,6 +35,9 @@ def open_source(
     together=False holds out by names alone, as earlier runs did: copies of one image may then be separated;
     labels_from is a CSV file with the labels of a folder's images (label_file.py), by default its labels.csv.
     """
+    if means_shards(source):
+        refuse_label_file(source, labels_from)
+        return open_shards(source, labels=labels, together=together)
     path = named_path(source)
     if path is not None:
         return open_path(path, labels, together, labels_from)
@@ -66,14 +71,46 @@ def refuse_label_file(source: str | Path, labels_from: Path | str | None) -> Non
         raise UserError(f"--labels {labels_from}: {source} has its own labels, if any; leave it out, or give a folder")
 
 
+def means_shards(source: str | Path) -> bool:
+    """Whether a source is shards that no single path names: braces, a pattern, an address, a set of the hub."""
+    return looks_like_shards(str(source)) and not os.path.exists(os.path.expanduser(source))
+
+
+def is_named_set(source: str | Path) -> bool:
+    """Whether a source is the name of a set, not somebody's own images; raises UserError if it is neither."""
+    return not means_shards(source) and named_path(source) is None
+
+
+def image_folder(source: str | Path) -> Path | None:
+    """The folder of image files that a source is; None if it is anything else."""
+    path = None if means_shards(source) else named_path(source)
+    plain = path is not None and path.is_dir() and not is_npz_folder(path) and not is_shard_folder(path)
+    return path if plain else None
+
+
+def absolute_source(source: str | Path) -> str:
+    """The set's own name, or an absolute path: the same source from any folder."""
+    if means_shards(source):
+        return absolute(str(source))
+    path = named_path(source)
+    return resolved_name(str(source)) if path is None else str(path.resolve())
+
+
+def short_name(source: str | Path) -> str:
+    """A word for people: the set's name, the folder's, the file's without its ending."""
+    at = Path(absolute_source(source))
+    if means_shards(source):
+        return at.name if at.suffix not in (".tar", ".parquet") else at.parent.name
+    return at.stem if at.is_file() else at.name
+
+
 def open_path(path: Path, labels: bool = True, together: bool = True, labels_from: Path | str | None = AUTO) -> Splits:
-    """Open a folder of images, a folder with train.npz, or a file whose ending a source has registered."""
-    if not path.is_file():
-        if not is_npz_folder(path):
-            return open_folder(path, labels=labels, together=together, labels_from=labels_from)
-        refuse_label_file(path, labels_from)
-        return open_npz(path, labels=labels, together=together)
+    """Open a folder of images, of shards or with train.npz, or a file whose ending a source has registered."""
+    if image_folder(path) is not None:
+        return open_folder(path, labels=labels, together=together, labels_from=labels_from)
     refuse_label_file(path, labels_from)
+    if not path.is_file():
+        return (open_npz if is_npz_folder(path) else open_shards)(path, labels=labels, together=together)
     opener = openers().get(path.suffix.lower())
     if opener is None:
         known = " or ".join(f"{'an' if ending == '.npz' else 'a'} {ending} file" for ending in openers())

@@ -39,15 +39,20 @@ def write(encoder: ExportedEncoder, folder: Path) -> None:
 
 def read(encoder: ExportedEncoder, folder: Path) -> Callable[[Tensor], Tensor]:
     """Run the graph by onnxruntime."""
+    return run_graph(encoder.graph_input, folder / GRAPH)
+
+
+def run_graph(prepare: Callable[[Tensor], Tensor], path: Path, name: str = "images") -> Callable[[Tensor], Tensor]:
+    """A function from uint8 pixels to the features of a graph, whose input of this name `prepare` makes of them."""
     import onnxruntime
     import torch
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
-    session = onnxruntime.InferenceSession(folder / GRAPH, options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
     def features(pixels: Tensor) -> Tensor:
-        (found,) = session.run(None, {"images": encoder.graph_input(pixels).numpy()})
+        (found,) = session.run(None, {name: prepare(pixels).numpy()})
         return torch.from_numpy(found)
 
     return features

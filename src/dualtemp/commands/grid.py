@@ -1,0 +1,112 @@
+"""`dualtemp grid`: run a table of settings with several seeds, and compare its cells. Needs no torch until it runs."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dualtemp.commands.command import Command, Group
+from dualtemp.commands.engine_arguments import add_engine, engine_options
+from dualtemp.commands.printing import print_note
+
+if TYPE_CHECKING:
+    from dualtemp.grids.grid_request import GridRequest
+    from dualtemp.grids.measured_grid import MeasuredGrid
+
+OUTPUTS = "FILE.html|.csv|.tex|.svg|.pdf"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("file", type=Path, metavar="FILE.yaml", help="the grid: rows and columns of settings, seeds")
+    parser.add_argument("--seeds", metavar="N", help="how many, from 1 on; or which: 1,4 (default: as the grid says)")
+    parser.add_argument(
+        "--data",
+        action="append",
+        default=[],
+        metavar="SET",
+        help="another set or folder for all; NAME=SET for the set NAME",
+    )
+    parser.add_argument("--results", type=Path, metavar="FOLDER", help="default: results, beside the grid")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        action="append",
+        default=[],
+        metavar=OUTPUTS,
+        help="write a page, a table or a figure; repeatable",
+    )
+    add_engine(parser)
+    parser.add_argument("--list", action="store_true", help="print a command per missing run, and run nothing")
+    parser.add_argument("--no-run", action="store_true", help="run nothing: show and write what is there")
+    parser.add_argument("--cell", metavar="KEY", help="only this run, as --list names it")
+    parser.add_argument("--retry", action="store_true", help="make failed runs again")
+    parser.add_argument("--keep-runs", action="store_true", help="keep run folders in RESULTS/runs")
+
+
+def run(given: dict[str, Any]) -> int:
+    """Run what the grid lacks, print its table, and write what was asked for. Returns 1 if runs failed."""
+    from dualtemp.engines.choice import open_engine
+    from dualtemp.grids.grid_page import check_outputs, write_grid
+    from dualtemp.grids.grid_request import GridRequest
+    from dualtemp.grids.missing import find_missing
+    from dualtemp.grids.results import Results
+    from dualtemp.grids.run_missing import run_missing
+
+    engine = engine_options(given)
+    check_outputs(given["out"])
+    request = GridRequest.parse(given["file"], given["seeds"], given["data"], given["results"])
+    plan = request.make_plan()
+    Results(request.results).refuse_impossible()
+    left = find_missing(request, plan, given["cell"], given["retry"], fetch=not given["list"])
+    for word, reason in left.unavailable.items():
+        print_note(f"{word} is left out: {reason}")
+    if given["list"]:
+        for job in left.jobs:
+            print(request.command(job))
+        return 0
+    failed = 0
+    if left.jobs and not given["no_run"]:
+        print(f"{len(left.jobs)} runs of {len(plan.runs) * len(request.seeds)}", flush=True)
+        failed = run_missing(left.jobs, open_engine(engine), request.results, given["keep_runs"])
+    if given["cell"] is None:
+        found = request.measure(plan, left.facts)
+        _print_grid(found, request)
+        for path in given["out"]:
+            for written in write_grid(found, path, request.words()):
+                print(written)
+    return 1 if failed else 0
+
+
+def _print_grid(found: "MeasuredGrid", request: "GridRequest") -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from dualtemp.grids.grid_table import describe_cell, describe_contrast, describe_intervals
+
+    a, console = found.grid.artifact, Console(highlight=False, soft_wrap=True)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column(escape(a.row_title))
+    for column in a.columns:
+        table.add_column(escape(column), justify="right", no_wrap=True)
+    for row in a.rows:
+        table.add_row(*map(escape, [row, *(describe_cell(found, row, column) for column in a.columns)]))
+    console.print(table)
+    for c in found.contrasts:
+        difference, interval, p, p_of_all = describe_contrast(c)
+        word = c.interval.why or ("clear" if c.is_clear(found.confidence) else "not clear")
+        text = f"{c.where}: {c.first} - {c.second}  {difference} {interval}  p {p}, of all {p_of_all}  {word}"
+        console.print(escape(text.removeprefix(": ")))
+    for v in found.verdicts:
+        console.print(escape(f"{v.claim}: {v.says}: {v.verdict} ({v.why})"))
+    console.print(f"{describe_intervals(found)} {found.runs} of {found.wanted} runs, in {request.results}.")
+
+
+COMMAND = Command(
+    name="grid",
+    about="Run settings x seeds and compare them: dualtemp grid FILE.yaml --seeds 5.",
+    place=(Group.TRAIN, 4),
+    add_arguments=add_arguments,
+    run=run,
+    takes_threads=False,
+)

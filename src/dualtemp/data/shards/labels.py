@@ -1,0 +1,83 @@
+"""Labels of shards: numbers with or without names, or words, which are numbered in the order of their names."""
+
+import contextlib
+import os
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import numpy as np
+
+from dualtemp.atomic_write import whole_file
+from dualtemp.cache_folder import cache_folder
+from dualtemp.data.shards.remote import is_remote, read_text
+from dualtemp.data.shards.shard_index import ShardIndex
+from dualtemp.errors import UserError
+
+CLASSES_FILE = "classes.txt"  # beside the shards: a name a line, in the order of the numbers
+
+
+@dataclass(frozen=True)
+class Labels:
+    """of_rows: int64 (N,), a label for each image of an index, -1 none; classes: their names."""
+
+    of_rows: np.ndarray
+    classes: tuple[str, ...]
+
+
+def read_labels(index: ShardIndex, place: str) -> Labels | None:
+    """Read the labels of an index; None if there are none. Raises UserError if names and numbers do not fit."""
+    used = np.unique(index.labels[index.labels >= 0])
+    if not len(used):
+        return None
+    told = _told(index, place)
+    words = [index.words[i] for i in used]
+    if all(word.isdecimal() for word in words):
+        classes = told or tuple(str(i) for i in range(max(map(int, words)) + 1))
+        number = {word: int(word) for word in words}
+        if (highest := max(number.values())) >= len(classes):
+            raise UserError(f"{place}: an image has label {highest}, but only {len(classes)} classes are named")
+    else:
+        classes = told or tuple(sorted(words))
+        if unknown := next((word for word in words if word not in classes), None):
+            raise UserError(f"{place}: an image has label {unknown!r}, not one of the {len(classes)} names")
+        number = {word: classes.index(word) for word in words}
+    table = np.full(len(index.words) + 1, -1, np.int64)
+    table[used] = [number[word] for word in words]
+    return Labels(table[index.labels], classes)
+
+
+def _told(index: ShardIndex, place: str) -> tuple[str, ...]:
+    """The names that shards tell, or the file beside them; empty if nobody does."""
+    given = {file.classes for file in index.files if file.classes}
+    if len(given) > 1:
+        raise UserError(f"{place}: its shards name different classes; expected the same in all")
+    return given.pop() if given else _classes_beside(index)
+
+
+def _classes_beside(index: ShardIndex) -> tuple[str, ...]:
+    folders = dict.fromkeys(os.path.dirname(file.place) for file in index.files)
+    for folder in (*folders, *dict.fromkeys(map(os.path.dirname, folders))):
+        if is_remote(folder):
+            if (text := _remote_text(f"{folder}/{CLASSES_FILE}")) is not None:
+                return tuple(line for line in text.splitlines() if line.strip())
+            continue
+        try:
+            with open(os.path.join(folder, CLASSES_FILE), encoding="utf-8", errors="surrogateescape") as file:
+                return tuple(line.rstrip("\n") for line in file if line.strip())
+        except (OSError, ValueError):
+            continue
+    return ()
+
+
+def _remote_text(place: str) -> str | None:
+    """A small remote file; as it was when it could last be read, if it cannot now."""
+    key = blake2b(place.encode(errors="surrogateescape"), digest_size=16).hexdigest()
+    kept = cache_folder() / "shards" / f"{key}.txt"
+    try:
+        text = read_text(place)
+    except OSError:
+        return kept.read_text(errors="replace") if kept.is_file() else None
+    if text is not None:
+        with contextlib.suppress(OSError), whole_file(kept) as file:
+            file.write(text.encode(errors="replace"))
+    return text

@@ -1,0 +1,154 @@
+"""Pack a folder of images into tar shards that hold the same set: names, order, labels, parts, and so its fingerprint.
+
+OUT/000000.tar ...                          or OUT/train/000000.tar and OUT/test/000000.tar, where the folder is divided
+OUT/classes.txt                             the names of the classes, by number
+
+A member has the name of its file; beside it is NAME.cls with the number of the class. Times and owners are left out:
+the same folder gives the same bytes.
+"""
+
+import io
+import os
+import shutil
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from dualtemp.data.shards.labels import CLASSES_FILE
+from dualtemp.data.sources.folder import Part, folder_parts
+from dualtemp.errors import UserError, writing
+from dualtemp.file_lock import locked
+
+SHARD_SIZE = 256_000_000  # bytes
+
+
+@dataclass(frozen=True)
+class Packed:
+    """What was written: numbers of images, shards, bytes and classes."""
+
+    images: int
+    shards: int
+    bytes: int
+    classes: int
+
+
+def pack_folder(
+    folder: Path,
+    out: Path,
+    *,
+    shard_size: int = SHARD_SIZE,
+    labels: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> Packed:
+    """Write the images of a folder as shards of about `shard_size` bytes into a new folder.
+
+    Everything is written beside `out` and renamed at the end: a process that is killed leaves no half of a set. Raises
+    UserError if `out` is there already, or an image file cannot be read.
+    """
+    out = Path(os.path.abspath(out))
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} is there already: give a folder that is not, or remove it")
+    if out.is_relative_to(folder.resolve()):
+        raise UserError(f"{out} lies in the folder that is packed: give a place outside of it")
+    parts = folder_parts(folder, labels)
+    classes = sorted({name for part in parts.values() for name in part.folders} - {""})
+    if broken := next((name for name in classes if len(name.splitlines()) > 1), None):
+        raise UserError(f"{folder}: the class folder {broken!r} has a line break in its name; rename it")
+    with writing(out, "free some space, or give another --to"):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        work = out.with_name(f".{out.name}.packing")
+        with locked(out.with_name(f".{out.name}.lock"), what=out, remove=True):
+            shutil.rmtree(work, ignore_errors=True)  # of a process that was killed
+            try:
+                packed = _write(folder, work, parts, classes, shard_size, progress)
+                if out.exists():
+                    out.rmdir()
+                work.rename(out)
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
+    return packed
+
+
+def _write(
+    folder: Path,
+    work: Path,
+    parts: dict[str, Part],
+    classes: list[str],
+    shard_size: int,
+    progress: Callable[[int, int], None] | None,
+) -> Packed:
+    number = {name: str(i).encode() for i, name in enumerate(classes)}
+    total, done, made = sum(len(part.names) for part in parts.values()), 0, []
+    for word, part in parts.items():
+        with _ShardWriter(work / word, shard_size) as shards:
+            labeled = ""  # the last key with a label: a sample may have two images
+            for name, class_folder in zip(part.names, part.folders, strict=True):
+                member = name.removeprefix(f"{word}/") if word else name
+                shards.add(member, _content(folder, name))
+                if class_folder and _key(member) != labeled:
+                    shards.add(f"{_key(member)}.cls", number[class_folder], beside=True)
+                    labeled = _key(member)
+                done += 1
+                if progress is not None:
+                    progress(done, total)
+        made += shards.sizes
+    if classes:
+        text = "".join(f"{name}\n" for name in classes)
+        (work / CLASSES_FILE).write_bytes(text.encode(errors="surrogateescape"))
+    return Packed(total, len(made), sum(made), len(classes))
+
+
+def _content(folder: Path, name: str) -> bytes:
+    try:
+        return (folder / name).read_bytes()
+    except OSError as error:
+        raise UserError(
+            f"{folder / name} cannot be read ({error.strerror}): mend it, or take it out of the folder"
+        ) from error
+
+
+def _key(member: str) -> str:
+    """A member's name up to the first dot of its last part, as WebDataset has it."""
+    folder, slash, last = member.rpartition("/")
+    return folder + slash + last.partition(".")[0]
+
+
+class _ShardWriter:
+    """Writes members into 000000.tar, 000001.tar, ... of a folder; a sample is never divided."""
+
+    def __init__(self, folder: Path, size: int) -> None:
+        folder.mkdir(parents=True)
+        self.folder, self.size = folder, size
+        self.sizes: list[int] = []
+        self._key = ""
+        self._file: BinaryIO | None = None
+        self._archive: tarfile.TarFile | None = None
+
+    def add(self, name: str, content: bytes, beside: bool = False) -> None:
+        """Add a member, to a new shard if the last one is full; beside: it belongs to the member before."""
+        if not beside and _key(name) != self._key and (self._archive is None or self._archive.offset >= self.size):
+            self._finish()
+            self._file = open(self.folder / f"{len(self.sizes):06}.tar", "wb")  # noqa: SIM115
+            self._archive = tarfile.open(fileobj=self._file, mode="w", format=tarfile.GNU_FORMAT)  # noqa: SIM115
+        assert self._archive is not None
+        header = tarfile.TarInfo(name)
+        header.size, self._key = len(content), _key(name)
+        self._archive.addfile(header, io.BytesIO(content))
+        self._archive.members.clear()  # pyright: ignore[reportAttributeAccessIssue]  (it would keep all of them)
+
+    def _finish(self) -> None:
+        if self._archive is not None and self._file is not None:
+            self._archive.close()
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self.sizes.append(self._file.tell())
+            self._file.close()
+            self._archive = self._file = None
+
+    def __enter__(self) -> "_ShardWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._finish()

@@ -1,0 +1,111 @@
+"""Copies of shards on this disk: of remote ones as they are, of packed Parquet files the images alone, unpacked.
+
+They lie in the cache folder, under names that change with the shard, up to DUALTEMP_SHARD_CACHE bytes (20GB; 0 keeps
+none) and never more than half of what the disk has left. Copies of other sets make way, the longest unused first.
+"""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import BinaryIO
+
+from dualtemp.cache_folder import cache_folder
+from dualtemp.data.shards.shard_index import ShardFile
+from dualtemp.errors import UserError
+from dualtemp.quantities import bytes_of
+
+VARIABLE, USUAL = "DUALTEMP_SHARD_CACHE", "20GB"
+COPY, IMAGES = ".copy", ".images"  # endings: the shard as it is; its images one after another
+
+
+def cached_path(place: str, stamp: str, kind: str) -> Path:
+    """Where the copy of a shard is, if there is one."""
+    key = blake2b(f"{place}\0{stamp}".encode(errors="surrogateescape"), digest_size=16).hexdigest()
+    return cache_folder() / "shards" / "copies" / f"{key}{kind}"
+
+
+@cache
+def find_copy(file: ShardFile) -> tuple[str, str] | None:
+    """The path and the kind of a shard's copy; None if there is none. Looked for once by each process."""
+    for kind in (IMAGES, COPY):
+        path = cached_path(file.place, file.stamp, kind)
+        if path.is_file():
+            with contextlib.suppress(OSError):
+                os.utime(path)  # used now
+            return str(path), kind
+    return None
+
+
+def budget() -> int:
+    """Bytes that copies may take."""
+    given = os.environ.get(VARIABLE, USUAL)
+    if given.strip() in ("", "0"):
+        return 0
+    try:
+        return bytes_of(given)
+    except UserError as error:
+        raise UserError(f"{VARIABLE}: {error}") from None
+
+
+@contextmanager
+def copying(place: str, stamp: str, kind: str, size: int, keep: frozenset[str]) -> Iterator[BinaryIO | None]:
+    """Open a file for a shard's copy of about `size` bytes; None if there is no room. Kept if the block ends well.
+
+    keep: places whose copies do not make way.
+    """
+    path = cached_path(place, stamp, kind)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = open(part, "wb") if _has_room(path.parent, size, keep) else None  # noqa: SIM115
+    except OSError:
+        file = None
+    if file is None:
+        yield None
+        return
+    try:
+        with file:
+            yield file
+        _note(path, place)
+        part.replace(path)
+        find_copy.cache_clear()
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+def _note(path: Path, place: str) -> None:
+    """Write down beside a copy which shard it is of."""
+    path.with_suffix(".of").write_text(place, errors="surrogateescape")
+
+
+def _has_room(folder: Path, size: int, keep: frozenset[str]) -> bool:
+    most = min(budget(), _taken(folder) + shutil.disk_usage(folder).free // 2)
+    if size > most:
+        return False
+    for path in sorted(_copies(folder), key=lambda each: each.stat().st_mtime):
+        if _taken(folder) + size <= most:
+            break
+        with contextlib.suppress(OSError):
+            note = path.with_suffix(".of")
+            if note.read_text(errors="surrogateescape") not in keep:
+                path.unlink()
+                note.unlink()
+    return _taken(folder) + size <= most
+
+
+def _copies(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.suffix in (COPY, IMAGES) and not path.name.startswith(".")]
+
+
+def _taken(folder: Path) -> int:
+    found = 0
+    for path in _copies(folder):
+        with contextlib.suppress(OSError):
+            found += path.stat().st_size
+    return found

@@ -1,0 +1,45 @@
+"""From listed images, wherever they lie, to the parts of a set: gray or color, in one tensor or read one by one."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from dualtemp.data.image_source import ImageSource
+from dualtemp.data.images import ImageSet, Splits, UnreadableImage
+from dualtemp.data.sources.files_in_memory import load_files, survey
+from dualtemp.errors import UserError
+
+
+def splits_of(
+    name: str,
+    listed: Mapping[str, ImageSource],
+    labels: Mapping[str, Tensor],
+    classes: tuple[str, ...],
+    left_out: Sequence[UnreadableImage],
+    split: str,
+) -> Splits:
+    """Look at the headers, read small images of one size into a tensor, and put the parts together.
+
+    listed: images by part ("train", "test", "unlabelled"); labels: of the parts that have some; left_out: what is
+    known to be unreadable; split: how the parts were separated, in words.
+    """
+    place = listed["train"].place
+    facts = survey(list(listed.values()))
+    if not facts.readable:
+        first = facts.unreadable[0]
+        raise UserError(f"{place}: none of {facts.looked_at} image files can be read, the first {first}")
+    sets: dict[str, ImageSet] = {}
+    unreadable = list(left_out)
+    for part, source in listed.items():
+        images = source.convert(channels=facts.channels)
+        known = labels.get(part)
+        pixels, kept, lost = load_files(images, facts.common_size) if facts.common_size else (images, None, [])
+        unreadable += lost
+        if known is not None and kept is not None:
+            known = known[torch.from_numpy(kept)]
+        if len(pixels):
+            sets[part] = ImageSet(name, pixels, known, classes if known is not None else (), facts.channels)
+    if "train" not in sets:
+        raise UserError(f"{place}: no training image can be read, the first {unreadable[0]}")
+    return Splits(sets["train"], sets.get("test"), sets.get("unlabelled"), tuple(unreadable), split)

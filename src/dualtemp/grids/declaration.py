@@ -1,0 +1,185 @@
+"""A user's own grid, declared in a YAML file with the words of the paper's artifacts. Needs no torch."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dualtemp.errors import UserError
+from dualtemp.grids.artifact import Artifact
+from dualtemp.grids.claims import Rules, places_of
+from dualtemp.grids.comparisons import RULES
+from dualtemp.grids.data_choice import DataChoice
+from dualtemp.grids.plan import Plan, PlannedCell, PlannedRun, run_id
+from dualtemp.runs.metrics import accuracies, measures
+from dualtemp.text import suggest
+from dualtemp.yaml_file import read_yaml
+
+EXPECTED = "a grid: YAML with rows and columns of settings, as docs/grids.md shows"
+WHY = {
+    "cells": "nothing else is assumed to vary alike",
+    "row": "declared in the grid",
+    "column": "declared in the grid",
+    "table": "declared in the grid",
+}
+Part = dict[str, dict[str, Any]]
+
+
+class _File(BaseModel):
+    """What a grid file may say; docs/grids.md explains each word."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    title: str = ""
+    note: str = ""
+    data: str = ""
+    fixed: dict[str, Any] = Field(default_factory=dict)
+    rows: dict[str, Any] = Field(default_factory=dict)
+    columns: dict[str, Any] = Field(default_factory=dict)
+    row_title: str = ""
+    column_title: str = ""
+    seeds: int | list[int] = 3
+    metric: str = ""
+    variance: Literal["cells", "row", "column", "table"] = "cells"
+    margin: float = Field(default=1.0, gt=0)
+    confidence: float = Field(default=0.95, gt=0, lt=1)
+    claims: dict[str, Any] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A declared grid: its table, its claims, and the seeds of every cell ("3", or "1,4")."""
+
+    path: Path
+    artifact: Artifact
+    rules: Rules
+    seeds: str
+
+    def make_plan(self, data: DataChoice = DataChoice()) -> Plan:  # noqa: B008  frozen
+        """Plan the grid's cells; cells with equal settings share one run. A wrong setting is a UserError."""
+        cells: dict[tuple[str, str], PlannedCell] = {}
+        for cell in self.artifact.cells:
+            values = dict(cell.settings)
+            word = values.setdefault("data", self.artifact.data)
+            if data.all is not None and "data" not in cell.settings:
+                word = data.all
+            values["data"] = data.named.get(word, word)
+            if not values["data"]:
+                raise UserError(f"{self.path} names no data: write `data: FOLDER`, or give --data")
+            try:
+                cells[cell.row, cell.column] = PlannedCell(cell, run_id(values), {}, values)
+            except UserError as error:
+                where = ", ".join(filter(None, (cell.row, cell.column)))
+                raise UserError(f"{self.path}, cell {where}: {error}") from None
+        runs = {one.run: PlannedRun(one.run, one.settings, ()) for one in cells.values() if one.run is not None}
+        return Plan((self.artifact,), {self.artifact.id: cells}, runs)
+
+
+def load_grid(path: Path) -> Grid:
+    """Read and check a grid file; loading it runs no code."""
+    said = read_yaml(path, EXPECTED)
+    if not isinstance(said, dict):
+        raise UserError(f"{path} holds no grid: give {EXPECTED}")
+    try:
+        file = _File.model_validate(said)
+    except ValidationError as error:
+        raise UserError(f"{path}: {_sentence(error)}") from None
+    rows, row_title = _expand(path, "rows", file.rows)
+    columns, column_title = _expand(path, "columns", file.columns)
+    if not file.rows and not file.columns:
+        raise UserError(f"{path} has neither rows nor columns: give {EXPECTED}")
+    metric = file.metric or accuracies()[0].key
+    if metric not in measures():
+        raise UserError(f"{path}: no measure is called {metric!r}: {suggest(metric, measures())}")
+    artifact = Artifact(
+        id=path.stem,
+        order=0,
+        label=path.name,
+        title=file.title or path.stem,
+        claims=tuple(file.claims),
+        data=_beside(path, file.data),
+        row_title=file.row_title or row_title,
+        column_title=file.column_title or column_title,
+        fixed=file.fixed,
+        rows=rows,
+        columns=columns,
+        metric=metric,
+        note=file.note,
+    )
+    claims = {name: _claim(path, name, said, artifact) for name, said in file.claims.items()}
+    pools = {artifact.id: {"over": file.variance, "why": WHY[file.variance]}}
+    rules = Rules({artifact.id: artifact}, claims, file.margin, file.confidence, pools=pools)
+    return Grid(path, artifact, rules, _seeds(file.seeds))
+
+
+def _expand(path: Path, part: str, said: dict[str, Any]) -> tuple[Part, str]:
+    """Return rows or columns by name, and their title; `{tau_alpha: [.1, .2]}` stands for one a value."""
+    if not said:
+        return {"": {}}, ""
+    if len(said) == 1 and isinstance(next(iter(said.values())), list):
+        ((name, values),) = said.items()
+        return {_word(value): {name: value} for value in values}, name
+    for name, settings in said.items():
+        if not isinstance(settings, dict):
+            raise UserError(f"{path}, {part}: {name} must be settings, such as {{tau_alpha: 0.1}}, or a list of values")
+    return {str(name): settings for name, settings in said.items()}, ""
+
+
+def _claim(path: Path, name: str, said: Any, artifact: Artifact) -> dict[str, Any]:
+    """Check a claim: what it says, and the comparisons that would show it."""
+    lines = said.get("shown_by") if isinstance(said, dict) else None
+    if not isinstance(lines, list) or not lines or not all(isinstance(line, dict) for line in lines):
+        raise UserError(f"{path}, claim {name}: give `says`, and `shown_by`, a list of comparisons")
+    for line in lines:
+        kinds = [kind for kind in RULES if kind in line]
+        extra = set(line) - {*RULES, "each", "of", "except"}
+        if len(kinds) != 1 or extra or line.get("each") not in ("row", "column"):
+            raise UserError(
+                f"{path}, claim {name}: a comparison is `each: row` or `each: column`, and one of {', '.join(RULES)}"
+            )
+        line["in"] = artifact.id
+        compared = artifact.columns if line["each"] == "row" else artifact.rows
+        names = line[kinds[0]] = [_word(one) for one in _list(line[kinds[0]])]
+        places = {kind: [_word(one) for one in _list(line[kind])] for kind in ("of", "except") if kind in line}
+        line.update(places)
+        if len(names) < 2:
+            raise UserError(f"{path}, claim {name}: {kinds[0]} compares at least two cells")
+        if kinds[0] not in ("flat", "rises") and len(names) > 2:
+            raise UserError(f"{path}, claim {name}: {kinds[0]} compares two cells, the better one first")
+        others = artifact.rows if line["each"] == "row" else artifact.columns
+        for known, words in ((compared, names), *((others, words) for words in places.values())):
+            for word in words:
+                if word not in known:
+                    raise UserError(f"{path}, claim {name}: there is no {word!r}: {suggest(word, known)}")
+        if not list(places_of(line, artifact)):
+            raise UserError(f"{path}, claim {name}: nothing is left to compare")
+    return {"says": str(said.get("says", name)), "shown_by": lines}
+
+
+def _list(said: Any) -> list[Any]:
+    return said if isinstance(said, list) else [said]
+
+
+def _seeds(said: int | list[int]) -> str:
+    """Return seeds in the words of --seeds."""
+    return str(said) if isinstance(said, int) else ",".join(map(str, said)) + ","
+
+
+def _beside(path: Path, data: str) -> str:
+    """Find a relative path of data beside the grid file, if it is not below the current folder."""
+    beside = path.parent / data
+    return str(beside) if data and not Path(data).exists() and beside.exists() else data
+
+
+def _word(value: Any) -> str:
+    """Write a value as YAML does: true, 0.1."""
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _sentence(error: ValidationError) -> str:
+    first = error.errors()[0]
+    name = ".".join(map(str, first["loc"]))
+    if first["type"] == "extra_forbidden":
+        return f"a grid has no {name!r}: {suggest(name, list(_File.model_fields))}"
+    return f"{name}: {first['msg'][0].lower()}{first['msg'][1:]}"

@@ -1,0 +1,74 @@
+"""The figure of a grid: every seed as a dot, mean and interval beside it. Needs no torch."""
+
+from collections.abc import Callable, Iterable
+
+from dualtemp.grids.artifact import Artifact
+from dualtemp.grids.comparisons import MeasuredCell, Table
+from dualtemp.intervals import Interval, mean_interval
+from dualtemp.report.drawing import Dot, Line, Shape, Text, text_width
+from dualtemp.report.line_chart import tick_labels, y_ticks
+
+COLORS = ("#2a78d6", "#eb6834", "#1baf7a", "#b07900", "#c94f82", "#6b5bd2", "#555555")
+PALE = {
+    color: "#" + "".join(f"{(int(color[i : i + 2], 16) + 2 * 255) // 3:02x}" for i in (1, 3, 5)) for color in COLORS
+}
+HEIGHT, TOP, BOTTOM, LEFT, RIGHT, STEP = 320.0, 30.0, 44.0, 58.0, 14.0, 22.0
+GRID = "#dddddd"
+
+
+def draw_grid(artifact: Artifact, table: Table, y_title: str, confidence: float) -> tuple[list[Shape], float, float]:
+    """Return the shapes, width and height: a group of places a column, a color a row. No shapes without values."""
+    values = [value for cell in table.values() for value in cell.values.values()]
+    if not values:
+        return [], 0.0, 0.0
+    bounds = [i.bounds for c in table.values() if c.values and (i := _interval(c, confidence)).low is not None]
+    ticks = y_ticks(min([*values, *(low for low, _ in bounds)]), max([*values, *(high for _, high in bounds)]))
+    group = max(STEP * (len(artifact.rows) + 1), max(text_width(name, 11) for name in artifact.columns) + 12)
+    legend = sum(28 + text_width(name, 11) for name in artifact.rows)
+    wide = max(LEFT + RIGHT + group * len(artifact.columns), LEFT + RIGHT + legend, 320.0)
+    group = (wide - LEFT - RIGHT) / len(artifact.columns)
+    bottom = HEIGHT - BOTTOM
+
+    def at(value: float) -> float:
+        return TOP + (bottom - TOP) * (ticks[-1] - value) / (ticks[-1] - ticks[0])
+
+    shapes: list[Shape] = []
+    for tick, label in zip(ticks, tick_labels(ticks), strict=True):
+        shapes.append(Line(LEFT, at(tick), wide - RIGHT, at(tick), GRID))
+        shapes.append(Text(LEFT - 8, at(tick) + 4, label, "end"))
+    shapes.append(Text(14, (TOP + bottom) / 2, y_title, "middle", upward=True))
+    shapes += _legend(artifact.rows)
+    for place, column in enumerate(artifact.columns):
+        middle = LEFT + group * (place + 0.5)
+        shapes.append(Text(middle, bottom + 18, column, "middle"))
+        for number, row in enumerate(artifact.rows):
+            x = middle + STEP * (number - (len(artifact.rows) - 1) / 2)
+            shapes += _cell(table[row, column], x, COLORS[number % len(COLORS)], at, confidence)
+    if artifact.column_title:
+        shapes.append(Text((LEFT + wide - RIGHT) / 2, HEIGHT - 8, artifact.column_title, "middle"))
+    return shapes, wide, HEIGHT
+
+
+def _cell(cell: MeasuredCell, x: float, color: str, at: Callable[[float], float], confidence: float) -> list[Shape]:
+    if not cell.values:
+        return []
+    shapes: list[Shape] = [Dot(x - 4, at(value), 2.2, PALE[color]) for value in cell.values.values()]
+    interval = _interval(cell, confidence)
+    if interval.low is not None:
+        low, high = interval.bounds
+        shapes.append(Line(x + 3, at(low), x + 3, at(high), color, 1.6))
+    return [*shapes, Dot(x + 3, at(interval.effect), 3.6, color)]
+
+
+def _interval(cell: MeasuredCell, confidence: float) -> Interval:
+    return mean_interval(list(cell.values.values()), confidence)
+
+
+def _legend(rows: Iterable[str]) -> list[Shape]:
+    shapes: list[Shape] = []
+    x = LEFT
+    for number, name in enumerate(rows):
+        if name:
+            shapes += [Dot(x + 4, 12, 4, COLORS[number % len(COLORS)]), Text(x + 12, 16, name)]
+            x += 28 + text_width(name, 11)
+    return shapes

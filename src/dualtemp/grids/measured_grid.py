@@ -1,0 +1,75 @@
+"""A grid with its results: cells, contrasts and verdicts. Needs no torch."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dualtemp.grids.claims import Verdict, judge_claims
+from dualtemp.grids.comparisons import MeasuredCell, Table
+from dualtemp.grids.contrasts import Contrast, contrast_cells
+from dualtemp.grids.declaration import Grid
+from dualtemp.grids.plan import Plan
+from dualtemp.grids.results import DataFacts, Results
+from dualtemp.grids.tables import collect_results
+from dualtemp.intervals import Interval, mean_interval
+from dualtemp.runs.measure import Measure
+from dualtemp.runs.metrics import measures
+
+
+@dataclass(frozen=True)
+class MeasuredGrid:
+    """A grid's cells by row and column, with what was found between them.
+
+    runs, wanted: how many results there are, of how many; seconds: that they took; data: names of the images.
+    """
+
+    grid: Grid
+    seeds: tuple[int, ...]
+    table: Table
+    contrasts: list[Contrast]
+    verdicts: list[Verdict]
+    runs: int
+    wanted: int
+    seconds: float
+    data: str
+
+    @property
+    def measure(self) -> Measure:
+        """What the cells show."""
+        return measures()[self.grid.artifact.metric]
+
+    @property
+    def confidence(self) -> float:
+        """Of every interval."""
+        return self.grid.rules.confidence
+
+    def interval(self, cell: MeasuredCell) -> Interval | None:
+        """Return the mean of a cell with its interval; None if it has no value."""
+        return mean_interval(list(cell.values.values()), self.confidence) if cell.values else None
+
+
+def measure_grid(
+    grid: Grid, plan: Plan, seeds: Sequence[int], facts: Mapping[str, DataFacts], results: Results
+) -> MeasuredGrid:
+    """Collect the results that are there, and compare them."""
+    there = collect_results(plan, seeds, facts, results)
+    table = there.tables[grid.artifact.id]
+    found = [result for by_seed in there.results.values() for result in by_seed.values()]
+    return MeasuredGrid(
+        grid,
+        tuple(seeds),
+        table,
+        contrast_cells(grid.artifact, table, grid.rules.confidence),
+        judge_claims(grid.rules, {grid.artifact.id: table}),
+        len(found),
+        len(plan.runs) * len(seeds),
+        sum(result.get("seconds", 0.0) for result in found),
+        ", ".join(dict.fromkeys(there.data.values())),
+    )
+
+
+def describe_trouble(cell: MeasuredCell) -> str:
+    """Say what is wrong with a cell: failed and collapsed seeds; "" if nothing is."""
+    words = [f"{len(cell.failed)} failed"] if cell.failed else []
+    if cell.collapsed:
+        words.append("collapsed" if len(cell.collapsed) == len(cell.values) else f"{len(cell.collapsed)} collapsed")
+    return ", ".join(words)

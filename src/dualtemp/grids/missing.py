@@ -1,0 +1,105 @@
+"""Which runs of a grid have no result yet, and which seeds are asked for. Needs no torch unless images are opened."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from dualtemp.errors import UserError
+from dualtemp.grids.known_data import is_local
+from dualtemp.grids.plan import Plan
+from dualtemp.grids.results import DataFacts, Job, Results, read_data_facts
+from dualtemp.grids.tables import make_jobs
+
+PILOT = 0  # the seed for choosing settings; claims do not use it
+
+
+class Asked(Protocol):
+    """What a user asks for: seeds, and the results folder."""
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds of every cell."""
+        ...
+
+    @property
+    def results(self) -> Path:
+        """Where results are, and go."""
+        ...
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Runs still to be executed; facts of the data that is here, and why other data is not."""
+
+    jobs: list[Job]
+    facts: dict[str, DataFacts]
+    unavailable: dict[str, str] = field(default_factory=dict)
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Parse seeds: "3" means 1, 2, 3; "4,7" means these two. Seed 0 is the pilot's."""
+    try:
+        seeds = tuple(int(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        seeds = ()
+    if not seeds or min(seeds) < 0 or ("," not in text and seeds[0] < 1):
+        raise UserError(f"--seeds {text!r}: give how many (3), or which (1,2,5; one alone: 4,)")
+    return tuple(dict.fromkeys(seeds)) if "," in text else tuple(range(PILOT + 1, PILOT + 1 + seeds[0]))
+
+
+def find_missing(
+    request: Asked, found: Plan, cell: str | None = None, retry: bool = False, fetch: bool = True
+) -> Missing:
+    """Open the data and find the runs that have no result yet.
+
+    cell: look for this run only; retry: include failed runs; fetch: whether sets may be downloaded to find the cell.
+    """
+    words = list(dict.fromkeys(run.settings["data"] for run in found.runs.values()))
+    if cell is not None:
+        words = _where_a_cell_can_be(cell, request, words, fetch)
+    facts: dict[str, DataFacts] = {}
+    unavailable: dict[str, str] = {}
+    jobs: list[Job] = []
+    for word in words:
+        try:
+            facts[word] = read_data_facts(word)
+        except UserError as error:
+            unavailable[word] = str(error)
+        if cell is not None:
+            jobs = [job for job in make_jobs(found, request.seeds, facts).values() if job.name == cell]
+            if jobs:
+                break
+    if words and not facts:
+        raise UserError(next(iter(unavailable.values())))
+    if cell is None:
+        jobs = list(make_jobs(found, request.seeds, facts).values())
+    elif not jobs:
+        raise _no_such_cell(cell, [run.settings["data"] for run in found.runs.values()], words)
+    results = Results(request.results)
+    read = {job.name: results.read(job) for job in jobs}
+
+    def wanted(job: Job) -> bool:
+        there = read[job.name]
+        return there is None or (retry and there["status"] == "failed")
+
+    left = [job for job in jobs if wanted(job)]
+    return Missing(left, facts, unavailable)
+
+
+def _where_a_cell_can_be(cell: str, request: Asked, words: list[str], fetch: bool) -> list[str]:
+    """Return the sets in which to look for a cell: local ones before those that must be downloaded."""
+    name = re.fullmatch(r"[0-9a-f]{16}-s(\d+)", cell)
+    if name is None or int(name[1]) not in request.seeds:
+        raise _no_such_cell(cell)
+    here = [word for word in words if is_local(word)]
+    return here + [word for word in words if fetch and word not in here]
+
+
+def _no_such_cell(cell: str, words: Sequence[str] = (), looked_in: Sequence[str] = ()) -> UserError:
+    left = [word for word in dict.fromkeys(words) if word not in looked_in]
+    beside = f"; not searched, because they are not downloaded: {', '.join(left)}" if left else ""
+    return UserError(
+        f"there is no cell {cell!r} here: use the data, scale, seeds and ids of the --list command{beside}"
+    )

@@ -1,0 +1,79 @@
+"""Tables from results: the value of each cell, seed by seed. Needs no torch."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dualtemp.grids.artifact import Artifact
+from dualtemp.grids.comparisons import MeasuredCell, Table
+from dualtemp.grids.known_data import display_name
+from dualtemp.grids.plan import Plan, PlannedCell
+from dualtemp.grids.results import DataFacts, Job, Results, make_job
+from dualtemp.runs.metrics import accuracies
+
+NO_LABELS = "the set has no labels to measure with"
+
+
+@dataclass(frozen=True)
+class Collected:
+    """The results of a plan: a table per artifact, the single results behind it, and display names of the data."""
+
+    tables: dict[str, Table]
+    results: dict[str, dict[int, dict[str, Any]]]  # by the id of a planned run, by seed
+    data: dict[str, str]  # by the setting `data`
+
+
+def make_jobs(plan: Plan, seeds: Sequence[int], facts: Mapping[str, DataFacts]) -> dict[tuple[str, int], Job]:
+    """Make the jobs of a plan whose data has facts, by run and seed: artifact by artifact, seed by seed."""
+    found: dict[tuple[str, int], Job] = {}
+    for table in plan.cells.values():
+        for seed in seeds:
+            for cell in table.values():
+                run = plan.runs.get(cell.run or "")
+                if run is not None and run.settings["data"] in facts and (run.id, seed) not in found:
+                    found[run.id, seed] = make_job(run, seed, facts[run.settings["data"]])
+    return found
+
+
+def collect_results(plan: Plan, seeds: Sequence[int], facts: Mapping[str, DataFacts], results: Results) -> Collected:
+    """Collect all existing results of a plan."""
+    found: dict[str, dict[int, dict[str, Any]]] = {}
+    for (word, seed), one in make_jobs(plan, seeds, facts).items():
+        result = results.read(one)
+        if result is not None:
+            found.setdefault(word, {})[seed] = result
+    tables = {
+        artifact.id: {place: _measured(artifact, cell, found) for place, cell in plan.cells[artifact.id].items()}
+        for artifact in plan.artifacts
+    }
+    words = {run.settings["data"] for run in plan.runs.values()}
+    return Collected(tables, found, {word: display_name(word, facts.get(word), results) for word in words})
+
+
+def _measured(artifact: Artifact, cell: PlannedCell, found: dict[str, dict[int, dict[str, Any]]]) -> MeasuredCell:
+    if cell.run is None:
+        return MeasuredCell(absent=cell.absent)
+    values, failed, collapsed, short = {}, {}, set[int](), ""
+    for seed, result in found.get(cell.run, {}).items():
+        if result["status"] == "failed":
+            failed[seed] = result["reason"]
+            continue
+        if result["status"] == "collapsed":
+            collapsed.add(seed)
+        value = _value(artifact, cell, result)
+        if value is not None:
+            values[seed] = value
+        elif artifact.measure is None:
+            failed[seed] = NO_LABELS if not artifact.metric else f"its last epoch has no {artifact.metric}"
+        elif artifact.drawn == "lines":
+            short = "the dictionary has fewer keys"
+    return MeasuredCell(values, failed, frozenset(collapsed), "" if values else short, cell.run)
+
+
+def _value(artifact: Artifact, cell: PlannedCell, result: dict[str, Any]) -> float | None:
+    if artifact.measure is None:
+        return result["metrics"].get(artifact.metric or accuracies()[0].key)
+    if artifact.drawn != "lines":
+        return None
+    curves = result["measured"][artifact.measure["name"]]["values"]
+    return curves[f"{cell.arguments['tau']:g}"][str(cell.arguments["size"])]

@@ -1,0 +1,120 @@
+"""A single run of a grid, executed by whichever process takes it."""
+
+import json
+import os
+import shutil
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+from dualtemp.engines.engine import Place
+from dualtemp.errors import UserError, writing
+from dualtemp.file_lock import Busy, locked
+from dualtemp.grids.results import Job, Results
+
+BUSY = "busy"  # another process is executing this run
+VERSIONS = ("dualtemp", "python", "torch", "torchvision", "timm", "device", "threads")
+
+
+def execute(place: Place, job: Job, results: Path, keep: bool) -> tuple[str, str]:
+    """Execute a run at a place and report its progress in a file; returns what `perform` does."""
+    folder = Results(results)
+    return perform(job, folder, place.device, place.threads, ProgressFile(folder.progress_file(job), job), keep)
+
+
+class ProgressFile:
+    """An observer that writes a run's progress to a file, at most twice a second, for commands that wait for it."""
+
+    def __init__(self, path: Path, job: Job) -> None:
+        self.path, self.epochs, self.written_at = path, job.settings.epochs, 0.0
+
+    def begin(self, path: Path, chosen: Any) -> None:
+        """Write nothing."""
+
+    def step(self, epoch: int, step: int, steps: int, loss: float) -> None:
+        """Write the progress; a disk that is full for a moment costs a line of progress, not the run."""
+        if time.monotonic() - self.written_at > 0.5:
+            self.written_at = time.monotonic()
+            beside = self.path.with_suffix(f".{os.getpid()}")
+            with suppress(OSError):
+                beside.write_text(f"{(epoch + step / steps) / self.epochs:.6f}")
+                beside.replace(self.path)
+
+    def epoch(self, metrics: dict[str, Any]) -> None:
+        """Write nothing; steps have reported the progress."""
+
+    def note(self, text: str) -> None:
+        """Drop notes."""
+
+    def close(self) -> None:
+        """Remove the file."""
+        self.path.unlink(missing_ok=True)
+
+
+def perform(
+    job: Job, results: Results, device: str = "auto", threads: int = 1, watch: Any = None, keep: bool = False
+) -> tuple[str, str]:
+    """Execute a run unless it has a result or another process is executing it; return its status and why it failed.
+
+    A run that a killed process left behind is resumed. Once the result is written, the run's folder is removed, unless
+    `keep`. A disk that cannot be written to is not a result of the run: it raises UserError.
+    """
+    results.make_folders()
+    with ExitStack() as held:
+        try:
+            with writing(results.runs, "give another --results"):
+                held.enter_context(locked(results.lock_file(job), patience=0, remove=True))
+        except Busy:
+            return BUSY, ""
+        result = results.read(job)
+        if result is None:
+            result = make_result(job, results.run_folder(job), device, threads, watch)
+            results.write(job, result)
+        if not keep:
+            shutil.rmtree(results.run_folder(job), ignore_errors=True)
+    return result["status"], result.get("reason", "")
+
+
+def make_result(job: Job, folder: Path, device: str, threads: int, watch: Any) -> dict[str, Any]:
+    """Execute or resume a run and return its result; failure and collapse are results too."""
+    from dualtemp.runs.folder import RunFolder
+    from dualtemp.training.launch import ExecutionOptions
+    from dualtemp.training.resume import resume_run
+    from dualtemp.training.start import start
+
+    options = ExecutionOptions(device=device, threads=threads, quiet=True)
+    try:
+        metrics = None
+        if (folder / "config.yaml").exists():
+            try:
+                metrics = resume_run(folder, None, options, watch)
+            except UserError:  # the remains are of no use
+                shutil.rmtree(folder, ignore_errors=True)
+        if metrics is None:
+            # Mark every setting as given, so that none of the paper's is replaced by one chosen for the images.
+            given = job.settings.model_copy(update=job.settings.model_dump())
+            metrics = start(given, folder, options, watch)
+        wanted = {name: json.loads(asked) for name, asked in job.measured}
+        measured = {}
+        if wanted:
+            from dualtemp.analysis.measurements import measure
+
+            measured = measure(folder, wanted, str(options.open_device()))
+    except (Exception, MemoryError) as error:
+        said = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        trouble = error if isinstance(error, OSError) else error.__context__
+        if isinstance(trouble, OSError):
+            said = f"{folder} cannot continue ({trouble.strerror or trouble}): make room, then repeat the same command"
+            raise UserError(said) from None
+        return {"status": "failed", "reason": " ".join(said.split())}
+    run = RunFolder(folder)
+    with_versions = {name: value for name, value in run.read_environment().items() if name in VERSIONS}
+    return {
+        "status": "collapsed" if metrics.get("collapsed") else "done",
+        "metrics": metrics,
+        "losses": [line["loss"] for line in run.history()],
+        "measured": measured,
+        "seconds": metrics["seconds"],
+        "versions": with_versions,
+    }

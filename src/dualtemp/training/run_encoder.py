@@ -1,0 +1,172 @@
+"""The encoder of a run, of a pretrained start or of an ONNX file, ready for any images."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from dualtemp.config import Settings, complete, settings
+from dualtemp.data.augment.views import Views
+from dualtemp.data.images import ImageSet
+from dualtemp.data.loading.loader import EVALUATION_BATCH, evaluation_batches
+from dualtemp.device import open_device
+from dualtemp.errors import UserError
+from dualtemp.models.backbones import build_backbone
+from dualtemp.models.model_input import ModelInput
+from dualtemp.models.onnx_network import OnnxNetwork, input_beside
+from dualtemp.models.starts import Start, has_model_config, is_start_word
+from dualtemp.models.weights import initialize
+from dualtemp.runs.folder import RunFolder
+from dualtemp.training.pretrained import find_start
+from dualtemp.training.run_images import run_images
+
+START_BATCH = 64  # anchors of a start that are looked at together; at 224 px more take much memory
+NO_DATA = "none"  # what the settings of a start have in the place of data
+
+
+@dataclass(frozen=True)
+class RunEncoder:
+    """The backbone of a run or of a pretrained start, and how its images are prepared.
+
+    path: the run's folder, or the word of a start; settings: the run's; backbone: in eval mode, on the device; views:
+    size and normalization, for `evaluation_batches`; channels: of the images, 1 is gray; classes: names by label, empty
+    if unknown; fingerprint: 32 hexadecimal digits of the weights: features of two encoders must not be mixed; progress:
+    called with the number of images done, and of all.
+    """
+
+    path: Path
+    settings: Settings
+    backbone: nn.Module
+    views: Views
+    channels: int
+    classes: tuple[str, ...]
+    device: torch.device
+    fingerprint: str
+    progress: Callable[[int, int], None] | None = None
+
+    @property
+    def is_start(self) -> bool:
+        """Whether these are pretrained weights that no run has trained further: there is no folder and no data."""
+        return not RunFolder(self.path).config.is_file()
+
+    @property
+    def width(self) -> int:
+        """F, the number of features of an image."""
+        return int(self.backbone.num_features)  # pyright: ignore
+
+    def features(
+        self,
+        images: ImageSet,
+        batch: int = EVALUATION_BATCH,
+        workers: int | None = None,
+        problems: dict[str, str] | None = None,
+        mirrored: bool = False,
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Index int64 (B,) and features float32 (B, F) of the images, in order, both on the CPU, batch by batch.
+
+        Images are converted to gray or color, as the encoder was trained on. Unreadable files are left out, as the
+        index shows, and added to problems, name -> reason.
+
+        Args:
+            images: any set, in memory or in files.
+            batch: images at once, default 256.
+            workers: processes that read image files, default one for each core but one.
+            problems: collects unreadable files.
+            mirrored: average the features of an image and its mirror image; takes twice the time.
+        """
+        shown = self.fitted(images)
+        clean = evaluation_batches(
+            shown, self.views, batch, device=self.device, workers=workers, problems={} if problems is None else problems
+        )
+        for each in clean:
+            found = self.of_views(each.pixels)
+            if self.progress is not None:
+                self.progress(int(each.index[-1]) + 1, len(images))
+            yield each.index, (found + self.of_views(each.pixels.flip(3))) / 2 if mirrored else found
+
+    @torch.inference_mode()
+    def of_views(self, views: Tensor) -> Tensor:
+        """Features float32 (B, F), on the CPU, of normalized views (B, C, size, size)."""
+        return self.backbone(self.in_memory_format(views).to(self.device)).float().cpu()
+
+    def in_memory_format(self, views: Tensor) -> Tensor:
+        """Views in the memory format of the run."""
+        return views.contiguous(memory_format=torch.channels_last) if self.settings.channels_last else views
+
+    def fitted(self, images: ImageSet) -> ImageSet:
+        """The images with the encoder's number of channels: gray from color, or color from gray."""
+        try:
+            return images if images.channels == self.channels else images.convert(self.channels)
+        except ValueError:
+            raise UserError(
+                f"{images.name} has images of {images.channels} channels, the encoder of {self.path} takes "
+                f"{self.channels}: give such images"
+            ) from None
+
+
+def run_encoder(path: Path, device: str = "auto") -> RunEncoder:
+    """Load the encoder that a path or a word names; all commands find it here.
+
+    Args:
+        path: the folder of a run (backbone.safetensors and config.yaml are read; no checkpoint is needed); else a
+            pretrained start: "imagenet", "timm:NAME" or a folder of timm.
+        device: default "auto", the best one.
+    """
+    if names_start(path):
+        return start_encoder(find_start(str(path)), device)
+    run = RunFolder.open(path)
+    own, there = run.settings(), open_device(device)
+    views, channels, classes = run_images(run, own)
+    backbone = build_backbone(own.backbone, views.size, channels, seed=own.seed)
+    initialize(backbone, path)
+    backbone = _frozen(backbone, own, there)
+    fingerprint = blake2b(run.backbone.read_bytes(), digest_size=16).hexdigest()
+    return RunEncoder(path, own, backbone, views, channels, classes, there, fingerprint)
+
+
+def names_start(path: Path | str) -> bool:
+    """Whether this names a pretrained start, not a run."""
+    return is_start_word(path) or (not RunFolder(Path(path)).config.is_file() and has_model_config(Path(path)))
+
+
+def start_encoder(start: Start, device: str = "auto") -> RunEncoder:
+    """Return the encoder of a pretrained start as it is, without any training."""
+    if start.network is None or start.input is None:
+        raise UserError(
+            f"{start.word}: its network or its input (mean, deviation, size) is not known: give a run, imagenet, "
+            "timm:NAME or a folder of timm"
+        )
+    wanted, there = start.input, open_device(device)
+    values = {"data": NO_DATA, "backbone": start.network, "init": start.word, "init_content": start.content}
+    chosen = complete(settings({**values, "image_size": wanted.size, "knn": "auto", "batch": START_BATCH}), wanted.size)
+    backbone = build_backbone(start.network, wanted.size, wanted.channels, seed=0)
+    start.load_into(backbone)
+    backbone = _frozen(backbone, chosen, there)
+    views = _views_of(chosen, wanted)
+    return RunEncoder(Path(start.word), chosen, backbone, views, wanted.channels, (), there, start.content)
+
+
+def onnx_encoder(path: Path) -> RunEncoder:
+    """Return the graph of an ONNX file, which onnxruntime computes on the CPU; a file beside it tells its input."""
+    network, wanted = OnnxNetwork(path), input_beside(path)
+    network.prepare(wanted)
+    values = {"data": NO_DATA, "backbone": "onnx", "image_size": wanted.size, "channels_last": False}
+    chosen = complete(settings(values), wanted.size)
+    content = blake2b(json.dumps(wanted.as_json(), sort_keys=True).encode() + path.read_bytes(), digest_size=16)
+    views, there = _views_of(chosen, wanted), open_device("cpu")
+    return RunEncoder(path, chosen, network, views, wanted.channels, (), there, content.hexdigest())
+
+
+def _views_of(chosen: Settings, wanted: ModelInput) -> Views:
+    return Views(chosen.recipe, wanted.size, 0, wanted.mean, wanted.std, wanted.interpolation, wanted.crop)
+
+
+def _frozen(backbone: nn.Module, chosen: Settings, device: torch.device) -> nn.Module:
+    backbone = backbone.to(device).eval().requires_grad_(False)
+    if chosen.channels_last:
+        backbone = backbone.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+    return backbone

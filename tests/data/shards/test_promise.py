@@ -1,0 +1,123 @@
+"""The promise: the same images, order and pixels on any number of processes and from any step, the same bits after a
+kill; and shards go through every command as their folder does.
+"""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from command_processes import OFTEN, Command, Commands, together, until
+from run_contents import different, everything
+
+from dualtemp.data import open_source
+from dualtemp.data.augment.views import Views
+from dualtemp.data.images import ImageSet
+from dualtemp.data.loading.loader import Loader
+
+TINY = ("--backbone", "resnet_mini", "--image-size", "16", "--batch", "8", "--workers", "1", "--no-page")
+MEAN, STD = (0.5,) * 3, (0.25,) * 3
+
+
+def seen(images: ImageSet, world: int, workers: int, start: int = 0) -> tuple[list[int], torch.Tensor]:
+    """Numbers of the images of an epoch from a step on, and both views, put together from all ranks."""
+    made = []
+    for rank in range(world):
+        with Loader(images, Views("paper", 24, 3, MEAN, STD), 8, rank=rank, world=world, workers=workers) as loader:
+            made.append([(batch.index, torch.stack(batch.views)) for batch in loader.batches(1, start)])
+    steps = list(zip(*made, strict=True))
+    index = [int(i) for step in steps for each, _ in step for i in each]
+    return index, torch.cat([views for step in steps for _, views in step], dim=1)
+
+
+def test_images_order_and_pixels_are_the_same_on_any_number_of_processes_and_from_any_step(
+    photos: Path, shards: Path
+) -> None:
+    index, views = seen(open_source(photos).train, 1, 0)
+    assert len(index) == 24
+    packed = open_source(shards).train
+    for world, workers in ((1, 0), (2, 1), (4, 0)):
+        found = seen(packed, world, workers)
+        assert found[0] == index, world
+        assert torch.equal(found[1], views), world
+    late = seen(packed, 2, 0, start=2)
+    assert late[0] == index[16:]
+    assert torch.equal(late[1], views[:, 16:])
+
+
+def kill_in_an_epoch(started: list[Command], run: Path) -> None:
+    assert until(started[0], lambda: list(run.glob("checkpoints/step-*[124578].ckpt"))), started[0].err.read_text()
+    for command in started:
+        command.send(signal.SIGKILL)
+    for command in started:
+        command.wait()
+
+
+def check_kill(commands: Commands, photos: Path, data: object, tmp_path: Path, count: int) -> None:
+    """A run on `data` that is killed in an epoch and resumed has the bits of a run on the folder that was not."""
+    run, reference = tmp_path / "run", tmp_path / "reference"
+    words = ("train", *TINY, "--epochs", "3", "--warmup-epochs", "0")
+    started = together(commands, *words, "--data", data, *OFTEN, "--out", run, count=count)
+    kill_in_an_epoch(started, run)
+    ended = [each.wait() for each in together(commands, "resume", run, "--no-page", "--workers", "1", count=count)]
+    assert [each.code for each in ended] == [0] * count, "".join(each.err for each in ended)
+    ended = [each.wait() for each in together(commands, *words, "--data", photos, "--out", reference, count=count)]
+    assert [each.code for each in ended] == [0] * count, "".join(each.err for each in ended)
+    assert different(everything(run), everything(reference)) == [".settings.data"]
+
+
+@pytest.mark.parametrize("count", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 4))])
+def test_a_killed_run_on_shards_ends_with_the_bits_of_the_folder(
+    commands: Commands, photos: Path, shards: Path, tmp_path: Path, count: int
+) -> None:
+    check_kill(commands, photos, f"{shards}/{{train,test}}/*.tar", tmp_path, count)
+
+
+@pytest.mark.slow
+def test_shards_go_through_every_command_as_their_folder_does(
+    commands: Commands, photos: Path, shards: Path, tmp_path: Path
+) -> None:
+    made: dict[str, tuple[Any, ...]] = {}
+    for name, data in (("files", photos), ("shards", shards)):
+        run = tmp_path / name
+        for words in (
+            ("train", "--data", data, *TINY, "--epochs", "1", "--out", run),
+            ("embed", run, "--data", data, "--out", tmp_path / f"{name}.npz", "--workers", "0"),
+            ("search", run, photos / "test/cat/040.png", "--data", data, "--workers", "0", "--json"),
+            ("near-duplicates", run, "--data", data, "--workers", "0", "--json"),
+            ("evaluate", run, "--data", data, "--only", "knn", "--json", "--workers", "0"),
+            ("analyze", run, "neighbours", "--data", data),
+            ("data", data, "--show", "--out", tmp_path / f"{name}.png"),
+        ):
+            ended = commands.run(*words)
+            assert ended.code == 0, (words, ended.err)
+            if words[0] == "evaluate":
+                measured = [{**each, "seconds": 0} for each in json.loads(ended.out)["measured"]]
+            if words[0] == "search":
+                found = json.loads(ended.out)
+        checked = json.loads(commands.run("data", data, "--json").out)
+        with np.load(tmp_path / f"{name}.npz") as arrays:
+            order = arrays["names"].argsort()
+            embedded = arrays["names"][order].tolist(), arrays["features"][order]
+        made[name] = everything(run), embedded, measured, found, checked, (tmp_path / f"{name}.png").read_bytes()
+    files, packed = made["files"], made["shards"]
+    assert different(files[0], packed[0]) == [".settings.data"]
+    assert packed[1][0] == files[1][0]
+    np.testing.assert_allclose(packed[1][1], files[1][1], rtol=1e-5, atol=1e-6)
+    assert packed[2] == files[2]
+    assert [each["name"] for each in _near(packed[3])] == [each["name"] for each in _near(files[3])]
+    assert packed[4]["parts"] == files[4]["parts"]
+    assert packed[4]["unreadable"] == files[4]["unreadable"]
+    assert packed[5] == files[5], "the contact sheet"
+
+
+def _near(found: Any) -> list[dict[str, Any]]:
+    """The lists of neighbors anywhere in what `search --json` prints."""
+    if isinstance(found, dict):
+        if "name" in found and "similarity" in found:
+            return [found]
+        return [each for value in found.values() for each in _near(value)]
+    return [each for value in found for each in _near(value)] if isinstance(found, list) else []

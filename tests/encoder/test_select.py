@@ -1,0 +1,174 @@
+import csv
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from drawn_photos import draw_photos
+
+from dualtemp.cli import main
+from dualtemp.encoder.bank import Gathered, bank_of_file, gather_rows
+from dualtemp.encoder.embed import embed
+from dualtemp.encoder.select import WAYS, select
+from dualtemp.encoder.selection import select_diverse
+from dualtemp.encoder.selection_simulation import Simulation, simulate
+from dualtemp.errors import UserError
+
+HOW: dict[str, Any] = {"workers": 0, "device": "cpu"}
+
+
+@pytest.fixture(scope="module")
+def features(photos_run: Path, photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return embed(photos_run, data=photos, out=tmp_path_factory.mktemp("features") / "e.parquet", **HOW).path
+
+
+def rows_of(features: Path) -> Gathered:
+    return gather_rows(bank_of_file(features).rows)
+
+
+@pytest.mark.parametrize("by", WAYS)
+def test_each_way_selects_from_a_run_and_from_its_features_alike(
+    photos_run: Path, photos: Path, features: Path, tmp_path: Path, by: str
+) -> None:
+    names = sorted(path.relative_to(photos).as_posix() for path in photos.rglob("*.*"))
+    labels = tmp_path / "labels.csv"
+    labels.write_text("name,label\n" + "".join(f"{name},{name.split('/')[1]}\n" for name in names[::4]))
+    words = {"by": by, "labels": labels, **HOW}
+    found = select(photos_run, 6, data=photos, **words)
+    assert len(set(found.names)) == 6
+    assert set(found.names) <= set(names) - set(names[::4])
+    assert (found.among, found.labeled) == (len(names), len(names[::4]))
+    assert found.scores == sorted(found.scores, reverse=True) or by == "typical"
+    assert select(photos_run, 6, data=photos, embeddings=features, **words).names == found.names
+    if by == "hardest":
+        with pytest.raises(UserError, match="draws views"):
+            select(features, 6, **words)
+    else:
+        assert select(features, 6, **words).names == found.names
+
+
+def test_the_command_selects_what_the_function_of_features_does(
+    photos_run: Path, features: Path, tmp_path: Path, capsys: Any
+) -> None:
+    rows = rows_of(features)
+    expected = [rows.names[i] for i in select_diverse(rows.features, 5).index]
+    for ending in ("csv", "json", "txt"):
+        assert main(["select", str(features), "-n", "5", "--out", str(tmp_path / f"new/s.{ending}")]) == 0
+    assert "5 images to label, of 34" in capsys.readouterr().out
+    with open(tmp_path / "new/s.csv", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert [line["name"] for line in lines] == expected
+    assert [line["label"] for line in lines] == [""] * 5, "to be filled in, and given back with --labels"
+    assert (tmp_path / "new/s.txt").read_text().split() == expected
+    told = json.loads((tmp_path / "new/s.json").read_text())
+    assert [each["name"] for each in told["selected"]] == expected
+    # What a person fills in goes back: those are not selected again, and count as covered.
+    for line in lines:
+        line["label"] = line["name"].split("/")[1]
+    with open(tmp_path / "filled.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, lines[0])
+        writer.writeheader()
+        writer.writerows(lines)
+    words = ["select", str(features), "-n", "4", "--labels", str(tmp_path / "filled.csv"), "--json"]
+    assert main(words) == 0
+    told = json.loads(capsys.readouterr().out)
+    chosen = [rows.names.index(name) for name in expected]
+    again = [rows.names[i] for i in select_diverse(rows.features, 4, chosen=chosen).index]
+    assert [each["name"] for each in told["selected"]] == again
+    assert told["labeled"] == 5
+
+
+def test_images_of_an_unlabelled_part_are_selected_and_the_others_count_as_labeled(
+    photos_run: Path, photos: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(photos, tmp_path / "some")
+    draw_photos(folder / "unlabelled", 7, first=700)
+    found = select(photos_run, 4, by="uncertain", data=folder, **HOW)
+    assert all(name.startswith("unlabelled/") for name in found.names)
+    assert (found.among, found.labeled) == (41, 34)
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1100, "dark"), (380, "light")])
+def test_the_pages_show_pictures_and_the_chart(
+    photos_run: Path, features: Path, tmp_path: Path, open_page: Any, width: int, scheme: str
+) -> None:
+    words = ["select", str(photos_run), "--embeddings", str(features), "--workers", "0"]
+    assert main([*words, "-n", "5", "--by", "typical", "--out", str(tmp_path / "page.html")]) == 0
+    view, told = open_page(tmp_path / "page.html", width, scheme)
+    assert view.locator("img").count() == 5
+    assert view.evaluate("document.documentElement.scrollWidth") <= width
+    assert told == []
+    out = tmp_path / "simulated.html"
+    assert main([*words, "--simulate", "--seeds", "2", "--budgets", "4", "8", "--out", str(out)]) == 0
+    view, told = open_page(out, width, scheme)
+    assert view.locator("tbody tr").count() == 2 * len(WAYS)
+    assert view.locator("svg.chart").count() == 1
+    assert view.evaluate("document.documentElement.scrollWidth") <= width
+    assert told == []
+
+
+def test_a_simulation_reads_held_out_images_with_labels_of_the_selected_alone() -> None:
+    rng = np.random.default_rng(0)
+    centers, truth = rng.normal(size=(4, 6)), np.arange(200) % 4
+    x = torch.from_numpy((centers[truth] + 0.7 * rng.normal(size=(200, 6))).astype(np.float32))
+    found = simulate(x, truth, ["diverse", "typical", "uncertain"], budgets=[8, 40], seeds=3)
+    assert found.random_budgets == [8, 40, 80, 160]
+    assert {way: values.shape for way, values in found.accuracy.items()} == {
+        "random": (3, 4), "diverse": (3, 2), "typical": (3, 2), "uncertain": (3, 2)
+    }  # fmt: skip
+    assert found.accuracy["random"][:, -1].mean() > 80
+    shuffled = simulate(x, rng.permutation(truth), ["diverse"], budgets=[40], seeds=3)
+    assert abs(shuffled.accuracy["diverse"].mean() - 25) < 15, "labels without meaning teach nothing"
+    labels = truth.copy()
+    labels[150:] = -1
+    assert simulate(x, labels, [], budgets=[8], seeds=1).images == 150
+
+
+def test_how_many_random_labels_are_needed_is_read_off_the_curve_of_random() -> None:
+    curve = np.array([[50.0, 60.0, 60.0, 80.0]])
+    found = Simulation([10, 20], {"random": curve, "way": np.array([[55.0, 90.0]])}, [10, 20, 40, 80], 1, 100, 2)
+    assert found.needed("way", 0) == pytest.approx((10 * 20) ** 0.5)
+    assert found.needed("way", 1) == float("inf")
+    assert found.gain("way", 1).tolist() == [30.0]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["-n", "0"], "-n must be at least 1"),
+        (["-n", "1000000000"], "there are 34 images to select from: give at most 34"),
+        (["--by", "best"], "--by"),
+        (["--by", "uncertain"], "every image has a label"),
+        (["--by", "hardest"], "give the run or start"),
+        (["--out", "s.doc"], "ends with .csv or .html"),
+        (["--labels", "none.csv"], "none.csv: cannot be read"),
+        (["--labels", "bad.csv"], "no columns `name` and `label`"),
+        (["--labels", "foreign.csv"], "no image is called 'x.png'"),
+        (["--labels", "two.csv"], "x.png has two labels"),
+        (["--labels", "binary.csv"], "binary.csv: cannot be read"),
+        (["--seeds", "3"], "--simulate"),
+        (["--simulate", "-n", "3"], "--budgets"),
+        (["--simulate", "--budgets", "1000"], "budgets go from 2"),
+        (["--simulate", "--labels", "one.csv"], "at least two classes, there are 1"),
+        (["--embeddings", "e.csv", "-n", "3"], "leave --embeddings out"),
+    ],
+)
+def test_mistakes_are_one_line(
+    features: Path, tmp_path: Path, capsys: Any, monkeypatch: Any, words: list[str], told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bad.csv").write_text("file;class\n")
+    Path("foreign.csv").write_text("name,label\nx.png,cat\n")
+    Path("two.csv").write_text("name,label\nx.png,cat\nx.png,dog\n")
+    Path("binary.csv").write_bytes(b"\xff\xfe\x00")
+    first = rows_of(features).names[0]
+    Path("one.csv").write_text(f"name,label\n{first},cat\n")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    assert main(["select", str(features), *words]) == 2
+    error = capsys.readouterr().err
+    assert told in error
+    assert error.splitlines()[-1].startswith("dualtemp")
+    assert sorted(path.name for path in tmp_path.iterdir()) == before

@@ -1,0 +1,116 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from command_processes import PATIENCE
+from engines.tasks import fail, save_when_stopped, tell_place, wait_forever
+
+from dualtemp.engines.engine import Outcome, Place, Submitted, Task
+from dualtemp.engines.local import LocalEngine
+from dualtemp.errors import UserError
+
+
+def ended(*tasks: Submitted) -> list[Outcome]:
+    deadline = time.monotonic() + PATIENCE
+    while any(task.outcome() is None for task in tasks):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return [outcome for task in tasks if (outcome := task.outcome()) is not None]
+
+
+def until(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_each_task_has_a_place_and_a_process_carries_out_task_after_task() -> None:
+    engine = LocalEngine([Place("cpu", 1), Place("meta", 2)])
+    assert engine.at_once == 2
+    try:
+        first = ended(*engine.submit([Task("a", tell_place, (1,)), Task("b", tell_place, (2,))]))
+        second = ended(*engine.submit([Task("c", tell_place, (3,)), Task("d", tell_place, (4,))]))
+    finally:
+        engine.close()
+    told = [outcome.value for outcome in first + second]
+    assert [(device, threads, x) for device, threads, _, x in told] == [
+        ("cpu", 1, 1),
+        ("meta", 2, 2),
+        ("cpu", 1, 3),
+        ("meta", 2, 4),
+    ]
+    assert [pid for _, _, pid, _ in told[:2]] == [pid for _, _, pid, _ in told[2:]]
+    assert len({pid for _, _, pid, _ in told} | {os.getpid()}) == 3
+
+
+def test_a_killed_process_takes_its_own_task_with_it_and_its_place_goes_on(tmp_path: Path) -> None:
+    engine = LocalEngine([Place("cpu"), Place("meta")])
+    try:
+        killed, saved = engine.submit(
+            [
+                Task("killed", wait_forever, (tmp_path / "killed",)),
+                Task("saved", save_when_stopped, (tmp_path / "saved",)),
+            ]
+        )
+        until(lambda: (tmp_path / "killed").exists() and (tmp_path / "saved").exists())
+        os.kill(int((tmp_path / "killed").read_text()), signal.SIGKILL)
+        assert ended(killed)[0].lost
+        assert saved.outcome() is None
+        assert ended(*engine.submit([Task("next", tell_place, (5,))]))[0].value[::3] == ("cpu", 5)
+        assert saved.outcome() is None
+    finally:
+        engine.close()
+    assert saved.outcome() == Outcome(stopped=True)
+    assert (tmp_path / "saved.saved").exists()
+
+
+def test_a_users_error_is_raised_and_the_place_stays_usable() -> None:
+    engine = LocalEngine([Place("cpu")])
+    try:
+        (task,) = engine.submit([Task("wrong", fail, (UserError("no room"),))])
+        with pytest.raises(UserError, match="no room"):
+            ended(task)
+        assert ended(*engine.submit([Task("next", tell_place, (1,))]))[0].value[0] == "cpu"
+    finally:
+        engine.close()
+
+
+PROGRAM = """
+import sys, time
+from pathlib import Path
+from engines.tasks import save_when_stopped, wait_forever
+from dualtemp.engines.engine import Place, Task
+from dualtemp.engines.local import LocalEngine
+
+if __name__ == "__main__":
+    engine, folder = LocalEngine([Place("cpu")] * 2), Path(sys.argv[1])
+    engine.submit([Task("a", save_when_stopped, (folder / "a",)), Task("b", wait_forever, (folder / "b",))])
+    time.sleep(1e6)
+"""
+
+
+def test_processes_of_a_killed_command_save_and_end(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    tests = Path(__file__).parents[1]
+    path = os.pathsep.join([str(tests), str(tests / "support"), os.environ.get("PYTHONPATH", "")])
+    words = [sys.executable, str(tmp_path / "program.py"), str(tmp_path)]
+    command = subprocess.Popen(words, env={**os.environ, "PYTHONPATH": path})
+    signs = [tmp_path / "a", tmp_path / "b"]
+    until(lambda: all(sign.exists() and sign.read_text() for sign in signs))
+    command.kill()
+    command.wait()
+    until(lambda: not any(lives(int(sign.read_text())) for sign in signs))
+    assert (tmp_path / "a.saved").exists()
+
+
+def lives(process: int) -> bool:
+    try:
+        return ") Z " not in Path(f"/proc/{process}/stat").read_text()
+    except FileNotFoundError:
+        return False

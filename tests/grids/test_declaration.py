@@ -1,0 +1,87 @@
+from pathlib import Path
+
+import pytest
+
+from dualtemp.errors import UserError
+from dualtemp.grids.data_choice import DataChoice
+from dualtemp.grids.declaration import Grid, load_grid
+
+GRID = """
+title: Two temperatures
+data: digits
+fixed: {backbone: resnet_mini, epochs: 2, batch: 64}
+rows:
+  SimCo: {method: simco}
+  SimMoCo: {method: simmoco}
+columns: {tau_beta: [0.1, 1]}
+seeds: [1, 4]
+claims:
+  two: {says: two beat one, shown_by: [{each: row, beats: [1, 0.1]}]}
+"""
+
+
+def load(folder: Path, text: str) -> Grid:
+    (folder / "temperatures.yaml").write_text(text)
+    return load_grid(folder / "temperatures.yaml")
+
+
+def test_a_list_of_values_is_a_column_each_and_cells_join_fixed_row_and_column(tmp_path: Path) -> None:
+    grid = load(tmp_path, GRID)
+    assert list(grid.artifact.columns) == ["0.1", "1"]
+    assert (grid.artifact.column_title, grid.artifact.id, grid.seeds) == ("tau_beta", "temperatures", "1,4,")
+    plan = grid.make_plan()
+    assert len(plan.runs) == 4
+    cell = plan.cells["temperatures"]["SimMoCo", "1"]
+    assert cell.settings == {
+        "data": "digits",
+        "backbone": "resnet_mini",
+        "epochs": 2,
+        "batch": 64,
+        "method": "simmoco",
+        "tau_beta": 1,
+    }
+    assert grid.make_plan(DataChoice(all="cifar10")).cells["temperatures"]["SimCo", "1"].settings["data"] == "cifar10"
+
+
+def test_cells_that_compute_the_same_share_one_run(tmp_path: Path) -> None:
+    grid = load(tmp_path, "data: digits\nrows: {a: {method: simco}, b: {method: simco, tau_beta: 1.0}}")
+    assert len(grid.make_plan().runs) == 1  # 1 is what simco's tau_beta is by default
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[]", "holds no grid"),
+        ("{", "is not YAML"),
+        ("title: x", "neither rows nor columns"),
+        ("colums: {a: {}}", "no 'colums': did you mean 'columns'"),
+        ("rows: {a: 3}", "rows: a must be settings"),
+        ("rows: {a: {}}\nmetric: prob_top1", "no measure is called 'prob_top1'"),
+        ("rows: {a: {}}\nvariance: all", "variance"),
+        ("rows: {a: {}}\nmargin: -1", "margin"),
+        ("rows: {a: {}, b: {}}\nclaims: {c: no}", "claim c: give `says`"),
+        ("rows: {a: {}, b: {}}\nclaims: {c: {shown_by: [{each: column, tops: [a, b]}]}}", "one of beats"),
+        ("rows: {a: {}, b: {}}\nclaims: {c: {shown_by: [{each: column, beats: [a, x]}]}}", "there is no 'x'"),
+        ("rows: {a: {}, b: {}}\nclaims: {c: {shown_by: [{each: column, beats: [a]}]}}", "at least two"),
+    ],
+)
+def test_a_mistake_in_the_file_is_one_line(text: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        load(tmp_path, text)
+    assert said in str(caught.value)
+    assert "temperatures.yaml" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("rows: {a: {}}", "names no data"),
+        ("data: digits\nrows: {a: {tau_alhpa: 1}}", "cell a: no setting is called 'tau_alhpa'"),
+        ("data: digits\nrows: {a: {method: simco}}\ncolumns: {epochs: [-1]}", "cell a, -1: "),
+    ],
+)
+def test_a_mistake_in_a_cell_names_the_cell(text: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        load(tmp_path, text).make_plan()
+    assert said in str(caught.value)

@@ -1,0 +1,132 @@
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from paper.smoke import DIVERGING, tiny_job
+
+from dualtemp.errors import UserError
+from dualtemp.file_lock import locked
+from dualtemp.grids.results import Job, Results
+from dualtemp.grids.worker import BUSY, perform
+from dualtemp.training.launch import ExecutionOptions
+from dualtemp.training.start import start
+
+
+class Silent:
+    """A watch that ends the run after some steps, if told to."""
+
+    def __init__(self, steps: int | None = None) -> None:
+        self.left = steps
+
+    def begin(self, *_: object) -> None: ...
+
+    def step(self, *_: object) -> None:
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                raise KeyboardInterrupt
+
+    def epoch(self, *_: object) -> None: ...
+
+    def note(self, *_: object) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def done(results: Results, job: Job, **how: object) -> tuple[str, str]:
+    return perform(job, results, "cpu", 1, Silent(), **how)  # pyright: ignore
+
+
+def test_a_run_becomes_one_result_and_leaves_no_folder(tmp_path: Path) -> None:
+    results, job = Results(tmp_path / "r"), tiny_job()
+    assert done(results, job) == ("done", "")
+    found = results.read(job)
+    assert found is not None
+    observer: Any = Silent()
+    options = ExecutionOptions(device="cpu", threads=1, quiet=True)
+    expected = start(job.settings, tmp_path / "same", options, observer)
+    assert found["metrics"]["probe_top1"] == expected["probe_top1"]
+    assert found["versions"]["torch"]
+    assert list(results.runs.iterdir()) == []
+    assert done(results, tiny_job(seed=2), keep=True)[0] == "done"
+    assert (results.run_folder(tiny_job(seed=2)) / "metrics.jsonl").is_file()
+
+
+def test_a_run_that_another_process_makes_is_left_to_it(tmp_path: Path) -> None:
+    results, job = Results(tmp_path), tiny_job()
+    results.runs.mkdir(parents=True)
+    with locked(results.runs / f".{job.name}.lock"):
+        assert done(results, job) == (BUSY, "")
+    assert not results.run_folder(job).exists()
+
+
+def test_a_result_that_is_there_is_not_made_again(tmp_path: Path) -> None:
+    results, job = Results(tmp_path), tiny_job()
+    results.write(job, {"status": "collapsed", "metrics": {"probe_top1": 10.0}})
+    assert done(results, job) == ("collapsed", "")
+    assert not results.run_folder(job).exists()
+
+
+def test_a_loss_that_is_not_finite_is_a_result(tmp_path: Path) -> None:
+    results, job = Results(tmp_path), tiny_job(**DIVERGING)
+    status, reason = done(results, job)
+    assert status == "failed"
+    assert "not finite" in reason
+    assert results.read(job) is not None
+
+
+def test_what_an_interruption_left_is_gone_on_with(tmp_path: Path) -> None:
+    whole, cut = Results(tmp_path / "whole"), Results(tmp_path / "cut")
+    job = tiny_job(epochs=2)
+    done(whole, job)
+    with pytest.raises(KeyboardInterrupt):
+        perform(job, cut, "cpu", 1, Silent(steps=3))  # in the second epoch of two steps
+    assert len((cut.run_folder(job) / "metrics.jsonl").read_text().splitlines()) == 1
+    assert cut.read(job) is None
+    assert done(cut, job)[0] == "done"
+    found, expected = cut.read(job), whole.read(job)
+    assert found is not None
+    assert expected is not None
+    assert found["losses"] == expected["losses"]
+    assert found["metrics"]["probe_top1"] == expected["metrics"]["probe_top1"]
+
+
+def test_what_cannot_be_gone_on_with_is_begun_anew(tmp_path: Path) -> None:
+    results, job = Results(tmp_path), tiny_job()
+    folder = results.run_folder(job)
+    done(results, job, keep=True)
+    (results.path / f"{job.name}.json").unlink()
+    for file in (folder / "checkpoints").iterdir():
+        file.write_bytes(b"damaged")
+    assert done(results, job)[0] == "done"
+    assert not folder.exists()
+
+
+def test_measurements_are_made_when_the_run_ends(tmp_path: Path) -> None:
+    asked = {"sizes": [8, 64, 4096], "taus": [0.1, 1.0]}
+    job = tiny_job(method="moco", dictionary_size=128, measured=(("entropy", json.dumps(asked)),))
+    results = Results(tmp_path)
+    assert done(results, job)[0] == "done"
+    found = results.read(job)
+    assert found is not None
+    curves = found["measured"]["entropy"]["values"]
+    assert curves["0.1"]["4096"] is None  # the dictionary has 128 keys
+    assert 0 < curves["0.1"]["8"] < curves["1"]["8"] < curves["1"]["64"]
+    shutil.rmtree(tmp_path)
+
+
+def test_a_disk_that_cannot_be_written_is_no_result(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"results folder .* cannot be written"):
+        done(Results(tmp_path / "file" / "results"), tiny_job())
+    results = Results(tmp_path / "results")
+
+    class Full(Silent):
+        def epoch(self, *_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(UserError, match=r"No space left on device.*repeat the same command"):
+        perform(tiny_job(), results, "cpu", 1, Full())
+    assert results.read(tiny_job()) is None
