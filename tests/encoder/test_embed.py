@@ -12,7 +12,7 @@ import pytest
 import torch
 from command_processes import Commands, kill_where_it_halts
 from drawn_photos import draw_photos
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualtemp.cli import main
@@ -214,7 +214,7 @@ def test_stopped_anywhere_it_goes_on_to_the_same_bits(
     assert list(tmp_path.iterdir()) == [out]
 
 
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12)
 @given(st.floats(0, 1), st.integers(0, 3))
 def test_whatever_a_crash_leaves_of_the_work_file_the_bits_are_the_same(
     digits_run: Path, tmp_path: Path, undisturbed: dict[str, bytes], share: float, zeros: int
@@ -325,7 +325,6 @@ def test_blocks_are_written_as_they_come_and_let_go(tmp_path: Path, ending: str,
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.tuples(texts, st.integers(-1, 2), st.lists(st.floats(width=32), min_size=2, max_size=2)), min_size=1),
     st.integers(1, 5),
@@ -359,7 +358,6 @@ def test_names_that_are_no_text_are_escaped(photos_run: Path, tmp_path: Path, en
     assert contents(made.path)["name"] == ["caf\\xe9.png"]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(ENDINGS), st.floats(0, 1), st.binary(max_size=8), st.booleans())
 def test_a_damaged_file_is_told_in_one_line(
     tmp_path: Path, undisturbed: dict[str, bytes], ending: str, where: float, bytes_there: bytes, cut: bool

@@ -8,6 +8,7 @@ from dualtemp.commands.arguments import add_json
 from dualtemp.commands.command import Command, Group
 from dualtemp.commands.printing import print_json
 from dualtemp.errors import UserError
+from dualtemp.quantities import counted
 
 if TYPE_CHECKING:
     from dualtemp.data.check import SourceFacts
@@ -197,7 +198,7 @@ def _classes(classes: dict[str, int]) -> str:
     if not classes:
         return "none (no labels)"
     least, most = min(classes.values()), max(classes.values())
-    each = f"{least} images each" if least == most else f"{least} to {most} images each"
+    each = f"{counted(least, 'image')} each" if least == most else f"{least} to {most} images each"
     return f"{len(classes)}, {each}: {_shortened(list(classes))}"
 
 

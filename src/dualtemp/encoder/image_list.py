@@ -52,6 +52,12 @@ class ImageList:
         label = -1 if self.images.labels is None else int(self.images.labels[i])
         return self.images.classes[label] if label >= 0 else None
 
+    def between(self, rows: range) -> "ImageList":
+        """Return the images of a range of numbers, in their order; files in other formats stay with the first ones."""
+        names = self.names[rows.start : rows.stop]
+        foreign = self.foreign if rows.start == 0 else {}
+        return ImageList(self.source, self.images.take(rows), names, self.parts[rows.start : rows.stop], foreign)
+
     def path(self, i: int) -> Path | None:
         """The file of image i; None for images that are not in files of their own."""
         return self.images.source.path(i)

@@ -18,7 +18,7 @@ from dualtemp.evaluation.run_classifier import keep_classifier
 from dualtemp.evaluation.tuned_measures import tuned_measures
 from dualtemp.quantities import duration
 from dualtemp.renamed import renamed_arguments
-from dualtemp.runs.evaluated_measures import EVALUATED, WORDS
+from dualtemp.runs.evaluated_measures import EVALUATED, WORDS, encoder_title
 from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.metrics import measures
 from dualtemp.text import suggest
@@ -95,7 +95,7 @@ def evaluate(
                 if folder is not None and data is None and labels is None and not kept.measured:
                     kept.add(online(folder, found, wanted, lost.problems))
                 kept.add([row])
-                tell(f"{row['encoder']}: {row['name']} {row['top1']:.2f} %, {duration(row['seconds'])}")
+                tell(f"{encoder_title(row['encoder'])}: {row['name']} {row['top1']:.2f} %, {duration(row['seconds'])}")
         if "fine-tune" in wanted:
             tuned = {name: encoders[name] for name in ("trained", "untrained")}
             for row in tuned_measures(tuned, found, fine_tune_epochs, seed, workers, tell, lost.problems):

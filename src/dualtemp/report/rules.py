@@ -17,8 +17,8 @@ from dualtemp.report.accuracies import (
     guessing_limit,
     has_too_few_images,
 )
-from dualtemp.report.standing import Standing, Word, clear_difference, encoder_title, standings
-from dualtemp.runs.evaluated_measures import BASELINES, START
+from dualtemp.report.standing import Standing, Word, clear_difference, standings
+from dualtemp.runs.evaluated_measures import BASELINES, START, encoder_title
 from dualtemp.runs.metrics import accuracies
 from dualtemp.runs.record import Beside, Facts, History, points
 from dualtemp.runs.thresholds import COLLAPSED
