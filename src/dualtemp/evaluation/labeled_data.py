@@ -45,7 +45,9 @@ def labeled_data(
     if data is None:
         environment = RunFolder(run).read_environment()
         splits, name = open_data(with_right_labels(settings), environment), VALIDATION
-        missing = f"{run} was trained without labels: give labeled images, --data FOLDER|SET|FILE.npz, or --labels FILE.csv"
+        missing = (
+            f"{run} was trained without labels: give labeled images, --data FOLDER|SET|FILE.npz, or --labels FILE.csv"
+        )
     else:
         splits, name = open_source(data, labels_from=AUTO if labels_from is None else labels_from), short_name(data)
         name = f"{name}/" if name == VALIDATION else name  # a folder of that name is not the run's own data
