@@ -2,8 +2,8 @@
 
     python -m benchmarks.judge_forecast points.json --out src/dualtemp/evaluation/judge.json
 
-For every candidate, alone and together: Spearman's rank correlation of its forecast with kNN on the set left out, and the share of
-pairs of encoders, two points of kNN or more apart, that it puts in the right order.
+For every candidate, alone and together: Spearman's rank correlation of its forecast with kNN on the set left out, and
+the share of pairs of encoders, two points of kNN or more apart, that it puts in the right order.
 """
 
 import argparse

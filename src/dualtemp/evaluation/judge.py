@@ -1,8 +1,8 @@
 """The label-free judge: one forecast of kNN from what features look like without labels. Needs no torch.
 
-logit(kNN) = level of the data + weights . (cluster learnability, log intrinsic dimension) + noise. The level depends on the
-classes, which nobody knows without labels: a forecast alone is vague, the difference of two encoders on the same images is
-not. judge.json was made by `python -m benchmarks.judge_forecast`.
+logit(kNN) = level of the data + weights . (cluster learnability, log intrinsic dimension) + noise. The level depends on
+the classes, which nobody knows without labels: a forecast alone is vague, the difference of two encoders on the same
+images is less so. judge.json beside this file was made by `python -m benchmarks.judge_forecast`.
 """
 
 import json
