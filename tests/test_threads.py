@@ -21,6 +21,8 @@ WORDS = {
     "search": ["run", "photo.png"],
     "near-duplicates": ["run"],
     "export": ["run"],
+    "select": ["run"],
+    "studio": ["run"],
     "reproduce": ["T-reverse"],
 }
 
