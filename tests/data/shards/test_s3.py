@@ -1,4 +1,4 @@
-"""Shards in S3, of a real server of its interface (moto) on this machine: the same bits as the folder, after a kill too."""
+"""Shards in S3, of a real server of its interface (moto) on this machine: the bits of the folder, after a kill too."""
 
 import os
 import subprocess
@@ -36,7 +36,8 @@ def bucket(photos: Path) -> Iterator[str]:
         [sys.executable, "-c", SERVER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
     assert server.stdout is not None
-    endpoint = f"http://127.0.0.1:{server.stdout.readline().strip()}"
+    port = next(line.strip() for line in server.stdout if line.strip().isdigit())  # after what else it says
+    endpoint = f"http://127.0.0.1:{port}"
     set_ = {
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
