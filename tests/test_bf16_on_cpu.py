@@ -102,7 +102,7 @@ def test_a_run_is_capped_before_torch_is_loaded(tmp_path: Path) -> None:
         env={**os.environ, "ONEDNN_VERBOSE": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=True,
     ).stdout
     assert "AMX" not in next(line for line in said.splitlines() if ",isa:" in line)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from command_processes import PATIENCE
 
 from dualtemp.device import Place, backend_of, device_name, open_device
 from dualtemp.errors import UserError
@@ -108,7 +109,7 @@ def test_processes_on_the_cpu_of_a_host_with_a_gpu_leave_it_alone(tmp_path: Path
         for rank in ("0", "1")
     ]
     try:
-        (out, err), (other_out, _) = (process.communicate(timeout=120) for process in processes)
+        (out, err), (other_out, _) = (process.communicate(timeout=PATIENCE) for process in processes)
     finally:
         for process in processes:
             process.kill()

@@ -65,8 +65,8 @@ def in_pairs(started: Iterator[Command]) -> list[Ended]:
     for command in started:
         running.append(command)
         if len(running) == 2:
-            ended.append(running.pop(0).wait(120))
-    return ended + [command.wait(120) for command in running]
+            ended.append(running.pop(0).wait())
+    return ended + [command.wait() for command in running]
 
 
 def finish(commands: Commands, path: Path) -> Command:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_processes import Commands, until
+from command_processes import PATIENCE, Commands, until
 
 from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.status import status_of
@@ -41,7 +41,7 @@ def in_the_shell(redirected: str, *words: object) -> subprocess.CompletedProcess
     """A command with its streams as the shell's words say: ">&-" is closed standard output."""
     line = f'exec "$0" -m dualtemp "$@" {redirected}'
     command = ["sh", "-c", line, sys.executable, *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_without_locks_two_commands_do_not_write_one_run_and_a_killed_one_leaves
     commands: Commands, tmp_path: Path
 ) -> None:
     path = tmp_path / "run"
-    first = commands.start("train", *RUN, "--epochs", "500", "--no-page", "--out", path, first=NO_LOCKS)
+    first = commands.start("train", *RUN, "--epochs", "100000", "--no-page", "--out", path, first=NO_LOCKS)
     assert until(first, (path / "metrics.jsonl").exists), first.err.read_text()
     assert commands.run("runs", tmp_path, "--json", first=NO_LOCKS).out.count('"running"') == 1
     for words in (["resume", path], ["train", *RUN, "--out", path]):

@@ -21,6 +21,9 @@ WORDS = {
     "search": ["run", "photo.png"],
     "near-duplicates": ["run"],
     "export": ["run"],
+    "select": ["run"],
+    "predict": ["run"],
+    "studio": ["run"],
     "reproduce": ["T-reverse"],
 }
 

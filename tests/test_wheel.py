@@ -4,6 +4,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from command_processes import PATIENCE
 
 import dualtemp
 
@@ -14,7 +15,7 @@ def test_the_wheel_holds_all_that_the_package_needs(tmp_path: Path) -> None:
     pytest.importorskip("build", reason="needs the dev extra")
     pytest.importorskip("hatchling", reason="needs the dev extra")
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
     (wheel,) = tmp_path.glob("*.whl")
     assert wheel.name.startswith(f"dualtemp-{dualtemp.__version__}-")
     held = set(zipfile.ZipFile(wheel).namelist())

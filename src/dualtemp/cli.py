@@ -17,7 +17,7 @@ from dualtemp.commands.lookup import all_commands, find_command
 from dualtemp.errors import UserError
 from dualtemp.machine import use_threads
 from dualtemp.standard_streams import standard_streams
-from dualtemp.text import similar_words, suggest
+from dualtemp.text import did_you_mean, similar_words, suggest
 
 ABOUT = "Contrastive learning with two temperatures, without many negative samples."
 
@@ -52,7 +52,7 @@ class Parser(argparse.ArgumentParser):
             return f"{word!r} is not expected here; see {self.prog} --help"
         flag = word.partition("=")[0]
         near = similar_words(flag, self._option_string_actions)
-        hint = f": did you mean {near[0]}?" if near else f"; see {self.prog} --help"
+        hint = f": {did_you_mean(near)}" if near else f"; see {self.prog} --help"
         return f"no setting is called {flag}{hint}"
 
 

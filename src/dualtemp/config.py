@@ -26,7 +26,18 @@ Neighbors = Annotated[int, Field(ge=1)] | Literal["auto"]
 
 # Settings that came after the first results, and the value that every run had before. At that value they are left out
 # of a result's key, and the config.yaml of a run that does not name them means it.
-ADDED_LATER: dict[str, Any] = {"computation": 1, "validate": "test", "init_content": None}
+ADDED_LATER: dict[str, Any] = {
+    "computation": 1,
+    "validate": "test",
+    "init_content": None,
+    "labels_from": None,
+    "freeze": 0,
+    "freeze_batch_norm": False,
+    "layer_decay": 1.0,
+    "warmup_heads": 0.0,
+    "anchor": 0.0,
+    "stop_below_start": False,
+}
 MEASURED_ON = {"test": "test images", "held-out": "held-out training images"}  # by what `validate` says
 SUBSET = "a number of images, 1 or more, or a fraction above 0 and at most 1"
 KNN_VALUES = "a whole number of at least 1, or 'auto'"
@@ -47,7 +58,14 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=True)
 
     data: str = Field(description="A set (cifar10, ...), a folder of images, or an .npz file.")
-    labels: bool = Field(True, description="Use labels and class folders, to measure with; --no-labels ignores them.")
+    labels: bool = Field(
+        True,
+        description="Use labels and class folders, or those of FILE.csv (file, label), to measure with; --no-labels "
+        "ignores them.",
+    )
+    labels_from: str | None = Field(
+        None, description="CSV file with the labels of a folder's images: file, label; labels.csv of a flat folder."
+    )
     subset: int | float | None = Field(None, description="Train on so many images, or on this fraction of them.")
     validate: Literal["test", "held-out"] = Field(  # pyright: ignore[reportIncompatibleMethodOverride]
         "test", description="Measure on the test images, or on a tenth of the training images, which is then left out."
@@ -71,6 +89,20 @@ class Settings(BaseModel):
     )
     init_content: str | None = Field(
         None, description="Hash of what it starts from, written down by itself; other weights are refused."
+    )
+    freeze: int = Field(
+        0, description="Stages of a start, from the input on, that stay as they are; -1: all but the last."
+    )
+    freeze_batch_norm: bool = Field(False, description="Batch norm of the encoder keeps the start's statistics.")
+    layer_decay: float = Field(
+        1.0, gt=0, le=1, description="Rate of the encoder's last stage, of that of the heads; squared one stage before."
+    )
+    warmup_heads: float = Field(0.0, ge=0, description="Epochs at the beginning in which the heads learn alone.")
+    anchor: float = Field(
+        0.0, ge=0, le=1e38, description="Weight of a penalty on similarities that drift away from the start's."
+    )
+    stop_below_start: bool = Field(
+        False, description="Stop when kNN of a held-out tenth of the images falls below the start, and keep what was."
     )
     recipe: str = Field(
         "paper", description="Augmentation: paper, mocov2, simclr, byol, weak, one of a plugin, or FILE.yaml."

@@ -19,10 +19,10 @@ def first_derivative_only(backward: Backward) -> Backward:
 
     @wraps(backward)
     def checked(ctx: Any, *gradients: Tensor) -> Any:
+        if not torch.is_grad_enabled():  # it is, with create_graph=True
+            return backward(ctx, *gradients)
         with torch.no_grad():
             results = backward(ctx, *gradients)
-        if not torch.is_grad_enabled():  # it is, with create_graph=True
-            return results
         alone = isinstance(results, Tensor)
         refused = [
             _Refused.apply(x.detach().requires_grad_()) if isinstance(x, Tensor) else x

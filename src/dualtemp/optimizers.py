@@ -5,7 +5,8 @@ Needs no torch until one is built.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -37,15 +38,35 @@ def _lars(parameters: list[Tensor], momentum: float, weight_decay: float) -> Opt
 OPTIMIZERS: dict[str, Build] = {"sgd": _sgd, "adamw": _adamw, "lars": _lars}
 
 
-def build_optimizer(name: str, module: nn.Module, momentum: float, weight_decay: float) -> Optimizer:
-    """Build an optimizer of a module's trainable parameters; `set_lr` sets its rate before every step."""
-    return OPTIMIZERS[name]([p for p in module.parameters() if p.requires_grad], momentum, weight_decay)
+def build_optimizer(
+    name: str,
+    module: nn.Module,
+    momentum: float,
+    weight_decay: float,
+    rates: Mapping[Tensor, float] = MappingProxyType({}),
+) -> Optimizer:
+    """Build an optimizer of a module's trainable parameters; `set_lr` sets its rate before every step.
+
+    rates: shares of that rate by parameter, where they are not 1.
+    """
+    built = OPTIMIZERS[name]([p for p in module.parameters() if p.requires_grad], momentum, weight_decay)
+    if rates:
+        built.param_groups[:] = [part for group in built.param_groups for part in _by_rate(group, rates)]
+    return built
 
 
 def set_lr(optimizer: Optimizer, lr: float) -> None:
-    """Set the learning rate of all parameters."""
+    """Set the learning rate of all parameters; groups with a `rate` of their own get that share of it."""
     for group in optimizer.param_groups:
-        group["lr"] = lr
+        group["lr"] = lr * group.get("rate", 1.0)
+
+
+def _by_rate(group: dict[str, Any], rates: Mapping[Tensor, float]) -> list[dict[str, Any]]:
+    """Split a group by the shares of its parameters, in the order of their first one."""
+    found: dict[float, list[Tensor]] = {}
+    for p in group["params"]:
+        found.setdefault(rates.get(p, 1.0), []).append(p)
+    return [{**group, "params": parameters, "rate": rate} for rate, parameters in found.items()]
 
 
 def _groups(parameters: list[Tensor], weight_decay: float) -> list[dict[str, Any]]:

@@ -10,9 +10,14 @@ def similar_words(word: str, choices: Iterable[str], count: int = 1) -> list[str
     return get_close_matches(word, list(choices), n=count, cutoff=0.5)
 
 
+def did_you_mean(names: Iterable[str]) -> str:
+    """The question by which every message offers what the user may have meant; the names stand as they are given."""
+    return f"did you mean {', '.join(names)}?"
+
+
 def suggest(word: str, choices: Iterable[str], otherwise: str | None = None) -> str:
     """Return "did you mean 'simco'?", or if nothing resembles `word`, `otherwise`; by default the list of choices."""
     choices = list(choices)
     if near := similar_words(word, choices):
-        return f"did you mean {near[0]!r}?"
+        return did_you_mean(map(repr, near))
     return f"choose among {', '.join(choices)}" if otherwise is None else otherwise

@@ -15,6 +15,7 @@ from dualtemp.data.sources.digits import open_digits
 from dualtemp.data.sources.folder import open_folder
 from dualtemp.data.subset import subset_index
 from dualtemp.errors import UserError
+from dualtemp.training.default_start import default_start
 from dualtemp.training.own_images import with_sensible_settings
 
 
@@ -97,7 +98,9 @@ def test_the_sheet_of_own_images_has_the_views_that_training_would_take(
     for number in range(12):
         Image.new("RGB", (300 + number, 260), (number * 20, 0, 0)).save(tmp_path / f"{number:02}.png")
     splits, sizes = open_folder(tmp_path), []
-    chosen, _ = with_sensible_settings(settings({"data": str(tmp_path)}), splits, torch.device("cpu"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    begin, _ = default_start(settings({"data": str(tmp_path)}), splits)
+    chosen, _ = with_sensible_settings(settings({"data": str(tmp_path)}), splits, torch.device("cpu"), begin)
     drawn = contact_sheet_module.contact_sheet
     monkeypatch.setattr(
         contact_sheet_module, "contact_sheet", lambda *a, **kw: (sizes.append(kw["size"]), drawn(*a, **kw))[1]
@@ -105,4 +108,4 @@ def test_the_sheet_of_own_images_has_the_views_that_training_would_take(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     assert main(["data", str(tmp_path), "--show", "--out", str(tmp_path.parent / "sheet.png")]) == 0
-    assert sizes == [chosen.image_size] == [128]
+    assert sizes == [chosen.image_size] == [224]  # the start's

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualtemp.data.sources.npz import open_npz, read_npz, write_npz
@@ -176,7 +176,7 @@ def whole_file() -> bytes:
 WHOLE = whole_file()
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_a_damaged_file_is_refused_in_one_line_or_read_whole(tmp_path: Path, data: st.DataObject) -> None:
     content = bytearray(WHOLE)

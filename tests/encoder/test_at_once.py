@@ -1,5 +1,4 @@
 import json
-import resource
 import signal
 import sys
 import threading
@@ -22,6 +21,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "some"
 
 
+def wrote(commands: list[Command]) -> int:
+    """How many commands have ended well."""
+    return sum(command.code == 0 for command in commands)
+
+
 def write_time(path: Path) -> int:
     return path.stat().st_mtime_ns if path.exists() else 0
 
@@ -34,14 +38,15 @@ def test_several_embeds_at_once_write_what_one_writes(digits_run: Path, tmp_path
     # One embeds and two wait. Whenever the file is written, a waiting one takes over in the same moment as a new one
     # begins: that one must not take the first one's lock for free.
     running: list[Command] = [commands.start(*words, out) for _ in range(3)]
-    started, seen, deadline = len(running), 0, time.monotonic() + PATIENCE
-    while any(command.poll() is None for command in running):
+    seen, deadline = 0, time.monotonic() + PATIENCE
+    # On a busy machine one embeds for longer than the others wait: then these give up, and later ones write.
+    while any(command.poll() is None for command in running) or wrote(running) < 2:
         assert time.monotonic() < deadline
-        if write_time(out) != seen:
-            seen = write_time(out)
-            if started < 5:
-                running += [commands.start(*words, out) for _ in range(2)]
-                started += 2
+        written = write_time(out)
+        if all(command.poll() is not None for command in running) or (written != seen and len(running) < 5):
+            running += [commands.start(*words, out) for _ in range(2)]
+        if written != seen:
+            seen = written
             found = np.load(out)
             assert found["names"].tolist() == expected["names"].tolist()
             np.testing.assert_array_equal(found["features"], expected["features"])
@@ -49,7 +54,6 @@ def test_several_embeds_at_once_write_what_one_writes(digits_run: Path, tmp_path
     for command in running:
         ended = command.wait()
         assert ended.code == 0 or (ended.code == 2 and f"{out} {BUSY}" in ended.err and ended.err.count("\n") == 1)
-    assert sum(command.code == 0 for command in running) >= 2
     assert out.read_bytes() == alone.read_bytes()
     assert list(out.parent.iterdir()) == [out]
 
@@ -89,14 +93,13 @@ def test_several_searches_at_once_find_what_one_finds(
         assert json.loads(each.out) == json.loads(alone.out)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="limits the size of files of another process")
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the size of files")
 def test_a_disk_that_fills_up_costs_nothing_but_the_cache(
     photos_run: Path, folder: Path, tmp_path: Path, commands: Commands
 ) -> None:
     words = ["search", photos_run, folder / "003.png", "--data", folder, "--batch", "2", "--workers", "0", "--json"]
-    command = commands.start(*words, env={"DUALTEMP_DATA": str(tmp_path / "cache")})
-    resource.prlimit(command.pid, resource.RLIMIT_FSIZE, (3000, 3000))
-    ended = command.wait()
+    small = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))"
+    ended = commands.run(*words, env={"DUALTEMP_DATA": str(tmp_path / "cache")}, first=small)
     assert ended.code == 0
     assert json.loads(ended.out)["among"] == 12
     assert "features are not kept for the next time (File too large)" in ended.err

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from drawn_photos import draw_photos, drawn_photo
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 from scipy.cluster.hierarchy import fcluster, linkage
@@ -30,7 +30,6 @@ def brute_force(features: np.ndarray, threshold: float) -> dict[tuple[int, int],
     return {pair: s for pair, s in found.items() if s >= threshold}
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(1, 30), st.integers(0, 1000), st.sampled_from([-1.0, 0.2, 0.7, 1.0]), st.integers(1, 12))
 def test_pairs_are_those_of_a_brute_force_in_float64(
     monkeypatch: Any, count: int, seed: int, threshold: float, side: int

@@ -255,6 +255,8 @@ def test_the_command_prints_a_table_fine_tunes_and_keeps_what_was_there(
         "-",
     ]
     assert "each 2 epochs of 128 images: about" in said.err
+    assert "color histogram: kNN" in said.err, "as pages call it, whatever its name in the file"
+    assert "colour" not in said.out
     assert said.err.index("about") < said.err.index("epoch 1/2")
     assert ("linear probe", "trained") in rows
     assert (run / "backbone.safetensors").read_bytes() == weights

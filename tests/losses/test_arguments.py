@@ -1,5 +1,6 @@
 import copy
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -14,8 +15,8 @@ TWO_VIEWS = [losses.dual_temperature, losses.nt_xent, losses.in_batch_weight]
 DICTIONARY = [losses.info_nce, losses.equal_anchors, losses.simple]
 
 
-@pytest.mark.parametrize("tau", [0.0, -0.1, math.nan, -math.inf])
-def test_temperatures_that_are_not_positive_are_refused(tau: float) -> None:
+@pytest.mark.parametrize("tau", [0.0, -0.1, math.nan, -math.inf, "warm", torch.tensor([0.1, 0.2])], ids=str)
+def test_temperatures_that_are_not_positive_numbers_are_refused(tau: Any) -> None:
     for call in (
         lambda: losses.dual_temperature(X, X, tau, 1.0),
         lambda: losses.dual_temperature(X, X, 0.1, tau),
@@ -33,6 +34,15 @@ def test_temperatures_that_are_not_positive_are_refused(tau: float) -> None:
     ):
         with pytest.raises(ValueError, match=r"tau(_alpha|_beta)? must be a number > 0"):
             call()
+
+
+def test_a_vector_has_a_temperature_and_it_cannot_be_taken_away() -> None:
+    criterion = losses.DualTemperatureLoss()
+    with pytest.raises(ValueError, match=r"tau_alpha must be a number > 0 \(finite\), got None"):
+        criterion.tau_alpha = None
+    assert criterion.tau_alpha == 0.1
+    with pytest.raises(ValueError, match=r"tau must be a number > 0 \(finite\), got None"):
+        losses.nt_xent(X, X, None)  # pyright: ignore[reportArgumentType]
 
 
 def test_the_vectors_temperature_must_be_finite_and_the_scalars_need_not() -> None:

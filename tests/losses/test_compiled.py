@@ -133,7 +133,7 @@ def test_a_compiled_loss_refuses_a_second_derivative() -> None:
 
 
 def test_the_operators_pass_pytorchs_own_checks() -> None:
-    from dualtemp.losses.operators import tiled_labelled_losses, tiled_log_sum_exp
+    from dualtemp.losses.operators import tiled_labeled_losses, tiled_log_sum_exp
 
     a, b = (nn.functional.normalize(x[:, :6]).requires_grad_() for x in views(8))
     tau = torch.tensor(0.2, dtype=torch.float64, requires_grad=True)
@@ -142,4 +142,4 @@ def test_the_operators_pass_pytorchs_own_checks() -> None:
     settings = (1.0, 0.5, 0, True, False, False, False, [ids], [ids], None, None, None)
     torch.library.opcheck(tiled_log_sum_exp, (a, b, tau, *settings), test_utils=checks)
     labelled = (1.0, 0.5, -1, [], [], None, ids == 1, None)
-    torch.library.opcheck(tiled_labelled_losses, (a, b, ids, ids, tau, *labelled), test_utils=checks)
+    torch.library.opcheck(tiled_labeled_losses, (a, b, ids, ids, tau, *labelled), test_utils=checks)

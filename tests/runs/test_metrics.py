@@ -25,11 +25,13 @@ from dualtemp.training.observers.observer import scalars
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A real run that writes all there is to write."""
-    path = tmp_path_factory.mktemp("runs") / "run"
-    words: dict[str, Any] = {"backbone": "resnet_mini", "batch": 64, "epochs": 2, "subset": 192, "knn": "auto"}
-    dualtemp.train(data="digits", **words, quiet=True, page=False, out=path)
-    return path
+    """A real run that writes all there is to write: it begins from another one."""
+    folder = tmp_path_factory.mktemp("runs")
+    words: dict[str, Any] = {"backbone": "resnet_mini", "batch": 64, "subset": 192, "knn": "auto", "quiet": True}
+    dualtemp.train(data="digits", **words, epochs=1, lr=1e-9, page=False, out=folder / "start")
+    words |= {"init": str(folder / "start"), "stop_below_start": True}
+    dualtemp.train(data="digits", **words, epochs=2, page=False, out=folder / "run")
+    return folder / "run"
 
 
 def test_every_key_that_a_run_writes_has_an_entry_and_every_entry_is_written(run: Path) -> None:

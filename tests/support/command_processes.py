@@ -185,7 +185,12 @@ def signal_where_it_halts(command: Command, number: int) -> None:
 
 
 def halted(command: Command) -> bool:
-    return ") T " in Path(f"/proc/{command.pid}/stat").read_text()
+    return is_stopped(command.pid)
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process was stopped by a signal, its own or another's."""
+    return ") T " in Path(f"/proc/{pid}/stat").read_text()
 
 
 def until(command: Command, happened: Any, timeout: float = PATIENCE) -> bool:

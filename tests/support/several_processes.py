@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from command_processes import PATIENCE
 
 PROGRAM = """
 import runpy, sys, torch
@@ -39,7 +40,7 @@ def run(file: str, function: str, world_size: int, out: Path) -> list[Any]:
         for rank in range(world_size)
     ]
     try:
-        said = [process.communicate(timeout=120)[0] for process in processes]
+        said = [process.communicate(timeout=PATIENCE)[0] for process in processes]
     finally:
         for process in processes:
             process.kill()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from command_processes import OFTEN, Commands, until
+from command_processes import OFTEN, PATIENCE, Commands, until
 from run_contents import different, everything
 
 from dualtemp.analysis.trained_run import open_trained_run
@@ -97,6 +97,6 @@ def test_two_processes_keep_one_memory(tmp_path: Path) -> None:
         )
         for rank in range(2)
     ]
-    assert [each.wait(timeout=240) for each in started] == [0, 0]
+    assert [each.wait(timeout=PATIENCE) for each in started] == [0, 0]
     assert (memory_of(path) > -1000).all()
     assert json.loads(RunFolder(path).metrics.read_text().splitlines()[-1])["epoch"] == 3

@@ -11,7 +11,19 @@ from typing import Any
 
 import pytest
 import torch
-from command_processes import OFTEN, PATIENCE, Command, Commands, halted, halting, kill_where_it_halts, together, until
+from command_processes import (
+    OFTEN,
+    PATIENCE,
+    Command,
+    Commands,
+    halted,
+    halting,
+    is_stopped,
+    kill_where_it_halts,
+    signal_where_it_halts,
+    together,
+    until,
+)
 from drawn_photos import draw_photos
 from run_contents import different, everything
 
@@ -86,6 +98,28 @@ def test_a_restart_goes_on_with_no_run_but_its_own(commands: Commands, run_once:
     assert "holds a run already" in ended.err
 
 
+def test_a_requeued_job_goes_on_with_its_own_run_and_sigusr1_asks_slurm_for_that(
+    commands: Commands, run_once: Any, tmp_path: Path
+) -> None:
+    path, asked = tmp_path / "run", tmp_path / "asked"
+    (tmp_path / "scontrol").write_text(f'#!/bin/sh\necho "$@" >> {asked}\n')  # Slurm itself: tests/cluster
+    (tmp_path / "scontrol").chmod(0o755)
+    job = {"SLURM_JOB_ID": "7", "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    words = ("train", *MINI, *OFTEN, "--out", path)
+    running = commands.start(*words, env=job, first=halting(".step-*.part", 2, cut=False))
+    signal_where_it_halts(running, signal.SIGUSR1)
+    ended = running.wait()
+    assert ended.code == 130
+    assert "job 7 is requeued" in ended.err
+    assert asked.read_text() == "requeue 7\n"
+
+    ended = commands.run(*words, env={**job, "SLURM_JOB_ID": "8", "SLURM_RESTART_COUNT": "1"})
+    assert ended.code == 2, "another job's"
+    ended = commands.run(*words, env={**job, "SLURM_RESTART_COUNT": "1"})
+    assert ended.code == 0, ended.err
+    assert different(everything(path), everything(run_once(*MINI))) == []
+
+
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_killed_process_ends_the_other_one_with_a_line(victim: int, commands: Commands, tmp_path: Path) -> None:
     path = tmp_path / "run"
@@ -94,7 +128,7 @@ def test_a_killed_process_ends_the_other_one_with_a_line(victim: int, commands: 
     processes[victim].send(signal.SIGKILL)
     killed = time.monotonic()
     ended = processes[1 - victim].wait()
-    assert time.monotonic() - killed < 60, "at once, and not after the two hours of the group's own patience"
+    assert time.monotonic() - killed < PATIENCE, "at once, and not after the two hours of the group's own patience"
     assert ended.code == 2
     assert re.fullmatch(
         r"dualtemp: another process of this run has ended.* checkpoint is step-\d+\.ckpt; .*resume .*\n", ended.err
@@ -138,13 +172,22 @@ def test_two_processes_that_are_asked_to_stop_save_and_go_on_to_the_same_bits(
     assert different(everything(path), everything(whole)) == []
 
 
+RESTARTED = """
+import os, sys
+from dualtemp.cli import main
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and os.environ["RANK"] == "0": exec(sys.argv[1])
+sys.exit(main(sys.argv[2:]))
+"""
+
+
 def test_torchrun_restarts_a_run_whose_process_was_killed(tmp_path: Path) -> None:
-    path = tmp_path / "run"
-    words = (*MINI, "--epochs", "12", "--evaluate-every", "100", "--out", path)
+    path, program = tmp_path / "run", tmp_path / "restarted.py"
+    program.write_text(RESTARTED)
+    words = (halting(".step-*.part", 2, cut=False), "train", *MINI, "--evaluate-every", "100", "--out", path)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(
-        [*map(str, [*torchrun, "--max-restarts", "1", "-m", "dualtemp", "train", *words])],
+        [*map(str, [*torchrun, "--max-restarts", "1", program, *words])],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -152,30 +195,31 @@ def test_torchrun_restarts_a_run_whose_process_was_killed(tmp_path: Path) -> Non
     ) as launcher:
         try:
             deadline = time.monotonic() + PATIENCE
-            while not list(path.glob("checkpoints/step-*.ckpt")):
+            while not (path / "checkpoints").exists() or not is_stopped(first := process_of_rank(0, launcher.pid)):
                 assert launcher.poll() is None
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
-            os.kill(rank_one(launcher.pid), signal.SIGKILL)
+            os.kill(process_of_rank(1, launcher.pid), signal.SIGKILL)
+            os.kill(first, signal.SIGCONT)
             said, _ = launcher.communicate(timeout=PATIENCE)
         finally:
             launcher.kill()
     assert launcher.returncode == 0, said
     assert said.count("dualtemp: another process of this run has ended") == 1, said
-    assert said.count("epoch 12/12") == 1
+    assert said.count("epoch 6/6") == 1
     assert said.count(f"The run's page is {path}/report.html") == 1
     assert "data:image/jpeg" in (path / "report.html").read_text()
-    assert [line["epoch"] for line in everything(path)["metrics"]] == list(range(1, 13))
+    assert [line["epoch"] for line in everything(path)["metrics"]] == list(range(1, 7))
 
 
-def rank_one(launcher: int) -> int:
-    """The process that torchrun started as rank 1."""
+def process_of_rank(rank: int, launcher: int) -> int:
+    """The process that torchrun started as that rank."""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             parent = int(re.search(r"PPid:\s+(\d+)", (folder / "status").read_text())[1])  # pyright: ignore
             environment = (folder / "environ").read_bytes().split(b"\0")
         except OSError:
             continue
-        if parent == launcher and b"RANK=1" in environment:
+        if parent == launcher and f"RANK={rank}".encode() in environment:
             return int(folder.name)
-    raise AssertionError("torchrun has no rank 1")
+    raise AssertionError(f"torchrun has no rank {rank}")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from command_processes import OFTEN, Commands, halting, kill_where_it_halts, signal_where_it_halts, until
+from command_processes import OFTEN, PATIENCE, Commands, halting, kill_where_it_halts, signal_where_it_halts, until
 from run_contents import different, everything
 
 from dualtemp.runs import checkpoint
@@ -262,11 +262,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     if shutil.which("mount") is None:
         pytest.skip("there is no mount here")
     mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(place)]
-    done = subprocess.run(mount, capture_output=True, text=True, timeout=10, check=False)
+    done = subprocess.run(mount, capture_output=True, text=True, timeout=PATIENCE, check=False)
     if done.returncode:
         pytest.skip(f"mounting a tmpfs is not allowed here: {done.stderr.strip()}")
     yield place
-    subprocess.run(["umount", "-l", str(place)], timeout=10, check=True)
+    subprocess.run(["umount", "-l", str(place)], timeout=PATIENCE, check=True)
 
 
 def fill(place: Path, leave: int) -> Path:

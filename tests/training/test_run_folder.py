@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_processes import PATIENCE
 
 from dualtemp.config import complete, settings
 from dualtemp.errors import UserError
@@ -23,7 +24,7 @@ class Slow(dict[str, Any]):
 
     def items(self) -> Any:
         self.begun.set()
-        assert self.let_go.wait(60)
+        assert self.let_go.wait(PATIENCE)
         return super().items()
 
 
@@ -35,7 +36,7 @@ def test_whoever_waits_in_vain_for_a_slow_beginning_leaves_its_folder_alone(
     def late(self: Path, *words: Any, **named: Any) -> None:
         # This thread has seen that there is no folder; before it makes one, the other thread does.
         if threading.current_thread() is threading.main_thread():
-            assert slow.begun.wait(60)
+            assert slow.begun.wait(PATIENCE)
         real(self, *words, **named)
 
     def begin() -> None:
@@ -69,7 +70,7 @@ def test_whoever_waits_for_a_beginning_that_fails_makes_the_folder_itself(tmp_pa
 
     first = threading.Thread(target=fail)
     first.start()
-    assert full.begun.wait(60)
+    assert full.begun.wait(PATIENCE)
     threading.Timer(0.3, full.let_go.set).start()
     with RunFolder(path).create(CHOSEN, {}):
         assert sorted(os.listdir(path)) == [".lock", "checkpoints", "config.yaml", "environment.json"]

@@ -114,12 +114,19 @@ def test_workers_that_die_again_and_again_end_the_run_with_one_line_and_a_checkp
     words: tuple[str, ...], commands: Commands, run_once: Callable, tmp_path: Path
 ) -> None:
     path = tmp_path / "run"
-    command = commands.start("train", *words, "--out", path)
-    assert until(command, lambda: (path / "config.yaml").exists() and len(readers(command)) == 2)
-    while command.poll() is None:
-        for pid in readers(command):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    # Every worker that starts from now on kills itself: nobody has to be quick enough to meet it.
+    now = tmp_path / "now"
+    deadly = f"""
+def die():
+    if os.path.exists({str(now)!r}): os.kill(os.getpid(), signal.SIGKILL)
+os.register_at_fork(after_in_child=die)
+"""
+    halt = halting(".step-*.part", 2, cut=False)
+    command = commands.start("train", *words, *OFTEN, "--out", path, first=halt + deadly)
+    assert until(command, lambda: halted(command))
+    now.touch()
+    os.kill(stopped_with_workers(command)[0], signal.SIGKILL)
+    command.send(signal.SIGCONT)
     ended = command.wait()
     assert ended.code == 2, ended.err
     last = ended.err.splitlines()[-1]

@@ -23,11 +23,11 @@ def principal_components(features: Tensor) -> Principal:
     (one image, one feature, identical features) are 0.
     """
     (z,) = unit(features.detach().cpu().double())
-    centred = z - z.mean(0)
-    _, lengths, directions = torch.linalg.svd(centred, full_matrices=False)  # (R,), (R, F)
+    centered = z - z.mean(0)
+    _, lengths, directions = torch.linalg.svd(centered, full_matrices=False)  # (R,), (R, F)
     directions = directions[:2]
     largest = directions.gather(1, directions.abs().argmax(1, keepdim=True))
-    places = centred @ (directions * torch.where(largest < 0, -1.0, 1.0)).T
+    places = centered @ (directions * torch.where(largest < 0, -1.0, 1.0)).T
     places = torch.nn.functional.pad(places, (0, 2 - places.shape[1]))
     variance = lengths.square()
     total = float(variance.sum())

@@ -24,6 +24,7 @@ from dualtemp.runs import checkpoint
 from dualtemp.runs.checkpoint import Checkpoint
 from dualtemp.runs.folder import RunFolder
 from dualtemp.temperatures import TAU_ALPHA
+from dualtemp.training.adaptation import set_modes
 from dualtemp.training.observers.observer import Snapshot
 
 MAX_KEYS: int = MoCo.Settings.model_fields["dictionary_size"].default  # the published dictionary
@@ -232,7 +233,8 @@ def _with_weights(
     for module in method.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
             module.momentum = 0.0  # analysis leaves the statistics as they are
-    return TrainedRun(path, chosen, method.to(device).train(), seen, device, saved.done, own_data)
+    set_modes(chosen, method)
+    return TrainedRun(path, chosen, method.to(device), seen, device, saved.done, own_data)
 
 
 def load_newest_checkpoint(run: RunFolder) -> Checkpoint:

@@ -8,6 +8,7 @@ from dualtemp.commands.arguments import add_json
 from dualtemp.commands.command import Command, Group
 from dualtemp.commands.printing import print_json
 from dualtemp.errors import UserError
+from dualtemp.quantities import counted
 
 if TYPE_CHECKING:
     from dualtemp.data.check import SourceFacts
@@ -136,7 +137,7 @@ def _show(source: str, out: Path | None, recipe: str, labels: bool) -> None:
     with status_line(f"opening {source}"):
         images = open_source(source, labels=labels).train
     out = out or Path(f"{images.name}-views.png")
-    write_contact_sheet(images, out, recipe=recipe, size=_view_size(images) if own else None)
+    write_contact_sheet(images, out, recipe=recipe, size=_view_size(source, images) if own else None)
     print(out)
 
 
@@ -162,14 +163,17 @@ def _pack(source: str, to: Path, shard_size: str | None, labels: bool, as_json: 
     print(f"{to}: {packed.images:,} images in {packed.shards:,} shards, {packed.bytes / 1e6:,.1f} MB{classes}")
 
 
-def _view_size(images: "ImageSet") -> int | None:
+def _view_size(source: str, images: "ImageSet") -> int | None:
     """The view size that `train` would choose for somebody's own images on this machine."""
+    from dualtemp.config import settings
     from dualtemp.data.images import Splits
     from dualtemp.device import open_device
-    from dualtemp.training.own_images import facts_of
-    from dualtemp.training.sensible_settings import view_size
+    from dualtemp.training.default_start import default_start
+    from dualtemp.training.own_images import with_sensible_settings
 
-    return view_size(facts_of(images, Splits(images))[0], open_device("auto").type == "cpu")
+    given, splits = settings({"data": source}), Splits(images)
+    start, _ = default_start(given, splits)
+    return with_sensible_settings(given, splits, open_device("auto"), start)[0].image_size
 
 
 def _is_here(entry: "NamedSet") -> bool:
@@ -194,7 +198,7 @@ def _classes(classes: dict[str, int]) -> str:
     if not classes:
         return "none (no labels)"
     least, most = min(classes.values()), max(classes.values())
-    each = f"{least} images each" if least == most else f"{least} to {most} images each"
+    each = f"{counted(least, 'image')} each" if least == most else f"{least} to {most} images each"
     return f"{len(classes)}, {each}: {_shortened(list(classes))}"
 
 

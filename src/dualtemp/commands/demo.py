@@ -44,7 +44,8 @@ def run(given: dict[str, Any]) -> int:
         f"\n{duration(time.monotonic() - began)}. Look at {out}/report.html in a browser; the encoder is "
         f"{out}/backbone.safetensors.\nNext:\n  dualtemp resume {out} --epochs {2 * chosen.epochs}\n"
         f"  dualtemp train --config {out}/config.yaml --tau-beta 0.1 --out runs/one-temperature\n"
-        "  dualtemp train --data FOLDER --out runs/mine\n  dualtemp train --help",
+        "  dualtemp train --data FOLDER --out runs/mine\n  dualtemp train --help\n"
+        f"Look at its images on a map, label and train on from there:\n  dualtemp studio {out}",
         markup=False,
     )
     return 0

@@ -86,10 +86,12 @@ def _tell_surroundings() -> int:
 
     from dualtemp import __version__
     from dualtemp.machine import cores
+    from dualtemp.quantities import counted
 
     print(f"dualtemp      {__version__}, Python {platform.python_version()}, {platform.platform()}")
     print(f"packages      {', '.join(f'{name} {_version(name)}' for name in PACKAGES)}")
-    print(f"CPU           {cores()} cores, torch uses {torch.get_num_threads()} threads")
+    uses = counted(torch.get_num_threads(), "thread")
+    print(f"CPU           {counted(cores(), 'core')}, torch uses {uses}")
     print(f"bf16 on cpu   {_bf16()}")
     print(f"data cache    {_cached()} (digits are always there)")
     devices = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]

@@ -3,7 +3,15 @@
 import argparse
 from typing import Any
 
-from dualtemp.commands.arguments import SOURCE, add_device, add_encoder, add_json, add_workers, check_at_least
+from dualtemp.commands.arguments import (
+    SOURCE,
+    add_device,
+    add_encoder,
+    add_json,
+    add_label_file,
+    add_workers,
+    check_at_least,
+)
 from dualtemp.commands.command import Command, Group
 from dualtemp.commands.printing import print_json
 
@@ -14,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     add_encoder(parser)
     parser.add_argument("--data", metavar=SOURCE, help="other labeled images (default: the run's validation set)")
+    add_label_file(parser)
     parser.add_argument("--only", metavar="A,B", help=f"some of {', '.join(WORDS)} (default: all)")
     parser.add_argument(
         "--fine-tune",
@@ -53,7 +62,7 @@ def _print_accuracies(found: dict[str, Any]) -> None:
     from rich.table import Table
 
     from dualtemp.config import MEASURED_ON
-    from dualtemp.runs.evaluated_measures import ENCODERS, NAMES
+    from dualtemp.runs.evaluated_measures import ENCODERS, NAMES, encoder_title
 
     cells = {(row["name"], row["encoder"]): row for row in found["measured"]}
     columns = [encoder for encoder in ENCODERS if any(there == encoder for _, there in cells)]
@@ -66,7 +75,7 @@ def _print_accuracies(found: dict[str, Any]) -> None:
     table.columns[0].no_wrap = True
     table.columns[1].justify = "right"
     for encoder in columns:
-        table.add_column("while training" if encoder == "online" else encoder, justify="right")
+        table.add_column(encoder_title(encoder), justify="right")
     for name in NAMES:
         rows = [cells.get((name, encoder)) for encoder in columns]
         labels = next((row["labels"] for row in (cells.get((name, encoder)) for encoder in ENCODERS) if row), None)

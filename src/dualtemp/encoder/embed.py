@@ -1,15 +1,21 @@
-"""Write the features of all images of a source to a file: streamed, and resumed after an interruption."""
+"""Write the features of all images of a source to a file or a folder: streamed, and resumed after an interruption."""
 
+import os
 from collections.abc import Callable
 from contextlib import closing, suppress
+from dataclasses import replace
+from hashlib import blake2b
+from json import dumps
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dualtemp.atomic_write import whole_file
 from dualtemp.data.loading.loader import EVALUATION_BATCH
-from dualtemp.encoder.embedding_file import Columns, checked_format, write_features
+from dualtemp.encoder.embedding_file import FORMATS, Columns, checked_format, write_features
+from dualtemp.encoder.embedding_parts import COMPUTED, SHARE, Share, check_parts, parts_begun, read_share
+from dualtemp.encoder.embedding_reader import read_about
 from dualtemp.encoder.encoder import RunEncoder, run_encoder
 from dualtemp.encoder.feature_records import EncodingOptions, Progress, feature_records, features_facts, images_of
 from dualtemp.encoder.image_list import PARTS, ImageList
@@ -29,6 +35,18 @@ class Embedded(NamedTuple):
     resumed: int
 
 
+class _Output(NamedTuple):
+    """A file to write: its rows, what they are computed from, what the file says of itself; has_parts: a column."""
+
+    path: Path
+    images: ImageList
+    computed: dict[str, Any]
+    about: dict[str, Any]
+    dtype: str
+    has_parts: bool
+    is_share: bool
+
+
 @renamed_arguments(told="progress")
 def embed(
     run: Path | str,
@@ -37,8 +55,12 @@ def embed(
     data: Path | str | None = None,
     part: str = "all",
     batch: int = EVALUATION_BATCH,
+    dtype: str = "float32",
+    share: str | None = None,
+    parts: int | None = None,
     workers: int | None = None,
     device: str = "auto",
+    quick: bool = False,
     progress: Progress | None = None,
     note: Callable[[str], None] | None = None,
 ) -> Embedded:
@@ -47,14 +69,23 @@ def embed(
     Memory does not grow with the number of images. If it is killed, the same call continues where it stopped, and the
     finished file has the same bits.
 
+    A name without an ending is a folder, which several processes fill, each its own parts (embedding_parts.py): those
+    of torchrun share them without talking to each other, and `share` tells any other process which is its own. Parts
+    that are finished are not computed again. The rows have the same bits as those of one process.
+
     Args:
         run: the run's folder.
-        out: FILE.parquet, .npz or .csv; an existing file is replaced once the new one is complete.
+        out: FILE.parquet, .npz or .csv; an existing file is replaced once the new one is complete. Or a FOLDER.
         data: a set, a folder of images or an .npz file; default: the run's own images.
         part: "train", "test" or "all" (default).
         batch: images at once, default 256.
+        dtype: "float32", or "float16": half the size, three digits.
+        share: "3/8": compute part 3 of the parts 0 to 7 of a folder.
+        parts: number of parts of a folder; default: as it was begun, else one for each process of torchrun.
         workers: processes that read image files, default one for each core but one.
         device: default "auto", the best one.
+        quick: decode files no larger than the encoder's images need, instead of as training reads them; features then
+            differ a little. The file says so, and a search in it reads its photos in the same way (.csv says nothing).
         progress: called with the number of images done, and of all.
         note: called with lines that a person should read.
 
@@ -62,23 +93,79 @@ def embed(
         >>> dualtemp.embed("runs/mine", data="photos", out="photos.parquet")  # doctest: +SKIP
     """
     out = Path(out)
-    checked_format(out)
+    in_parts = out.suffix.lower() not in FORMATS and (out.is_dir() or not out.suffix)
+    if not in_parts and out.is_dir():
+        raise UserError(f"{out} is a folder: give --out a file's name, such as {out / 'embeddings.parquet'}")
+    checked_format(out / "part.parquet" if in_parts else out, dtype)
     if batch < 1:
         raise UserError(f"batch must be at least 1, got {batch}")
-    if out.is_dir():
-        raise UserError(f"{out} is a folder: give --out a file's name, such as {out / 'embeddings.parquet'}")
-    encoder, options = run_encoder(Path(run), device), EncodingOptions(batch, workers, progress=progress, note=note)
+    shares = _shares(out, share, parts, in_parts)
+    encoder = replace(run_encoder(Path(run), device), quick=quick)
+    options = EncodingOptions(batch, workers, progress=progress, note=note)
     images = images_of(encoder, data, part)
-    computed = {**features_facts(encoder, images), "part": part, "batch": batch}
+    computed: dict[str, Any] = {**features_facts(encoder, images), "part": part, "batch": batch}
+    told = ("dualtemp", "backbone", "source", "part", "quick")
+    about = {name: computed[name] for name in told if name in computed}
+    has_parts = not bool((images.parts < 0).all())
+    if shares is None:
+        return _write_file(encoder, _Output(out, images, computed, about, dtype, has_parts, False), options)
+    about[COMPUTED] = blake2b(dumps({**computed, "dtype": dtype}, sort_keys=True).encode(), digest_size=16).hexdigest()
+    made = []
+    for each in shares:
+        some = images.between(each.images(len(images), batch))
+        facts = {**computed, SHARE: list(each)}
+        output = _Output(out / each.file_name, some, facts, {**about, SHARE: list(each)}, dtype, has_parts, True)
+        made.append(_finished(output, encoder) or _write_file(encoder, output, options))
+    problems = {name: reason for one in made for name, reason in one.unreadable.items()}
+    return Embedded(out, sum(one.images for one in made), encoder.width, problems, sum(one.resumed for one in made))
+
+
+def _shares(out: Path, share: str | None, parts: int | None, in_parts: bool) -> list[Share] | None:
+    """The parts that this process computes; None for a single file."""
+    rank, world = (int(os.environ.get(name, default)) for name, default in (("RANK", "0"), ("WORLD_SIZE", "1")))
+    if not in_parts:
+        if share is not None or parts is not None or world > 1:
+            several = "--share and --parts divide" if world == 1 else f"{world} processes fill"
+            raise UserError(f"{out}: {several} a folder: give --out a name without an ending, such as {out.stem}")
+        return None
+    begun = parts_begun(out)
+    if not begun and out.is_dir() and any(not path.name.startswith(".") for path in out.iterdir()):
+        raise UserError(f"{out} has other files in it: give --out a new folder, or a file such as {out}.parquet")
+    if share is not None:
+        if parts is not None or world > 1:
+            raise UserError("--share names one part for one process: leave --parts and torchrun out")
+        wanted = [read_share(share)]
+    else:
+        count = parts if parts is not None else max(begun, default=world)
+        check_parts(count)
+        wanted = [Share(i, count) for i in range(rank, count, world)]
+    if other := begun - {each.parts for each in wanted} if wanted else set():
+        raise UserError(
+            f"{out}: it is divided into {max(other)} parts already: take as many, or embed into a new folder"
+        )
+    return wanted
+
+
+def _finished(output: _Output, encoder: RunEncoder) -> Embedded | None:
+    """What an earlier process has finished: a part that says that it was computed from the same."""
+    with suppress(UserError):
+        about, rows = read_about(output.path)
+        if about == output.about:
+            return Embedded(output.path, rows, encoder.width, output.images.foreign, rows)
+    return None
+
+
+def _write_file(encoder: RunEncoder, output: _Output, options: EncodingOptions) -> Embedded:
+    out = output.path
     missing = [folder for folder in out.parents if not folder.exists()]
     with writing(out, "give another --out"):
         out.parent.mkdir(parents=True, exist_ok=True)
         lock, work = (out.with_name(f".{out.name}.{word}") for word in ("lock", "work"))
         try:
             with locked(lock, what=out, remove=True):
-                with closing(WorkFile(work, computed)) as records:
+                with closing(WorkFile(work, output.computed)) as records:
                     try:
-                        made = _embed(encoder, images, out, records, options)
+                        made = _embed(encoder, output, records, options)
                     except UserError:  # continuing would not help
                         work.unlink()
                         raise
@@ -91,7 +178,8 @@ def embed(
             raise
 
 
-def _embed(encoder: RunEncoder, images: ImageList, out: Path, work: WorkFile, options: EncodingOptions) -> Embedded:
+def _embed(encoder: RunEncoder, output: _Output, work: WorkFile, options: EncodingOptions) -> Embedded:
+    out, images = output.path, output.images
     if work.anew:
         options.tell(f"what was begun for {out} was of other images, another run or other settings: starting anew")
     index, problems, resumed = [np.zeros(0, np.int64)], {}, 0
@@ -105,18 +193,18 @@ def _embed(encoder: RunEncoder, images: ImageList, out: Path, work: WorkFile, op
         index.append(record.index)
         problems |= record.problems
     kept = np.concatenate(index)
-    if not len(kept):
+    if not len(kept) and not output.is_share:
         name, reason = next(iter(problems.items()))
         raise UserError(f"none of {len(images)} images of {images.source} can be read, the first {name}: {reason}")
-    about = {name: work.about[name] for name in ("dualtemp", "backbone", "source", "part")}
     with whole_file(out) as file:
         blocks = (record.features for record in work.records())
-        write_features(file, checked_format(out), _columns(images, kept), blocks, encoder.width, about)
+        columns = _columns(images, kept, output.has_parts)
+        write_features(file, checked_format(out), columns, blocks, encoder.width, output.about, output.dtype)
     return Embedded(out, len(kept), encoder.width, images.foreign | problems, resumed)
 
 
-def _columns(images: ImageList, kept: np.ndarray) -> Columns:
+def _columns(images: ImageList, kept: np.ndarray, has_parts: bool) -> Columns:
     labels = None if images.images.labels is None else images.images.labels.cpu().numpy()[kept]
-    parts = None if (images.parts < 0).all() else images.parts[kept]
+    parts = images.parts[kept] if has_parts else None
     rows: list[int] = kept.tolist()
     return Columns([images.names[i] for i in rows], parts, PARTS, labels, images.images.classes)

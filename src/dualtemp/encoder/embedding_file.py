@@ -1,7 +1,7 @@
 """Files of features, one row per image, written and read in pieces, so that memory does not grow with their length.
 
-    .parquet   columns name, part, label, and features, a list of fixed length of float32
-    .npz       names, parts, labels (numbers, -1 for none) and classes, features float32 (N, F)
+    .parquet   columns name, part, label, and features, a list of fixed length of float32 or float16
+    .npz       names, parts, labels (numbers, -1 for none) and classes, features float32 or float16 (N, F)
     .csv       name, part, label, f0, f1, ... with nine digits, which is all that float32 has
 
 part and label are included if they are known.
@@ -22,6 +22,7 @@ from numpy.lib import format as npy
 from dualtemp.errors import UserError
 
 FORMATS = (".parquet", ".npz", ".csv")
+DTYPES = ("float32", "float16")
 ROWS = 4096  # of a piece
 ABOUT = "dualtemp"  # under which parquet and npz say what the features are
 
@@ -36,31 +37,56 @@ class Columns(NamedTuple):
     classes: tuple[str, ...]
 
 
-def checked_format(path: Path) -> str:
+def checked_format(path: Path, dtype: str = "float32") -> str:
     """Return the ending of a file of features; raises UserError if it is another, or a package is missing."""
+    if dtype not in DTYPES:
+        raise UserError(f"no dtype of features is called {dtype!r}: choose {' or '.join(DTYPES)}")
     ending = path.suffix.lower()
     if ending not in FORMATS:
         raise UserError(f"{path}: features go into {', '.join(FORMATS)} files; give a name with such an ending")
+    if ending == ".csv" and dtype != "float32":
+        raise UserError(f"{path}: .csv files are text, which {dtype} does not make smaller: take .parquet or .npz")
     if ending == ".parquet":
         try:
-            import pyarrow.parquet  # noqa: F401
+            import pyarrow
+            import pyarrow.parquet
         except ImportError:
             raise UserError(
                 f"{path}: .parquet files need pyarrow: pip install 'dualtemp[parquet]', or take .npz or .csv"
             ) from None
+        if dtype == "float16" and int(pyarrow.__version__.partition(".")[0]) < 15:
+            raise UserError(
+                f"{path}: float16 in .parquet files needs pyarrow 15 or later, this is {pyarrow.__version__}"
+            )
     return ending
 
 
 def write_features(
-    file: BinaryIO, ending: str, columns: Columns, blocks: Iterable[np.ndarray], width: int, about: dict[str, Any]
+    file: BinaryIO,
+    ending: str,
+    columns: Columns,
+    blocks: Iterable[np.ndarray],
+    width: int,
+    about: dict[str, Any],
+    dtype: str = "float32",
 ) -> None:
     """Write features, given in blocks float32 (n, F) of any lengths, and their columns.
 
-    The same rows give the same bytes, however they are divided into blocks.
+    The same rows give the same bytes, however they are divided into blocks. dtype: "float32" or "float16", as which
+    they are kept; a feature that float16 cannot hold is a UserError.
     """
-    pieces = _regrouped(blocks, width)
+    pieces = ((rows, _rounded(piece, dtype)) for rows, piece in _regrouped(blocks, width))
     columns = columns._replace(names=[valid_text(name) for name in columns.names])
-    {".parquet": _write_parquet, ".npz": _write_npz, ".csv": _write_csv}[ending](file, columns, pieces, width, about)
+    write = {".parquet": _write_parquet, ".npz": _write_npz, ".csv": _write_csv}[ending]
+    write(file, columns, pieces, width, about, np.dtype(dtype))
+
+
+def _rounded(piece: np.ndarray, dtype: str) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        kept = piece.astype(dtype, copy=False)
+    if not np.isfinite(kept).all() and np.isfinite(piece).all():
+        raise UserError(f"a feature of {np.abs(piece).max():g} does not fit into {dtype}: leave --dtype out")
+    return kept
 
 
 def valid_text(name: str) -> str:
@@ -82,10 +108,12 @@ def _regrouped(blocks: Iterable[np.ndarray], width: int) -> Iterator[tuple[slice
             start, held, count = start + len(piece), [rest], len(rest)
 
 
-Pieces = Iterator[tuple[slice, np.ndarray]]
+Pieces = Iterable[tuple[slice, np.ndarray]]
 
 
-def _write_parquet(file: BinaryIO, columns: Columns, pieces: Pieces, width: int, about: dict[str, Any]) -> None:
+def _write_parquet(
+    file: BinaryIO, columns: Columns, pieces: Pieces, width: int, about: dict[str, Any], dtype: np.dtype[Any]
+) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -98,7 +126,7 @@ def _write_parquet(file: BinaryIO, columns: Columns, pieces: Pieces, width: int,
         if numbers is not None
     ]
     fields = [pa.field("name", pa.string()), *(pa.field(word, pa.string()) for word, _, _ in texts)]
-    fields.append(pa.field("features", pa.list_(pa.float32(), width)))
+    fields.append(pa.field("features", pa.list_(pa.from_numpy_dtype(dtype), width)))
     schema = pa.schema(fields, metadata={ABOUT: json.dumps(about, sort_keys=True)})
     repeated: Any = [word for word, _, _ in texts]
     with pq.ParquetWriter(file, schema, use_dictionary=repeated) as writer:
@@ -110,7 +138,9 @@ def _write_parquet(file: BinaryIO, columns: Columns, pieces: Pieces, width: int,
             writer.write_table(pa.Table.from_arrays(arrays, schema=schema), row_group_size=ROWS)
 
 
-def _write_npz(file: BinaryIO, columns: Columns, pieces: Pieces, width: int, about: dict[str, Any]) -> None:
+def _write_npz(
+    file: BinaryIO, columns: Columns, pieces: Pieces, width: int, about: dict[str, Any], dtype: np.dtype[Any]
+) -> None:
     count = len(columns.names)
     with zipfile.ZipFile(file, "w") as archive:
 
@@ -133,10 +163,12 @@ def _write_npz(file: BinaryIO, columns: Columns, pieces: Pieces, width: int, abo
             put("labels", "<i8", (count,), [columns.labels])
             put_texts("classes", [valid_text(name) for name in columns.classes])
         put_texts(ABOUT, [json.dumps(about, sort_keys=True)])
-        put("features", "<f4", (count, width), (features for _, features in pieces))
+        put("features", f"<f{dtype.itemsize}", (count, width), (features for _, features in pieces))
 
 
-def _write_csv(file: BinaryIO, columns: Columns, pieces: Pieces, width: int, about: dict[str, Any]) -> None:
+def _write_csv(
+    file: BinaryIO, columns: Columns, pieces: Pieces, width: int, about: dict[str, Any], dtype: np.dtype[Any]
+) -> None:
     texts = [
         (word, numbers, [*names, ""])  # -1 takes the last one
         for word, numbers, names in (

@@ -1,4 +1,4 @@
-"""Read files of features in pieces. Nothing in them is run or unpickled; a damaged file is one line."""
+"""Read features in pieces, from a file or a folder of parts. Nothing in them is run; a damaged file is one line."""
 
 import csv
 import itertools
@@ -13,8 +13,10 @@ import numpy as np
 from numpy.lib import format as npy
 
 from dualtemp.encoder.embedding_file import ABOUT, FORMATS, ROWS, checked_format
+from dualtemp.encoder.embedding_parts import check_alike, part_files, parts_begun
 from dualtemp.errors import UserError
 
+FLOATS = (np.dtype(np.float32), np.dtype(np.float16))
 EXPECTED = "expected a file that `dualtemp embed` wrote"
 
 
@@ -28,18 +30,23 @@ class Rows(NamedTuple):
 
 
 class EmbeddingFile:
-    """A file of features. about: its metadata, empty if it has none; width: number of features per image."""
+    """A file of features, or a folder of parts that reads as one file.
+
+    files: the files, in their order; about: their metadata, empty if there is none; width: of the features.
+    """
 
     def __init__(self, path: Path) -> None:
         """Open the file, read its metadata and the first rows."""
-        if not path.is_file():
-            raise UserError(f"{path}: no such file; {EXPECTED}")
-        self.path, self._ending = path, checked_format(path)
-        self.about: dict[str, Any] = {}
-        if self._ending != ".csv":
-            with _explained(path):
-                said = json.loads((_about_parquet if self._ending == ".parquet" else _about_npz)(path))
-                self.about = said if isinstance(said, dict) else {}
+        self.path = path
+        if path.is_dir():
+            self.files = part_files(path)
+            abouts = [_about(file) for file in self.files]
+            check_alike(self.files, abouts)
+            self.about = abouts[0]
+        else:
+            if not path.is_file():
+                raise UserError(f"{path}: no such file; {EXPECTED}")
+            self.files, self.about = [path], _about(path)
         first = next(self.rows(), None)
         if first is None:
             raise UserError(f"{path}: there is no row in it; {EXPECTED}")
@@ -47,21 +54,43 @@ class EmbeddingFile:
 
     def rows(self) -> Iterator[Rows]:
         """Yield all rows, in pieces."""
-        read = {".parquet": _parquet, ".npz": _npz, ".csv": _csv}[self._ending]
-        pieces = read(self.path)
-        while True:
-            with _explained(self.path):
-                piece = next(pieces, None)
-                if piece is not None and not np.isfinite(piece.features).all():
-                    raise ValueError("features that are not finite")
-            if piece is None:
-                return
-            yield piece
+        for file in self.files:
+            yield from _rows(file)
 
 
 def is_embeddings(path: Path) -> bool:
-    """Whether a path names features instead of a run: a file with the ending of one."""
-    return path.is_file() and path.suffix.lower() in FORMATS
+    """Whether a path names features instead of a run: a file with the ending of one, or a folder of parts."""
+    return (path.is_file() and path.suffix.lower() in FORMATS) or (path.is_dir() and bool(parts_begun(path)))
+
+
+def read_about(path: Path) -> tuple[dict[str, Any], int]:
+    """Read the metadata and the number of rows of a .parquet file; raises UserError if it is not one."""
+    import pyarrow.parquet as pq
+
+    with _explained(path):
+        rows = pq.read_metadata(path).num_rows
+    return _about(path), rows
+
+
+def _about(path: Path) -> dict[str, Any]:
+    ending = checked_format(path)
+    if ending == ".csv":
+        return {}
+    with _explained(path):
+        said = json.loads((_about_parquet if ending == ".parquet" else _about_npz)(path))
+    return said if isinstance(said, dict) else {}
+
+
+def _rows(path: Path) -> Iterator[Rows]:
+    pieces = {".parquet": _parquet, ".npz": _npz, ".csv": _csv}[checked_format(path)](path)
+    while True:
+        with _explained(path):
+            piece = next(pieces, None)
+            if piece is not None and not np.isfinite(piece.features).all():
+                raise ValueError("features that are not finite")
+        if piece is None:
+            return
+        yield piece
 
 
 class _explained:  # noqa: N801  used as a statement
@@ -121,13 +150,13 @@ def _npz(path: Path) -> Iterator[Rows]:
         for names, features, known, part in zip(
             _pieces(archive, "names"), _pieces(archive, "features"), numbers, texts, strict=False
         ):
-            if features.ndim != 2 or features.dtype != np.float32 or names.dtype.kind != "U" or names.ndim != 1:
-                raise ValueError("names as text (N,) and features as float32 (N, F) are wanted")
+            if features.ndim != 2 or features.dtype not in FLOATS or names.dtype.kind != "U" or names.ndim != 1:
+                raise ValueError("names as text (N,) and features as float32 or float16 (N, F) are wanted")
             if any(len(each) != len(names) for each in (features, known, part) if each is not None):
                 raise ValueError("as many names, labels and parts as features are wanted")
             labels = [None] * len(names) if known is None else [classes[i] if i >= 0 else None for i in known.tolist()]
             parts = [None] * len(names) if part is None else [text or None for text in part.tolist()]
-            yield Rows(names.tolist(), labels, parts, features)
+            yield Rows(names.tolist(), labels, parts, features.astype(np.float32, copy=False))
 
 
 def _pieces(archive: zipfile.ZipFile, name: str) -> Iterator[np.ndarray]:

@@ -90,19 +90,26 @@ def best_k(features: Tensor, labels: Tensor, *, temperature: float = 0.1, most: 
     if len(asked) > most:
         asked = torch.linspace(0, len(features) - 1, most, device=features.device, dtype=torch.float64).long()
     right = torch.zeros(len(sizes), dtype=torch.int64)
-    classes, done = 1 + int(labels.max()), 0
-    for similarity, index in nearest(features[asked], features, sizes[-1] + 1):
-        own = asked[done : done + len(index)]
-        done += len(index)
-        others = index != own[:, None]
-        others[others.all(1), -1] = False  # copies of an image may stand before it, and push it out of the list
-        similarity, index = (part[others].unflatten(0, (len(own), -1)) for part in (similarity, index))
+    classes = 1 + int(labels.max())
+    for own, similarity, index in _nearest_others(features, asked, sizes[-1]):
         weight = ((similarity - similarity[:, :1]) / temperature).exp()
         votes = weight.new_zeros(len(own), classes)
         for place, (start, end) in enumerate(zip([0, *sizes], sizes, strict=False)):
             votes.scatter_add_(1, labels[index[:, start:end]], weight[:, start:end])
             right[place] += int((votes.argmax(1) == labels[own]).sum())
     return sizes[int(right.argmax())]  # the first of the largest
+
+
+def _nearest_others(features: Tensor, asked: Tensor, k: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Yield places (B,) of asked images of a bank, with similarities and places (B, k) of the k nearest others."""
+    done = 0
+    for similarity, index in nearest(features[asked], features, k + 1):
+        own = asked[done : done + len(index)]
+        done += len(index)
+        others = index != own[:, None]
+        others[others.all(1), -1] = False  # copies of an image may stand before it, and push it out of the list
+        similarity, index = (part[others].unflatten(0, (len(own), -1)) for part in (similarity, index))
+        yield own, similarity, index
 
 
 @torch.no_grad()

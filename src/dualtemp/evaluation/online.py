@@ -35,13 +35,15 @@ def evaluate(
     epoch: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
     note: Callable[[str], None] = lambda text: None,
+    look: Callable[[Tensor, Tensor], dict[str, float]] = lambda features, labels: {},
 ) -> dict[str, float]:
     """Measure an encoder after an epoch (from 0): accuracies in %, geometry of the features, plugins' measures; by key.
 
     All are of clean images but the alignment, which compares two augmented views as this epoch draws them.
 
     progress: called after each batch with the number of images seen, and of all; note: called about a plugin's measure
-    that fails, which is left out.
+    that fails, which is left out; look: called with features and labels of the training images among which kNN
+    searches, returns further measures.
     """
     parts = [few(data.images, SPREAD_IMAGES)]
     if data.bank is not None and data.test is not None:
@@ -77,6 +79,7 @@ def evaluate(
         **({"knn_k": k} if settings.knn == "auto" else {}),
         **sphere(found),
         **aligned,
+        **look(*bank),
         **compute_declared(*bank, found, labels, note=note),
     }
 

@@ -10,14 +10,10 @@ Gather = bool | Literal["ring"]
 
 
 def require_temperatures(tau_alpha: float, tau_beta: float | None = None, name: str = "tau_alpha") -> None:
-    """Refuse temperatures that are not positive numbers; only the scalar's, tau_beta, may be inf."""
-    for label, tau, limit in ((name, tau_alpha, "finite"), ("tau_beta", tau_beta, "inf allowed")):
-        if tau is None:
-            continue
-        if isinstance(tau, Tensor) and tau.requires_grad:
-            raise ValueError(f"{label} must be a number, got a tensor that requires gradient: it would not be learned")
-        if not float(tau) > 0 or (limit == "finite" and math.isinf(tau)):
-            raise ValueError(f"{label} must be a number > 0 ({limit}), got {float(tau)}")
+    """Refuse temperatures that are not positive numbers; only the scalar's, tau_beta, may be inf, or None: tied."""
+    _require_temperature(tau_alpha, name, "finite")
+    if tau_beta is not None:
+        _require_temperature(tau_beta, "tau_beta", "inf allowed")
 
 
 def require_reduction(reduction: str) -> None:
@@ -41,9 +37,9 @@ def require_weights(**weights: float) -> None:
 
 def require_pairs(q: Tensor, k: Tensor, names: tuple[str, str] = ("q", "k")) -> None:
     """Refuse what is not two equal floating (N, D) matrices on one device."""
-    for name, x in zip(names, (q, k), strict=True):
+    for i, x in enumerate((q, k)):
         if x.ndim != 2 or not x.is_floating_point():
-            raise ValueError(f"{name} must be a floating-point (N, D) matrix, got {_described(x)}")
+            raise ValueError(f"{names[i]} must be a floating-point (N, D) matrix, got {_described(x)}")
     if q.shape != k.shape:
         raise ValueError(f"{names[0]} and {names[1]} must have the same shape, got {_shapes(q, k)}")
     _require_one_device(q, k)
@@ -66,10 +62,22 @@ def require_in_batch_negatives(anchors: int) -> None:
         raise ValueError("no negatives: the batch holds one pair, at least two are needed")
 
 
-def _require_one_device(*tensors: Tensor) -> None:
-    devices = {str(x.device) for x in tensors}
-    if len(devices) > 1:
-        raise ValueError(f"all embeddings must be on one device, got {' and '.join(sorted(devices))}")
+def _require_temperature(tau: object, name: str, limit: str) -> None:
+    if isinstance(tau, Tensor) and tau.requires_grad:
+        raise ValueError(f"{name} must be a number, got a tensor that requires gradient: it would not be learned")
+    try:
+        value = float(tau)  # pyright: ignore[reportArgumentType]
+    except (TypeError, ValueError, RuntimeError):  # a word, None, several numbers
+        raise ValueError(f"{name} must be a number > 0 ({limit}), got {tau!r}") from None
+    if not value > 0 or (limit == "finite" and math.isinf(value)):
+        raise ValueError(f"{name} must be a number > 0 ({limit}), got {value}")
+
+
+def _require_one_device(x: Tensor, y: Tensor) -> None:
+    if x.device != y.device:
+        raise ValueError(
+            f"all embeddings must be on one device, got {' and '.join(sorted(map(str, (x.device, y.device))))}"
+        )
 
 
 def _shapes(*tensors: Tensor) -> str:

@@ -6,7 +6,7 @@ from torch import Tensor
 from dualtemp import distributed
 from dualtemp.losses.arguments import Reduction, require_pairs, require_temperatures
 from dualtemp.losses.exclusion import Exclusion
-from dualtemp.losses.labeled_tiles import labelled_losses
+from dualtemp.losses.labeled_tiles import labeled_losses
 from dualtemp.losses.similarity import unit
 from dualtemp.losses.temperature import Temperature, require_temperature
 from dualtemp.losses.weighted_mean import require_pair_weight, require_vector, weighted_mean
@@ -76,7 +76,7 @@ def supervised_contrastive(
         rows_padding = None if rows_padding is None else distributed.gather(rows_padding, equal=True)
     if k is None or both_views:
         anchors = 2 if k is not None and both_directions else 1
-        loss, counted = labelled_losses(
+        loss, counted = labeled_losses(
             local if anchors == len(views) else views[0],
             rows,
             labels.repeat(anchors),
@@ -92,7 +92,7 @@ def supervised_contrastive(
         key_labels = rows_labels.view(-1, 2, n)[:, 0].reshape(-1)
         padded = None if rows_padding is None else rows_padding.view(-1, 2, n)[:, 0].reshape(-1)
         results = [
-            labelled_losses(
+            labeled_losses(
                 anchors,
                 of_views[:, 1 - view].reshape(-1, rows.shape[1]),
                 labels,

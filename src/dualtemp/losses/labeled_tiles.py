@@ -30,7 +30,7 @@ from dualtemp.losses.temperature import Temperature, are_tied, is_infinite, lear
 from dualtemp.losses.unit_vectors import require_no_transform, true_precision
 
 
-def labelled_losses(
+def labeled_losses(
     a: Tensor,
     b: Tensor,
     anchor_labels: Tensor,
@@ -54,9 +54,9 @@ def labelled_losses(
         excluded: keys that do not exist for an anchor.
     """
     if torch.compiler.is_compiling():
-        from dualtemp.losses.operators import labelled_losses_operator
+        from dualtemp.losses.operators import labeled_losses_operator
 
-        return labelled_losses_operator(a, b, anchor_labels, key_labels, tau_alpha, tau_beta, own, excluded)
+        return labeled_losses_operator(a, b, anchor_labels, key_labels, tau_alpha, tau_beta, own, excluded)
     require_no_transform()
     plan = make_plan(a, b, tau_alpha, tau_beta, own, excluded)
     loss, counted = _LabelledLosses.apply(  # pyright: ignore
@@ -73,7 +73,7 @@ def make_plan(
     own: int | None,
     excluded: Exclusion | None,
 ) -> "Plan":
-    """How `labelled_losses` walks over the product, by its arguments."""
+    """How `labeled_losses` walks over the product, by its arguments."""
     value = temperature_value(tau_alpha)
     return Plan(
         tau_alpha=value,

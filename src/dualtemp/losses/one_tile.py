@@ -19,7 +19,7 @@ def reduce_one_tile(a: Tensor, b: Tensor, plan: Plan) -> tuple[Tensor, Tensor, T
     """Log-sum-exp at tau_alpha and at tau_beta, own similarities, the vector component, the exponentials."""
     alpha, beta = float(plan.tau_alpha), float(plan.tau_beta)
     none = a.new_empty(0)
-    tile, own = (a * (BITS / alpha)) @ b.T, none
+    tile, own = torch.mm(a * (BITS / alpha), b.t()), none
     if plan.own is not None:
         entries = tile.diagonal(plan.own)
         own = entries.clone()
@@ -29,7 +29,7 @@ def reduce_one_tile(a: Tensor, b: Tensor, plan: Plan) -> tuple[Tensor, Tensor, T
     two = not (are_tied(alpha, beta) or is_infinite(beta))
     detached = _sums((tile * (alpha / beta)).exp2_(), plan).log_().add_(1 / beta) if two else none
     sums = _sums(tile.exp2_(), plan)
-    vector = (tile @ b).div_(sums[0, :, None]) if plan.vector else none
+    vector = torch.mm(tile, b).div_(sums[0, :, None]) if plan.vector else none
     lse = sums.log_().add_(1 / alpha)
     if not two:
         detached = plan.equal_keys(a, b) if is_infinite(beta) else lse.clone()
@@ -56,10 +56,10 @@ def gradient_one_tile(
     tau = float(plan.tau_alpha)
     weight = (of_lse / tau).mul_((1 / tau - lse).exp_())
     if plan.both_directions or plan.symmetric:
-        weights = (weight[0, :, None] + weight[-1]).mul_(tile)
+        weights = (weight[0].unsqueeze(1) + weight[-1]).mul_(tile)
     else:
-        weights = tile * weight[0, :, None]
+        weights = tile * weight[0].unsqueeze(1)
     if of_own is not None:
         weights.diagonal(plan.own or 0).copy_(2 * of_own if plan.symmetric else of_own)
-    da = weights @ b if wants_a else None
-    return da, weights.T @ a if wants_b and not plan.symmetric else None
+    da = torch.mm(weights, b) if wants_a else None
+    return da, torch.mm(weights.t(), a) if wants_b and not plan.symmetric else None

@@ -43,7 +43,7 @@ def log_sum_exp_operator(
     return Reduced(alpha, detached.detach(), positive, mean.detach())
 
 
-def labelled_losses_operator(
+def labeled_losses_operator(
     a: Tensor,
     b: Tensor,
     anchor_labels: Tensor,
@@ -53,11 +53,11 @@ def labelled_losses_operator(
     own: int | None,
     excluded: Exclusion | None,
 ) -> tuple[Tensor, Tensor]:
-    """`labelled_losses` while a graph is made of it."""
+    """`labeled_losses` while a graph is made of it."""
     tensor, number, beta = _temperatures(tau_alpha, tau_beta)
     parts = (excluded or Exclusion()).tensors()
     numbers = (number, beta, NO_OWN if own is None else own)
-    loss, counted, *_ = tiled_labelled_losses(a, b, anchor_labels, key_labels, tensor, *numbers, *parts)
+    loss, counted, *_ = tiled_labeled_losses(a, b, anchor_labels, key_labels, tensor, *numbers, *parts)
     return loss, counted
 
 
@@ -202,8 +202,8 @@ def _differentiate_log_sum_exp(ctx: Any, of_alpha: Tensor, _: Any, of_own: Tenso
 tiled_log_sum_exp.register_autograd(_differentiate_log_sum_exp, setup_context=_keep_log_sum_exp)
 
 
-@torch.library.custom_op("dualtemp::tiled_labelled_losses", mutates_args=())
-def tiled_labelled_losses(
+@torch.library.custom_op("dualtemp::tiled_labeled_losses", mutates_args=())
+def tiled_labeled_losses(
     a: Tensor,
     b: Tensor,
     labels: Tensor,
@@ -220,20 +220,20 @@ def tiled_labelled_losses(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """L_i, whether the anchor counts, and what the gradient needs of it."""
     excluded = Exclusion(list(anchor_ids), list(key_ids), padded_anchors, padded_keys, mask)
-    plan = _labelled_plan(a, b, tau, tau_alpha, tau_beta, own, excluded)
+    plan = _labeled_plan(a, b, tau, tau_alpha, tau_beta, own, excluded)
     with true_precision(a.device):
         return labeled_tiles.forward(a, b, labels, key_labels, plan)
 
 
-@tiled_labelled_losses.register_fake
+@tiled_labeled_losses.register_fake
 def _(a, b, labels, *settings):
     n = a.shape[0]
     counted, place = labels.new_empty(n, dtype=torch.bool), labels.new_empty(n, dtype=torch.long)
     return a.new_empty(n), counted, a.new_empty(6, n), place
 
 
-@torch.library.custom_op("dualtemp::tiled_labelled_losses_backward", mutates_args=())
-def tiled_labelled_losses_backward(
+@torch.library.custom_op("dualtemp::tiled_labeled_losses_backward", mutates_args=())
+def tiled_labeled_losses_backward(
     of_loss: Tensor,
     coefficients: Tensor,
     place: Tensor,
@@ -254,25 +254,25 @@ def tiled_labelled_losses_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradient for a, b (empty if it is not wanted) and tau."""
     excluded = Exclusion(list(anchor_ids), list(key_ids), padded_anchors, padded_keys, mask)
-    plan = _labelled_plan(a, b, tau, tau_alpha, tau_beta, own, excluded)
+    plan = _labeled_plan(a, b, tau, tau_alpha, tau_beta, own, excluded)
     with true_precision(a.device):
         da, db = labeled_tiles.backward(a, b, labels, key_labels, coefficients, place, of_loss, plan, wants_b)
     return da, a.new_empty(0) if db is None else db, labeled_tiles.gradient_of_temperature(a, da, plan)
 
 
-@tiled_labelled_losses_backward.register_fake
+@tiled_labeled_losses_backward.register_fake
 def _(of_loss, coefficients, place, a, b, *settings):
     return torch.empty_like(a), torch.empty_like(b) if settings[-1] else a.new_empty(0), a.new_empty(())
 
 
-def _labelled_plan(
+def _labeled_plan(
     a: Tensor, b: Tensor, tau: Tensor | None, tau_alpha: float, tau_beta: float, own: int, excluded: Exclusion
 ) -> labeled_tiles.Plan:
     alpha, beta = _settled(tau, tau_alpha, tau_beta)
     return labeled_tiles.make_plan(a, b, alpha, beta, None if own == NO_OWN else own, excluded)
 
 
-def _keep_labelled_losses(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+def _keep_labeled_losses(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     a, b, labels, key_labels, tau, *rest = inputs
     ctx.settings, (anchor_ids, key_ids, *masks) = rest[:3], rest[3:]
     ctx.ids = len(anchor_ids)
@@ -280,15 +280,15 @@ def _keep_labelled_losses(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tenso
     ctx.save_for_backward(a, b, labels, key_labels, tau, *output[2:], *masks, *anchor_ids, *key_ids)
 
 
-def _differentiate_labelled_losses(ctx: Any, of_loss: Tensor, *_: Any) -> tuple[Any, ...]:
+def _differentiate_labeled_losses(ctx: Any, of_loss: Tensor, *_: Any) -> tuple[Any, ...]:
     a, b, labels, key_labels, tau, coefficients, place, *others = ctx.saved_tensors
     masks, ids, key_ids = others[:3], others[3 : 3 + ctx.ids], others[3 + ctx.ids :]
     wants_a, wants_b, wants_tau = (ctx.needs_input_grad[i] for i in (0, 1, 4))
-    da, db, dtau = tiled_labelled_losses_backward(
+    da, db, dtau = tiled_labeled_losses_backward(
         of_loss, coefficients, place, a, b, labels, key_labels, tau, *ctx.settings, ids, key_ids, *masks, wants_b
     )
     dtau = dtau.to(tau.dtype).to(tau.device) if wants_tau else None
     return da if wants_a else None, db if wants_b else None, None, None, dtau, *([None] * 3), *_no_gradients(ctx.ids)
 
 
-tiled_labelled_losses.register_autograd(_differentiate_labelled_losses, setup_context=_keep_labelled_losses)
+tiled_labeled_losses.register_autograd(_differentiate_labeled_losses, setup_context=_keep_labeled_losses)

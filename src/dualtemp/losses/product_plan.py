@@ -1,5 +1,6 @@
 """How the product of anchors and keys is walked over: which tiles, what is collected, what is kept for backward."""
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -61,6 +62,20 @@ def make_plan(
         tiles=make_tiles(len(a), len(b), a.device.type, walk.symmetric, kept),
         excluded=excluded if excluded is not None and excluded.any() else None,
     )
+
+
+@functools.lru_cache(maxsize=64)
+def plan_of_pairs(
+    N: int, device: str, dtype: torch.dtype, walk: Walk, tau_alpha: float, tau_beta: float, both_directions: bool
+) -> "Plan | None":
+    """The plan for N pairs whose product is one tile that backward need not make again; None if it is not so.
+
+    Remembered, because the steps of a run differ in it only while a temperature moves.
+    """
+    kept = walk.may_keep and fixed_shift(tau_alpha, dtype)
+    tiles = make_tiles(N, N, device, walk.symmetric, kept)
+    plan = Plan(tau_alpha, tau_beta, 0, both_directions, walk.symmetric, walk.anchors_alone, kept, tiles)
+    return plan if plan.is_one_tile(dtype) and (plan.kept or plan.vector) else None
 
 
 Tile = tuple[slice, slice]  # of rows and of columns

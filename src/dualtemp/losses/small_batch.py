@@ -16,8 +16,8 @@ from dualtemp.kernels import choice as fused
 from dualtemp.losses import product_plan
 from dualtemp.losses.odds import Odds, Weighed
 from dualtemp.losses.one_tile import gradient_one_tile, reduce_one_tile
-from dualtemp.losses.product_plan import Plan, Walk, make_plan
-from dualtemp.losses.temperature import Temperature, learned
+from dualtemp.losses.product_plan import Plan, Walk, plan_of_pairs
+from dualtemp.losses.temperature import Temperature, learned, temperature_value
 from dualtemp.losses.unit_vectors import gradient_of_unit, lengths_of, require_no_transform, true_precision
 
 
@@ -60,8 +60,12 @@ def small_batch_loss(
     walk = Walk.of(q, k, tau_alpha, both_directions, False, None)
     if normalize and walk.anchors_alone:  # as in the general way, where keys that were normalised want a gradient
         walk = Walk(False, False, len(q) * len(k) <= product_plan.KEPT_ELEMENTS)
-    plan = make_plan(q, k, walk, tau_alpha, tau_beta, own=0, both_directions=both_directions)
-    if not (plan.is_one_tile(q.dtype) and (plan.kept or plan.vector)):
+    alpha = temperature_value(tau_alpha)
+    if isinstance(alpha, Tensor):
+        return None
+    beta = alpha if tau_beta is None else float(tau_beta)
+    plan = plan_of_pairs(len(q), q.device.type, q.dtype, walk, alpha, beta, both_directions)
+    if plan is None:
         return None
     made: list[Any] = []
     loss = _SmallBatchLoss.apply(q, k, learned(tau_alpha), plan, tau_beta is None, normalize, mean, weigh, made)

@@ -41,13 +41,14 @@ class Formula:
 
 def sigmoid(odds: Odds) -> Weighed:
     """w = W(tau_beta), value W_beta / W_alpha x -log p_+; tied: w = W, value -log p_+."""
-    d = odds.d
+    d = odds.d.detach()
     if odds.beta is None:
-        return Weighed(inter_anchor_weight(d), F.logsigmoid(d), -F.logsigmoid(-d))
+        return Weighed(inter_anchor_weight(d), F.logsigmoid(d), F.logsigmoid(-d).neg_())
     w = inter_anchor_weight(odds.beta)
     # 1 / sigmoid(d) = 1 + e^-d. Below log(eps) the quotient is 1 to the last digit, and e^-d would overflow.
-    d = d.clamp(min=math.log(torch.finfo(d.dtype).eps))
-    return Weighed(w, F.logsigmoid(odds.beta), w * -F.logsigmoid(-d) * (1 + torch.exp(-d)))
+    minus_d = d.neg().clamp_(max=-math.log(torch.finfo(d.dtype).eps))
+    value = F.logsigmoid(minus_d).neg_().mul_(w).mul_(minus_d.exp_().add_(1))
+    return Weighed(w, F.logsigmoid(odds.beta), value)
 
 
 def equal(odds: Odds) -> Weighed:

@@ -18,7 +18,7 @@ from torch import nn
 from dualtemp.errors import UserError
 from dualtemp.models.registry import BUILT_IN, declared_backbones
 from dualtemp.models.resnet_mini import ResNetMini
-from dualtemp.text import similar_words
+from dualtemp.text import did_you_mean, similar_words
 from dualtemp.torchvision_operators import declare_missing_operators
 
 # Our short names, and timm's.
@@ -174,7 +174,7 @@ def _create(
 
     if not timm.is_model(timm_name):
         near = similar_words(name, [*NAMES, *declared_backbones(), *PUBLISHED, *timm.list_models()], count=3)
-        hint = f"did you mean {', '.join(near)}?" if near else f"take one of {', '.join(NAMES)} or a name of timm."
+        hint = did_you_mean(near) if near else f"take one of {', '.join(NAMES)} or a name of timm."
         raise UserError(f"backbone {name!r} is unknown: {hint} (your own needs --plugin FILE.py)")
     arguments: dict[str, Any] = {"num_classes": 0, "in_chans": channels}
     # Models with a fixed grid want the size; the others refuse the argument before anything is built.

@@ -55,6 +55,10 @@ class ResNetMini(nn.Module):
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
+    def group_matcher(self, coarse: bool = False) -> dict[str, str]:
+        """Which parameters belong together, as timm's networks tell it."""
+        return {"stem": r"^conv1|bn1", "blocks": r"^layer(\d+)"}
+
     def forward(self, x: Tensor) -> Tensor:
         """Features (N, num_features) of images (N, C, H, W)."""
         x = self.relu(self.bn1(self.conv1(x)))

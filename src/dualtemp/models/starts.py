@@ -29,7 +29,7 @@ from dualtemp.models.hub import hub_file
 from dualtemp.models.model_input import ModelInput, input_of_timm, input_of_transformers
 from dualtemp.models.weights import BACKBONE_FILE, HUB_FILES, load_weights, misfit_error
 from dualtemp.models.weights_matching import Fit, Misfit, match_weights
-from dualtemp.text import similar_words
+from dualtemp.text import did_you_mean, similar_words
 from dualtemp.torchvision_operators import declare_missing_operators
 
 NONE, IMAGENET, TIMM = "none", "imagenet", "timm:"
@@ -146,13 +146,15 @@ def _of_timm(word: str, name: str) -> Start:
     architecture = SHORT_NAMES.get(architecture, architecture)
     if not architecture or not timm.is_model(architecture):
         near = similar_words(name, timm.list_models(), count=3)
-        raise UserError(f"timm has no network called {name!r}: {_or_list(near) or 'see timm.list_pretrained()'}")
+        raise UserError(
+            f"timm has no network called {name!r}: {did_you_mean(near) if near else 'see timm.list_pretrained()'}"
+        )
     tags = timm.list_pretrained(f"{architecture}.*") or timm.list_pretrained(architecture)
     if not tags:
         raise UserError(f"timm has no weights of {architecture}: take another network, see timm.list_pretrained()")
     if tag and f"{architecture}.{tag}" not in tags:
         near = similar_words(f"{architecture}.{tag}", tags, count=3) or tags[:3]
-        raise UserError(f"timm has no weights called {architecture}.{tag}: {_or_list(near)}")
+        raise UserError(f"timm has no weights called {architecture}.{tag}: {did_you_mean(near)}")
     found = _timm_start(word, architecture, tag)
     if found is None:
         raise UserError(
@@ -160,10 +162,6 @@ def _of_timm(word: str, name: str) -> Start:
             "or fetch them elsewhere and give the folder or file"
         )
     return found
-
-
-def _or_list(names: list[str]) -> str:
-    return f"did you mean {', '.join(names)}?" if names else ""
 
 
 def _timm_start(word: str, architecture: str, tag: str) -> Start | None:

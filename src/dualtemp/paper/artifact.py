@@ -9,7 +9,7 @@ import yaml
 
 from dualtemp.errors import UserError
 from dualtemp.grids.artifact import Artifact
-from dualtemp.text import similar_words
+from dualtemp.text import did_you_mean, similar_words
 
 
 @cache
@@ -27,7 +27,7 @@ def select_artifacts(ids: Iterable[str]) -> list[Artifact]:
     for name in wanted:
         if name not in known:
             near = similar_words(name, [*known, "all"])
-            hint = f"did you mean {near[0]}?" if near else "`dualtemp paper` lists them"
+            hint = did_you_mean(near) if near else "`dualtemp paper` lists them"
             raise UserError(f"no table or figure is called {name!r}: {hint}")
     return [known[name] for name in dict.fromkeys(wanted)]
 

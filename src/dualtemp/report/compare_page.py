@@ -11,9 +11,9 @@ from dualtemp.report.epoch_chart import COLORS, DASHES, line_class
 from dualtemp.report.page import link_to, render, write_page
 from dualtemp.report.run_groups import describe_mean, group_runs, has_groups
 from dualtemp.report.run_page import PAGE, format_value
-from dualtemp.report.standing import clear_difference, encoder_title
+from dualtemp.report.standing import clear_difference
 from dualtemp.report.verdict import verdict, verdict_context
-from dualtemp.runs.evaluated_measures import BASELINES, FROZEN, MEANINGS, NAMES
+from dualtemp.runs.evaluated_measures import BASELINES, FROZEN, MEANINGS, NAMES, encoder_title
 from dualtemp.runs.metrics import PERCENT, accuracies, measures
 from dualtemp.runs.record import RunRecord, beside_trained, evaluated, facts_of, number, part, read_run, rows_of
 

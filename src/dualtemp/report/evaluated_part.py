@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from dualtemp.report.standing import clear_difference, encoder_title, gain_bounds
-from dualtemp.runs.evaluated_measures import ENCODERS, FROZEN, MEANINGS, NAMES
+from dualtemp.report.standing import clear_difference, gain_bounds
+from dualtemp.runs.evaluated_measures import ENCODERS, FROZEN, MEANINGS, NAMES, encoder_title
 from dualtemp.runs.record import RunRecord, beside_trained, evaluated, number, rows_of
 
 MOST_SHOWN = 20  # classes: with more, the hardest ones are listed instead of the whole matrix

@@ -17,8 +17,8 @@ from dualtemp.report.accuracies import (
     guessing_limit,
     has_too_few_images,
 )
-from dualtemp.report.standing import Standing, Word, clear_difference, encoder_title, standings
-from dualtemp.runs.evaluated_measures import BASELINES, START
+from dualtemp.report.standing import Standing, Word, clear_difference, standings
+from dualtemp.runs.evaluated_measures import BASELINES, START, encoder_title
 from dualtemp.runs.metrics import accuracies
 from dualtemp.runs.record import Beside, Facts, History, points
 from dualtemp.runs.thresholds import COLLAPSED
@@ -182,6 +182,36 @@ def _not_above_start(history: History, facts: Facts) -> Verdict | None:
     )
 
 
+def _stopped(history: History, facts: Facts) -> Verdict | None:
+    """The run has ended itself, because kNN of held-out training images fell below the start's."""
+    last = history[-1]
+    if not last.get("stopped"):
+        return None
+    reason = (
+        f"After epoch {last['epoch']} kNN got {last.get('held_out_lost', 0):,} held-out images wrong that were right "
+        f"with the start, and {last.get('held_out_gained', 0):,} right that were wrong. The encoder in the folder is "
+        f"that of the measurement before; `dualtemp evaluate {facts.path}` compares it with the start. A lower --lr, "
+        "more --freeze or an --anchor may keep more of what the start knows."
+    )
+    return Verdict(f"stopped after epoch {last['epoch']}: it fell below its start", "open", reason)
+
+
+def _below_start(history: History, facts: Facts) -> Verdict | None:
+    """kNN is clearly below what it was before the first step, and `dualtemp evaluate` has not compared the two yet."""
+    before, knn = points(history, "start_knn_top1"), points(history, "knn_top1")
+    if not before or not knn or any(one.encoder == START for one in facts.beside):
+        return None
+    start, last = before[-1][1], knn[-1][1]
+    if start - last <= detectable_difference(facts, start):
+        return None
+    reason = (
+        f"kNN was {start:.1f} % before the first step, and is {last:.1f} % now. Stop here; a lower --lr, more "
+        f"--freeze, an --anchor or --stop-below-start may keep more of it. `dualtemp evaluate {facts.path}` compares "
+        "image by image."
+    )
+    return Verdict(f"below its start by {start - last:.1f} points: use the start", "bad", reason)
+
+
 def widest_gap(found: Standing) -> Beside:
     """The measure by which the two differ most clearly; of those that cannot be told apart, the first."""
     measures = len(found.measures)
@@ -273,6 +303,8 @@ RULES = (
     _at_chance,
     _loss_still,
     _worse,
+    _stopped,
+    _below_start,
     _too_early,
     _not_above_start,
     _not_better,

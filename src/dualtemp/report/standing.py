@@ -15,9 +15,6 @@ from dualtemp.runs.record import Beside
 LEVEL = 0.05  # chance of a false difference, divided among the measures of a comparison (Bonferroni)
 WIDTH = 1.96  # standard errors on either side: a 95 % interval
 
-# How pages name encoders of evaluation.json whose names there do not read well; the names in the file never change.
-TITLES = {"online": "while training", "colour histogram": "color histogram"}
-
 Word = Literal["beaten", "better", "mixed", "level", "open"]
 
 
@@ -31,11 +28,6 @@ class Standing(NamedTuple):
     encoder: str
     word: Word
     measures: tuple[Beside, ...]
-
-
-def encoder_title(name: str) -> str:
-    """Return what pages call an encoder of evaluation.json."""
-    return TITLES.get(name, name)
 
 
 def standings(beside: Sequence[Beside]) -> list[Standing]:

@@ -6,7 +6,7 @@ from dualtemp.quantities import duration
 from dualtemp.report.accuracies import accuracy_of, detectable_difference, fifths
 from dualtemp.report.remarks import remarks
 from dualtemp.report.rules import NEEDED, RULES, Verdict
-from dualtemp.report.standing import encoder_title
+from dualtemp.runs.evaluated_measures import encoder_title
 from dualtemp.runs.record import Facts, History, points
 
 

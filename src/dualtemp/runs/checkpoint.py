@@ -31,8 +31,9 @@ class Checkpoint:
     """Everything a run needs to continue. To save one more thing, add a field with the value that older files imply.
 
     settings: by name, empty in old files; done: steps of the whole run; seconds: training time; totals: sums over the
-    steps of an unfinished epoch; metrics_length: bytes of metrics.jsonl that belong to the checkpoint. The rest are
-    state dicts, which `TrainStep` saves and restores by name; None for what a run does not have.
+    steps of an unfinished epoch; metrics_length: bytes of metrics.jsonl that belong to the checkpoint; start: what was
+    measured of the start that the run began from. The rest are state dicts, which `TrainStep` saves and restores by
+    name; None for what a run does not have.
     """
 
     done: int
@@ -40,6 +41,7 @@ class Checkpoint:
     seconds: float = 0.0
     totals: Mapping[str, float] | torch.Tensor | None = None
     metrics_length: int = 0
+    start: dict[str, Any] | None = None
     method: dict[str, Any] = field(default_factory=dict, metadata=_PART)
     optimizer: dict[str, Any] = field(default_factory=dict, metadata=_PART)
     scaler: dict[str, Any] = field(default_factory=dict, metadata=_PART)

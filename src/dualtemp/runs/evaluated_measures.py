@@ -31,3 +31,10 @@ FROZEN = tuple(each.name for each in EVALUATED if each.frozen)
 BASELINES = ("raw pixels", "colour histogram", "untrained")  # for a trained encoder to beat; spelled as in old files
 START = "start, frozen"  # what a run began from, as it was
 ENCODERS = (*BASELINES, START, "trained", "online")
+# How encoders are called on pages and the terminal where the name in the file, which never changes, does not read well.
+TITLES = {"online": "while training", "colour histogram": "color histogram"}
+
+
+def encoder_title(name: str) -> str:
+    """Return what people read for an encoder of evaluation.json."""
+    return TITLES.get(name, name)

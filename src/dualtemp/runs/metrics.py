@@ -78,10 +78,11 @@ def _even_share_in_words(run: RunRecord) -> str:
     return f"Where all weigh the same it is {few} of {N} = {few / N:.3g} (dashed)."
 
 
-_TRAINER, _STATISTICS, _ONLINE = (
+_TRAINER, _STATISTICS, _ONLINE, _START = (
     "dualtemp.training.trainer",
     "dualtemp.training.epoch_statistics",
     "dualtemp.evaluation.online",
+    "dualtemp.training.start_comparison",
 )
 _PROBE = Measure(
     "probe_top1",
@@ -146,6 +147,52 @@ _ENTRIES = (
         card="kNN while training",
         evaluated_as="kNN",
         top5="",
+    ),
+    Measure(
+        "start_knn_top1",
+        "kNN of the start, top-1",
+        "What kNN had before the first step, with the weights that the run began from: below it, training has cost "
+        "more than it gave.",
+        "",
+        _TRAINER,
+        PERCENT,
+        "kNN of the start",
+        group="learning",
+        chart="accuracy",
+    ),
+    Measure(
+        "held_out_knn_top1",
+        "kNN of held-out training images",
+        "Share of the training images that are held out whose nearest others vote for the right class: higher is "
+        "better. It decides whether a run stops below its start; test images do not.",
+        "higher",
+        _START,
+        PERCENT,
+    ),
+    Measure(
+        "held_out_gained",
+        "Held-out images gained",
+        "Held-out training images that kNN gets right and got wrong with the start: more is better.",
+        "higher",
+        _START,
+        "{:.0f}",
+    ),
+    Measure(
+        "held_out_lost",
+        "Held-out images lost",
+        "Held-out training images that kNN gets wrong and got right with the start: fewer is better.",
+        "lower",
+        _START,
+        "{:.0f}",
+    ),
+    Measure(
+        "stopped",
+        "Stopped",
+        "Whether the run ended here, because it fell below its start.",
+        "lower",
+        _TRAINER,
+        "{!s}",
+        alarm="STOPPED below its start",
     ),
     Measure("knn_k", "Neighbors", "Number of neighbors that vote with `--knn auto`.", "", _ONLINE, "{:.0f}"),
     Measure(

@@ -25,4 +25,6 @@ def status_of(run: RunFolder) -> Status:
         return Status("running", so_far)
     if run.trouble.is_file():
         return Status("failed", run.trouble.read_text(errors="replace").strip())
+    if history and history[-1].get("stopped"):
+        return Status("done", f"{so_far}; stopped, because it fell below its start")
     return Status("done" if reached >= epochs else "interrupted", so_far)

@@ -39,7 +39,7 @@ class ChunkedNetwork(nn.Module):
         with torch.no_grad(), _frozen_statistics(self.network), _seeded(seed, view.device):
             parts = [self.network(x) for x in view.split(self.chunk)]
         features, projection, prediction = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
-        leaves = Embedding(features, projection.requires_grad_(), prediction.requires_grad_())
+        leaves = Embedding(*(part.requires_grad_() for part in (features, projection, prediction)))
         if self.network.predictor is None:
             leaves = leaves._replace(prediction=leaves.projection)
         self.passes.append((view, leaves, seed))
@@ -47,7 +47,7 @@ class ChunkedNetwork(nn.Module):
 
     def backward(self) -> None:
         """Pass the gradients of all embeddings on to the parameters; call it after the loss's backward."""
-        outputs = slice(1, 2 if self.network.predictor is None else 3)
+        outputs = slice(2 if self.network.predictor is None else 3)
         for view, leaves, seed in self.passes:
             with _seeded(seed, view.device):
                 for start in range(0, len(view), self.chunk):

@@ -15,9 +15,11 @@ from dualtemp.data.images import ImageSet, ImageSource, Splits, UnreadableImage
 from dualtemp.data.sources.opening import is_named_set
 from dualtemp.data.training_data import TrainingData
 from dualtemp.machine import cores
+from dualtemp.models.starts import NONE, Start
 from dualtemp.progress_bar import status_line
 from dualtemp.quantities import counted, duration
-from dualtemp.training.sensible_settings import Facts, sensible
+from dualtemp.training.pretrained import is_pretrained, with_start
+from dualtemp.training.sensible_settings import Adapted, Facts, sensible
 from dualtemp.training.timing import expected_seconds
 
 LOOKED_AT = 100  # images of a folder whose headers are read
@@ -30,7 +32,9 @@ class Found:
     """What is known about the images before the run.
 
     facts: what settings are chosen by; sizes: (height, width) of the images looked at; unreadable: reasons by name, so
-    far; chosen: settings by name, without those that the user gave; gray: whether they are gray but stored in color.
+    far; chosen: settings by name, without those that the user gave; gray: whether they are gray but stored in color;
+    start: what the run begins from and where that was found, "" if it begins from nothing; asked: whether the user
+    named that start.
     """
 
     facts: Facts
@@ -38,17 +42,32 @@ class Found:
     unreadable: dict[str, str]
     chosen: dict[str, Any]
     gray: bool = False
+    start: str = ""
+    asked: bool = False
 
 
-def with_sensible_settings(given: Settings, splits: Splits, device: torch.device) -> tuple[Settings, Found | None]:
-    """Choose the settings that the user did not give; returns them with the reasons. Named sets keep theirs (None)."""
+def with_sensible_settings(
+    given: Settings, splits: Splits, device: torch.device, start: Start | None = None
+) -> tuple[Settings, Found | None]:
+    """Choose the settings that the user did not give; returns them with the reasons. Named sets keep theirs (None).
+
+    start: what the run begins from; a pretrained one of others is adapted with care.
+    """
     if is_named_set(given.data):
         return given, None
     images = splits.train if given.framework.learns_from_labels else splits.pretraining
     facts, sizes, broken = facts_of(images, splits)
     unreadable = {each.name: each.reason for each in splits.unreadable} | broken
-    chosen = sensible(facts, device.type, given_settings(given))
-    return given.model_copy(update=chosen), Found(facts, sizes, unreadable, chosen, gray_in_color(images))
+    wanted = given_settings(given)
+    known = start is not None and is_pretrained(start) and start.network is not None and start.input is not None
+    adapted = Adapted(start.network, start.input.size) if known else None  # pyright: ignore
+    if start is not None and not known:  # of a run: its own network and size
+        wanted = given_settings(with_start(given, start))
+    chosen = sensible(facts, device.type, wanted, adapted)
+    chosen = {name: value for name, value in chosen.items() if name not in given_settings(given)}
+    origin = "" if start is None else f"{start.network or 'weights'} of {start.origin}"
+    found = Found(facts, sizes, unreadable, chosen, gray_in_color(images), origin, given.init not in (None, NONE))
+    return given.model_copy(update=chosen), found
 
 
 def facts_of(images: ImageSet, splits: Splits) -> tuple[Facts, list[tuple[int, int]], dict[str, str]]:
@@ -132,24 +151,29 @@ def _sizes(found: Found) -> str:
 def _chosen(found: Found, chosen: Settings, device: torch.device) -> str:
     on_cpu = device.type == "cpu"
     place = f"a CPU of {counted(cores(), 'core')}" if on_cpu else f"an accelerator ({device})"
+    begins = ""
+    if found.start and chosen.freeze:
+        begins = f" begins from {found.start}, of which stages learn as --freeze {chosen.freeze} says, the rest stays"
+    elif found.start:
+        begins = f" begins from {found.start}"
+    if found.start and not found.asked:
+        begins += " (--init none begins from nothing)"
     why = {
-        "backbone": f"{chosen.backbone}" + (" (a network small enough for it)" if on_cpu else ""),
+        "backbone": "" if found.start else f"{chosen.backbone}" + (" (a network small enough for it)" * on_cpu),
         "image_size": f"views of {chosen.image_size} px",
         "batch": f"batches of {chosen.batch}",
         "epochs": f"{counted(chosen.epochs, 'epoch')} (more over small folders, fewer over large ones)",
         "lr": f"lr {chosen.lr:g}",
         "knn": "as many neighbors vote as work best among the training images",
+        "stop_below_start": "a tenth held out of training, to stop if kNN falls below the start",
         "dictionary_size": f"a dictionary of {chosen.get('dictionary_size')} keys",
         "evaluate_every": f"measured every {counted(chosen.evaluate_every, 'epoch')}".replace(
             "every 1 epoch", "every epoch"
         ),
     }
-    choices = ", ".join(text for name, text in why.items() if name in found.chosen)
-    return (
-        f"{chosen.method} on {place}; chosen for it: {choices}."
-        if choices
-        else f"{chosen.method} on {place}, as given."
-    )
+    choices = ", ".join(text for name, text in why.items() if name in found.chosen and text)
+    said = f"; chosen for it: {choices}" if choices else ", as given"
+    return f"{chosen.method} on {place}{begins}{said}."
 
 
 def _how_to_change(found: Found, chosen: Settings, seconds: float) -> str:

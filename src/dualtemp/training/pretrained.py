@@ -32,7 +32,7 @@ def find_start(word: str) -> Start:
 def with_start(chosen: Settings, start: Start) -> Settings:
     """Return the settings with what a start implies: the backbone, the size of its views, and its content."""
     given = given_settings(chosen)
-    values: dict[str, Any] = {"init_content": start.content}
+    values: dict[str, Any] = {"init": start.word, "init_content": start.content}
     if start.network is not None:
         values["backbone"] = given.get("backbone", start.network)
         is_run = RunFolder(Path(start.word)).config.is_file()  # its names may differ and its tensors fit
@@ -49,6 +49,11 @@ def with_start(chosen: Settings, start: Start) -> Settings:
             "put the weights back, or leave init_content out"
         )
     return chosen.model_copy(update=values)
+
+
+def is_pretrained(start: Start | None) -> bool:
+    """Whether a start is a network of others, with the input that it was trained with, and not a run of one's own."""
+    return start is not None and start.input is not None and not RunFolder(Path(start.word)).config.is_file()
 
 
 def describe_start(start: Start | None) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from dualtemp.models.weights import initialize
 from dualtemp.progress_bar import status_line
 from dualtemp.runs.checkpoint import Checkpoint, read_latest, refuse_foreign, unpack
 from dualtemp.runs.folder import RunFolder
+from dualtemp.training.adaptation import check_adaptation
 from dualtemp.training.failures import explain_disk_errors
 from dualtemp.training.launch import (
     ExecutionOptions,
@@ -55,6 +56,7 @@ def resume_run(
         refuse_unsafe_bf16(chosen, device)
         data = reopen_data(run, chosen, options)
         method = build_framework(chosen, data.images.channels, data.classes, len(data.images), run_start(run))
+        check_adaptation(chosen, method.framework.network.backbone, data.bank is not None)
         if distributed.rank() == 0 and options.threads is None and (threads or 0) > cores():
             observer.note(f"using {threads} threads, as at first, on {cores()} cores: --threads may be faster")
 
@@ -70,6 +72,13 @@ def resume_run(
             if checkpoint.done == chosen.epochs * steps:
                 if distributed.rank() == 0:
                     observer.note(f"{path} is finished: {chosen.epochs} epochs; give a larger --epochs to go on")
+                return distributed.run_on_rank0(lambda: run.history()[-1])
+            if chosen.stop_below_start and distributed.run_on_rank0(lambda: has_stopped(run)):
+                if distributed.rank() == 0:
+                    observer.note(
+                        f"{path} has stopped below its start, and keeps what was better: to go on all the same, set "
+                        f"stop_below_start to false in {run.config}"
+                    )
                 return distributed.run_on_rank0(lambda: run.history()[-1])
             before = checkpoint.settings or recorded.model_dump()
             change = schedule_change(checkpoint.done, steps, before, chosen.model_dump())
@@ -131,6 +140,12 @@ def refuse_fewer_epochs(path: Path, done: int, steps: int, epochs: int) -> None:
     reached = -(-done // steps)
     if reached > epochs:
         raise UserError(f"{path} has reached epoch {reached} already: give --epochs {done // steps + 1} or more")
+
+
+def has_stopped(run: RunFolder) -> bool:
+    """Whether the last epoch of a run has ended it early."""
+    history = run.history()
+    return bool(history) and bool(history[-1].get("stopped"))
 
 
 def write_settings(run: RunFolder, chosen: Settings) -> None:

@@ -18,6 +18,12 @@ SMALLEST_VIEW = 8
 BATCH_ON_CPU = 64  # the default elsewhere
 STEP_SIZE = 0.06  # highest learning rate of SGD as a step takes it; `lr` is quoted at batch 256
 EVALUATIONS = 20  # of a run
+PHOTOGRAPH = 96  # px: a typical shorter side from which on images profit from a start of ImageNet
+
+# A pretrained start is adapted with care: docs/results/starts has the measurements behind these.
+ADAPTED: dict[str, Any] = {"freeze": -1, "freeze_batch_norm": True, "layer_decay": 0.03, "stop_below_start": True}
+ADAPTED_EPOCHS = 3
+HELD_OUT_OF = 10  # images a class at least, of which one is held out to tell when to stop
 
 # Passes over small folders and over large ones.
 MOST_EPOCHS, FEWEST_EPOCHS = 400, 10
@@ -40,19 +46,32 @@ class Facts:
     in_files: bool
 
 
-def sensible(facts: Facts, device: str, given: Mapping[str, Any]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Adapted:
+    """A pretrained start that a run begins from: its network, and the side of the images that it was trained with."""
+
+    network: str
+    size: int
+
+
+def sensible(facts: Facts, device: str, given: Mapping[str, Any], start: Adapted | None = None) -> dict[str, Any]:
     """Choose settings by name that are not among the given ones.
 
-    device: "cpu", or the type of an accelerator ("cuda", "mps"); given: the user's settings by name.
+    device: "cpu", or the type of an accelerator ("cuda", "mps"); given: the user's settings by name; start: what the
+    run begins from, if that is a pretrained network.
     """
     on_cpu = device == "cpu"
     chosen: dict[str, Any] = {
-        "backbone": "resnet_mini" if on_cpu else "resnet18",
-        "image_size": view_size(facts, on_cpu),
+        "backbone": start.network if start else "resnet_mini" if on_cpu else "resnet18",
+        "image_size": start.size if start else view_size(facts, on_cpu),
         "batch": batch_size(facts.images, BATCH_ON_CPU if on_cpu else default("batch")),
     }
     both = {**chosen, **given}
-    chosen["epochs"] = passes(facts, both, on_cpu)
+    chosen["epochs"] = ADAPTED_EPOCHS if start else passes(facts, both, on_cpu)
+    if start:
+        chosen |= ADAPTED
+        if facts.classes < 2 or facts.images < HELD_OUT_OF * facts.classes:
+            del chosen["stop_below_start"]
     if both.get("optimizer", "sgd") == "sgd":
         chosen["lr"] = quoted_lr(STEP_SIZE, both["batch"])
     chosen["evaluate_every"] = max(1, {**chosen, **given}["epochs"] // EVALUATIONS)

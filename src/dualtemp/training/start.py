@@ -13,6 +13,8 @@ from dualtemp.models.weights import save_backbone
 from dualtemp.progress_bar import status_line
 from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.metrics import measures as load_measures
+from dualtemp.training.adaptation import check_adaptation
+from dualtemp.training.default_start import default_start
 from dualtemp.training.environment import describe_environment
 from dualtemp.training.launch import (
     ExecutionOptions,
@@ -41,17 +43,19 @@ def start(
     settings, run, device = resolve_data(settings), RunFolder(out), options.open_device()
     refuse_unsafe_bf16(settings, device)
     with process_group(run, device), ExitStack() as held:
-        if distributed.run_on_rank0(lambda: is_elastic_restart(run, settings)):
+        if distributed.run_on_rank0(lambda: is_restart(run, settings)):
             return resume_run(out, None, options, observer)
         distributed.run_on_rank0(lambda: RunFolder.refuse_existing(out))
-        begin = start_of(settings)
-        settings = with_start(settings, begin) if begin else settings.model_copy(update={"init": None})
+        begin, nothing_found = start_of(settings), ""
         settings, teacher = find_teacher(settings, device)
         quiet = options.quiet or distributed.rank() > 0
         with status_line(f"opening {settings.data}", quiet):
             splits = open_data(settings)
         with status_line(f"looking at {len(splits.train):,} images", quiet):
-            settings, own_images = with_sensible_settings(settings, splits, device)
+            if begin is None:
+                begin, nothing_found = default_start(settings, splits)
+            settings, own_images = with_sensible_settings(settings, splits, device, begin)
+            settings = with_start(settings, begin) if begin else settings.model_copy(update={"init": None})
             settings = complete(settings, image_size(splits))
             data = training_data(settings, splits, None, begin.input if begin else None)
         check_batch(settings, data)
@@ -61,8 +65,9 @@ def start(
             settings, data.images.channels, data.classes, len(data.images), begin.load_into if begin else None
         )
         backbone = method.framework.network.backbone
-        if begin is not None and not quiet:
-            (observer or Display()).note(begin.describe(backbone))
+        check_adaptation(settings, backbone, data.bank is not None)
+        if (begin is not None or nothing_found) and not quiet:
+            (observer or Display()).note(begin.describe(backbone) if begin else nothing_found)
         if own_images is not None and distributed.run_on_rank0(lambda: not options.quiet):
             introduce(own_images, settings, splits, data, method, device, options.workers)
         environment = describe_environment(device, splits, data, begin)
@@ -77,10 +82,15 @@ def start(
         return train_prepared(PreparedRun(settings, method, data, run, device, teacher=teacher), options, observer)
 
 
-def is_elastic_restart(run: RunFolder, settings: Settings) -> bool:
-    """Whether torchrun has restarted the processes of this very run after one of them failed."""
-    if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) == 0 or not run.config.exists():
+def is_restart(run: RunFolder, settings: Settings) -> bool:
+    """Whether torchrun has restarted the processes of this very run after one of them failed, or Slurm its job."""
+    by_torchrun = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+    by_slurm = int(os.environ.get("SLURM_RESTART_COUNT", "0")) > 0
+    if not (by_torchrun or by_slurm) or not run.config.exists():
         return False
     recorded = run.settings().model_dump()
     same = all(recorded[name] == value for name, value in given_settings(settings).items() if value != NONE)
-    return same and run.read_environment().get("launch") == os.environ.get("TORCHELASTIC_RUN_ID")
+    environment = run.read_environment()
+    launched = by_torchrun and environment.get("launch") == os.environ.get("TORCHELASTIC_RUN_ID")
+    queued = by_slurm and environment.get("slurm_job") == os.environ.get("SLURM_JOB_ID")
+    return same and (launched or queued)

@@ -48,7 +48,7 @@ def seconds_of_step(
     if chunk is not None and count < share and chunk < share:
         chunk = min(chunk, count // 2)  # so that chunks, which take two passes, are timed too
     # Without the compiler, whose start-up would take longer than everything timed here.
-    small = settings.model_copy(update={"batch": count * world, "chunk": chunk, "compile": False})
+    small = settings.model_copy(update={"batch": count * world, "chunk": chunk, "compile": False, "warmup_heads": 0.0})
     step, steps, views = TrainStep(small, method, data, device), 0, settings.framework.views
     with Loader(
         data.images, data.views, small.batch, device=device, rank=rank, world=world, workers=workers, count=views

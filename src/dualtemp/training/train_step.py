@@ -18,6 +18,8 @@ from dualtemp.frameworks.network import Network, Step
 from dualtemp.models.sync_batch_norm import synchronize_batch_norm
 from dualtemp.optimizers import build_optimizer, set_lr
 from dualtemp.runs.checkpoint import PARTS, Checkpoint
+from dualtemp.training.adaptation import Adaptation, frozen_stages
+from dualtemp.training.anchor import StartAnchor
 from dualtemp.training.chunked import ChunkedNetwork
 from dualtemp.training.schedule import highest_lr, step_seed
 
@@ -44,17 +46,21 @@ class TrainStep:
             method.to(memory_format=torch.channels_last)
         if settings.compile:
             self.network.compile()
-        if settings.chunk is not None and settings.chunk < settings.batch // distributed.world_size():
-            method.framework.network = ChunkedNetwork(self.network, settings.chunk)
+        chunk = settings.chunk
+        if chunk is not None and chunk < settings.batch // distributed.world_size():
+            method.framework.network = ChunkedNetwork(self.network, chunk)
+        self.adaptation = Adaptation(settings, method, max(1, len(data.images) // settings.batch))
+        self.anchor = self._anchor(method.framework.network, data) if settings.anchor else None
         self.parameters = [p for p in method.parameters() if p.requires_grad]
-        self.optimizer = build_optimizer(settings.optimizer, method, settings.momentum, settings.weight_decay)
+        self.optimizer = build_optimizer(
+            settings.optimizer, method, settings.momentum, settings.weight_decay, self.adaptation.rates()
+        )
         self.scaler = torch.amp.GradScaler(device.type, enabled=settings.amp == "fp16")  # pyright: ignore
         self.probe: OnlineProbe | None = None
         if data.bank is not None and not settings.framework.learns_from_labels:
             backbone: Any = self.network.backbone
             self.probe = OnlineProbe(backbone.num_features, data.classes).to(device)
         self.all_labeled = data.images is data.bank
-        method.train()
 
     @distributed.equal_batches()
     def __call__(self, batch: Batch, step: int, factor: float) -> Step:
@@ -72,14 +78,17 @@ class TrainStep:
         if settings.channels_last:
             views = tuple(view.contiguous(memory_format=torch.channels_last) for view in views)
 
+        self.adaptation.begin_step(step)
         with self._autocast():
             result = method(views, batch.labels, step, batch.device_index)
+            if self.anchor is not None and not self.adaptation.warms_up:
+                result = result._replace(loss=result.loss + self.anchor.penalty())
         self.optimizer.zero_grad(set_to_none=True)
         self.scaler.scale(result.loss).backward()
         if isinstance(method.framework.network, ChunkedNetwork):
             with self._autocast():
                 method.framework.network.backward()
-        distributed.average_gradients(self.parameters)
+        distributed.average_gradients([p for p in self.parameters if p.requires_grad])
         if settings.clip_gradient is not None:
             self.scaler.unscale_(self.optimizer)
             nn.utils.clip_grad_norm_(self.parameters, settings.clip_gradient)
@@ -102,6 +111,15 @@ class TrainStep:
             part, saved = getattr(self, name), getattr(state, name)
             if part is not None and saved is not None:
                 part.load_state_dict(saved)
+
+    def _anchor(self, network: nn.Module, data: TrainingData) -> StartAnchor:
+        """Hold on to the weights that the encoder has now: the start's, before any checkpoint is loaded."""
+        size, chunk = data.views.size, network.chunk if isinstance(network, ChunkedNetwork) else None
+        sample = torch.linspace(-1, 1, data.images.channels * size**2, device=self.device)
+        sample = sample.view(1, data.images.channels, size, size)
+        backbone = self.network.backbone
+        frozen = frozen_stages(self.settings, backbone)
+        return StartAnchor(self.settings.anchor, network, backbone, frozen, chunk, sample)
 
     def _autocast(self) -> AbstractContextManager[Any]:
         if self.settings.amp == "none":

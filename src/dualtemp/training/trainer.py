@@ -17,7 +17,7 @@ from dualtemp.data.images import ImagesGone
 from dualtemp.data.loading.loader import Batch, Loader
 from dualtemp.data.training_data import TrainingData
 from dualtemp.errors import UserError
-from dualtemp.evaluation.online import evaluate
+from dualtemp.evaluation.online import clean_features, evaluate
 from dualtemp.models.weights import save_backbone
 from dualtemp.runs import checkpoint
 from dualtemp.runs.checkpoint import Checkpoint
@@ -34,6 +34,7 @@ from dualtemp.training.failures import (
 )
 from dualtemp.training.observers.observer import Observer, Snapshot, notify
 from dualtemp.training.schedule import highest_lr, lr_factor
+from dualtemp.training.start_comparison import StartComparison, clearly_below, describe_fall
 from dualtemp.training.train_step import TrainStep
 from dualtemp.training.unreadable_files import short_list, write_unreadable
 
@@ -84,6 +85,7 @@ class Trainer:
             count=settings.framework.views,
         )
         self.statistics = EpochStatistics()
+        self.start = StartComparison()
         self.done = 0  # steps of the whole run
         self.seconds_before = 0.0  # of training, before this process
         self.metrics_length = 0  # bytes of metrics.jsonl that belong to `done` steps
@@ -95,10 +97,14 @@ class Trainer:
             self.run.cut_back(self.metrics_length)
         self.started = self.last_saved = time.monotonic()
         metrics: dict[str, Any] = {}
+        if self.done == 0 and self.settings.init is not None:
+            distributed.run_on_rank0(self.measure_start)
         with self.loader, self.checkpoint_if_dataset_disappears():
             for epoch in range(self.done // self.loader.steps, self.settings.epochs):
                 self.run_epoch(epoch)
                 metrics = self.finish_epoch(epoch)
+                if metrics.get("stopped"):
+                    break
                 (stop,) = distributed.agree(self.stop_requested())
                 if stop and not self.is_last(epoch):
                     raise Interrupted
@@ -151,11 +157,34 @@ class Trainer:
     def record_epoch(self, epoch: int) -> dict[str, Any]:
         """Append the epoch's metrics to metrics.jsonl and write the encoder; on rank 0 alone."""
         metrics = self.measure_epoch(epoch)
+        below = self.settings.stop_below_start and clearly_below(metrics)
+        if self.settings.stop_below_start:
+            metrics["stopped"] = below and not self.is_last(epoch)
         with explain_disk_errors(self.run):
             self.run.append(metrics)
-            save_backbone(self.run.backbone, self.step.network.backbone, {"backbone": self.settings.backbone})
+            # An encoder that has fallen below its start does not replace a better one; nor does one that is unmeasured.
+            if not below and (not self.settings.stop_below_start or "held_out_lost" in metrics):
+                self.save_encoder()
         self.observer.epoch(metrics)
+        if below:
+            self.observer.note(describe_fall(metrics))
         return metrics
+
+    def save_encoder(self) -> None:
+        """Write the encoder as it is now."""
+        save_backbone(self.run.backbone, self.step.network.backbone, {"backbone": self.settings.backbone})
+
+    def measure_start(self) -> None:
+        """Measure the start before the first step, if there are labels to measure with; on rank 0 alone."""
+        if self.data.bank is None or self.data.test is None:
+            return
+        try:
+            self.start.knn_top1 = self.evaluate(0).get("knn_top1")
+        except ImagesGone as gone:
+            self.observer.note(f"the start is not measured: {gone}")
+        if self.settings.stop_below_start:
+            with explain_disk_errors(self.run):
+                self.save_encoder()
 
     def measure_epoch(self, epoch: int) -> dict[str, Any]:
         """The epoch's line of metrics.jsonl; `runs/metrics.py` describes every key."""
@@ -164,6 +193,8 @@ class Trainer:
         if (epoch + 1) % self.settings.evaluate_every == 0 or self.is_last(epoch):
             try:
                 metrics |= self.evaluate(epoch)
+                if self.start.knn_top1 is not None:
+                    metrics["start_knn_top1"] = self.start.knn_top1
                 metrics["collapsed"] = metrics["spread"] < COLLAPSED
             except ImagesGone as gone:
                 self.observer.note(f"epoch {epoch + 1} is not measured: {gone}")
@@ -183,7 +214,16 @@ class Trainer:
             epoch=epoch,
             progress=partial(notify, self.observer, "working", "measuring"),
             note=self.observer.note,
+            **({} if self.data.held_out is None else {"look": self.compare_with_start}),
         )
+
+    def compare_with_start(self, bank: torch.Tensor, labels: torch.Tensor) -> dict[str, float]:
+        """Measure the images that are held out to tell when to stop."""
+        if self.data.held_out is None or (self.done > 0 and self.start.right is None):
+            return {}  # the start was never measured, where the setting is younger than the run
+        backbone = self.step.network.backbone
+        found = clean_features(backbone, self.data.held_out, self.data.views, self.device, self.workers, {})
+        return self.start.look(bank, labels, *found)
 
     def save_checkpoint(self) -> None:
         """Write a checkpoint; call `require_finite_state` first."""
@@ -198,6 +238,7 @@ class Trainer:
             seconds=self.elapsed(),
             totals=self.statistics.totals,
             metrics_length=self.run.length(),
+            start=self.start.state_dict(),
             **self.step.state_dict(),
         )
 
@@ -205,6 +246,8 @@ class Trainer:
         """Continue from what `state_dict` returned, also in an earlier version."""
         self.done, self.seconds_before, self.metrics_length = state.done, state.seconds, state.metrics_length
         self.statistics = EpochStatistics(state.totals)
+        if state.start is not None:
+            self.start.load_state_dict(state.start)
         self.step.load_state_dict(state)
 
     def snapshot(self) -> Snapshot:

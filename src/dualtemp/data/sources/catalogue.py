@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 
 from dualtemp.errors import UserError
-from dualtemp.text import similar_words
+from dualtemp.text import did_you_mean, similar_words
 
 DEFAULT_VIEW_SIZE = 224  # px, side of a view of image files by default
 
@@ -66,7 +66,7 @@ def unknown_set(text: str) -> UserError:
     """Say that neither a set nor a path has this name, with the nearest set."""
     near = similar_words(_plain(text), map(_plain, CATALOGUE))
     entry = named_set(near[0]) if near else None
-    hint = f"did you mean '{entry.name}'? " if entry else ""
+    hint = f"{did_you_mean([repr(entry.name)])} " if entry else ""
     return UserError(
         f"no set, folder or file is called '{text}': {hint}Sets: {', '.join(CATALOGUE)}; "
         "or give the path of a folder of images or of an .npz file"

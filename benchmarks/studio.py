@@ -1,0 +1,157 @@
+"""The studio in a real browser: time to the first picture, and how long a frame of many points takes.
+
+    python benchmarks/studio.py                           10,000 images; maps of 100,000 and 1,000,000 points
+    python benchmarks/studio.py --images 0 --points 100000
+
+Chromium draws without a GPU here (software rendering), as on a plain server: a graphics card is far faster. Features
+are made up, in 50 groups of 64 numbers; the images are drawn, 96 px, as JPEG files. Figures are the best of several.
+"""
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from dualtemp.encoder.embedding_file import Columns, write_features
+
+GROUPS, WIDTH = 50, 64
+PATIENCE = 600_000  # ms
+
+
+def made_features(count: int) -> tuple[np.ndarray, np.ndarray]:
+    draw = np.random.default_rng(0)
+    centers = draw.normal(size=(GROUPS, WIDTH)).astype(np.float32)
+    groups = draw.integers(0, GROUPS, count)
+    return centers[groups] + 0.6 * draw.normal(size=(count, WIDTH)).astype(np.float32), groups
+
+
+def write_embeddings(path: Path, names: list[str], source: Path | None) -> None:
+    features, groups = made_features(len(names))
+    columns = Columns(names, None, (), groups.astype(np.int64), tuple(f"group {n}" for n in range(GROUPS)))
+    with open(path, "wb") as file:
+        about = {} if source is None else {"source": str(source)}
+        write_features(file, ".npz", columns, [features], WIDTH, about)
+
+
+def draw_images(folder: Path, count: int) -> list[str]:
+    folder.mkdir()
+    names = [f"{number:07}.jpg" for number in range(count)]
+    for number, name in enumerate(names):
+        coarse = np.random.default_rng(number).integers(0, 256, (4, 4, 3), dtype=np.uint8)
+        Image.fromarray(coarse).resize((96, 96), Image.Resampling.BICUBIC).save(folder / name, quality=80)
+    return names
+
+
+@contextmanager
+def studio(embeddings: Path) -> Any:
+    """Start the studio as a process; yields its address and the seconds until it was printed."""
+    words = [sys.executable, "-m", "dualtemp", "studio", str(embeddings), "--no-browser", "--port", "0"]
+    words += ["--labels", str(embeddings.with_suffix(".labels.csv")), "--runs", str(embeddings.parent / "runs")]
+    began = time.perf_counter()
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        address = ""
+        while not (found := re.search(r"http://\S+", address)):
+            address = process.stdout.readline()
+            if not address:
+                raise SystemExit("the studio has ended")
+        yield found[0], time.perf_counter() - began
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def first_picture(browser: Any, embeddings: Path) -> dict[str, float]:
+    """Seconds from starting the command, and from opening the page once the images are open."""
+    with studio(embeddings) as (address, printed):
+        began = time.perf_counter()
+        cold = _until_picture(browser, address) + printed
+        opened = min(_until_picture(browser, address) for _ in range(3))
+        return {"address": printed, "cold": cold, "opened": opened, "all": time.perf_counter() - began}
+
+
+def _until_picture(browser: Any, address: str) -> float:
+    page = browser.new_page(viewport={"width": 1400, "height": 850})
+    page.set_default_timeout(PATIENCE)
+    began = time.perf_counter()
+    page.goto(address)
+    _until(page, "document.querySelector('.cell')?.dataset.drawn === '1'")
+    took = time.perf_counter() - began
+    page.close()
+    return took
+
+
+def _until(page: Any, condition: str) -> None:
+    """Wait; playwright's own way evaluates text within the page, which its content policy forbids."""
+    while not page.evaluate(f"Boolean({condition})"):
+        time.sleep(0.005)
+
+
+def frames(browser: Any, embeddings: Path) -> dict[str, float]:
+    """Milliseconds of a frame with all points, and between frames while the map is moved."""
+    with studio(embeddings) as (address, _):
+        page = browser.new_page(viewport={"width": 1400, "height": 850})
+        page.set_default_timeout(PATIENCE)
+        began = time.perf_counter()
+        page.goto(address)
+        page.wait_for_selector("body.ready")
+        opened = time.perf_counter() - began
+        _until(page, "studio.store.column !== null")
+        whole = page.evaluate("Array.from({length: 7}, () => studio.map.measureFrame())")
+        page.evaluate(
+            "new Promise(done => { studio.map.frames = []; let n = 0; const step = () => {"
+            "studio.map.pan(n % 2 ? 6 : -6, 2); if (++n < 90) requestAnimationFrame(step); else done(); }; step(); })"
+        )
+        moving = sorted(page.evaluate("studio.map.frames.slice(-40)"))
+        found = {"open": opened, "all": min(whole), "moving": moving[len(moving) // 2]}
+        return {**found, "drawn": page.evaluate("Math.round(studio.map.drawnWhileMoving)")}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=int, default=10_000, help="for the first picture; 0 leaves it out")
+    parser.add_argument("--points", type=int, nargs="*", default=[100_000, 1_000_000])
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    from playwright.sync_api import sync_playwright
+
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    results: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        root = Path(folder)
+        if given.images:
+            names = draw_images(root / "images", given.images)
+            write_embeddings(root / "images.npz", names, root / "images")
+            found = results["first picture"] = first_picture(browser, root / "images.npz")
+            print(
+                f"{given.images:,} images: the address is printed after {found['address']:.2f} s, the first picture of "
+                f"a cold start is there after {found['cold']:.2f} s; the page opened again shows it in "
+                f"{found['opened']:.2f} s"
+            )
+        for count in given.points:
+            path = root / f"{count}.npz"
+            write_embeddings(path, [f"{number:07}" for number in range(count)], None)
+            found = results[f"{count} points"] = frames(browser, path)
+            print(
+                f"{count:,} points: open after {found['open']:.1f} s; a frame of all points {found['all']:.0f} ms; "
+                f"while it moves {found['moving']:.0f} ms between frames, {found['drawn']:,} points drawn"
+            )
+        browser.close()
+    if given.json:
+        print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()

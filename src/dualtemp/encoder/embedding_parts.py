@@ -1,0 +1,96 @@
+"""A folder of features in several parts, one file each, that processes write without knowing of each other.
+
+    features/part-00000-of-00004.parquet ... part-00003-of-00004.parquet
+
+Part i of n holds a run of whole batches of the list of images, so that its rows have the bits that one process would
+have given them, and the parts in their order are the rows of one file. Each says what it was computed from; a reader
+takes a folder only if all parts are there and say the same.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dualtemp.errors import UserError
+
+_NAME = re.compile(r"part-(\d{5})-of-(\d{5})\.parquet")
+_BEGUN = re.compile(r"\.part-(\d{5})-of-(\d{5})\.parquet\.work")
+MOST = 99_999
+COMPUTED, SHARE = "computed", "share"  # of a part's metadata: what it was computed from, and which part it is
+
+
+class Share(NamedTuple):
+    """Part number `part`, from 0, of `parts`."""
+
+    part: int
+    parts: int
+
+    @property
+    def file_name(self) -> str:
+        """Its file."""
+        return f"part-{self.part:05}-of-{self.parts:05}.parquet"
+
+    def images(self, count: int, batch: int) -> range:
+        """Its images of `count`: whole batches, as many as the other parts have, or one more."""
+        batches = -(-count // batch)
+        start, stop = (batches * i // self.parts * batch for i in (self.part, self.part + 1))
+        return range(min(start, count), min(stop, count))
+
+
+def read_share(text: str) -> Share:
+    """Read "3/8", part 3 of the parts 0 to 7."""
+    words = text.split("/")
+    if len(words) != 2 or not all(word.isascii() and word.isdecimal() and len(word) <= 9 for word in words):
+        raise UserError(f"--share {text}: give the part and the number of parts, such as 0/8 for the first of eight")
+    part, parts = map(int, words)
+    check_parts(parts, "--share")
+    if part >= parts:
+        raise UserError(f"--share {text}: the parts of {parts} are 0/{parts} to {parts - 1}/{parts}")
+    return Share(part, parts)
+
+
+def check_parts(parts: int, flag: str = "--parts") -> None:
+    """Refuse a number of parts that file names cannot hold."""
+    if not 1 <= parts <= MOST:
+        raise UserError(f"{flag}: the number of parts is from 1 to {MOST:,}, got {parts}")
+
+
+def parts_begun(folder: Path) -> set[int]:
+    """Into how many parts the folder is divided, by the files that are finished or begun; empty if there are none."""
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    found = [match for name in names if (match := _NAME.fullmatch(name) or _BEGUN.fullmatch(name))]
+    return {int(match[2]) for match in found}
+
+
+def part_files(folder: Path) -> list[Path]:
+    """The parts of a folder in their order; raises UserError if one is missing, or they are of several divisions."""
+    found = [match for path in folder.iterdir() if (match := _NAME.fullmatch(path.name))]
+    counts = sorted({int(match[2]) for match in found})
+    if not counts:
+        raise UserError(f"{folder}: no features in it; expected a folder or a file that `dualtemp embed` wrote")
+    if len(counts) > 1:
+        several = " and of ".join(map(str, counts))
+        raise UserError(
+            f"{folder}: it has parts of {several}: remove those of one division, or embed into a new folder"
+        )
+    (parts,) = counts
+    there = {int(match[1]) for match in found}
+    missing = [i for i in range(parts) if i not in there]
+    if missing or len(there) != parts:
+        first = missing[0] if missing else max(there)
+        raise UserError(
+            f"{folder}: {len(missing):,} of {parts:,} parts are missing, the first is {first}: continue with "
+            f"`dualtemp embed ... --out {folder} --share {first}/{parts}`, or as it was begun"
+        )
+    return [folder / Share(i, parts).file_name for i in range(parts)]
+
+
+def check_alike(files: Sequence[Path], abouts: Sequence[dict[str, Any]]) -> None:
+    """Refuse parts that were computed from different images, encoders or settings."""
+    for file, about in zip(files, abouts, strict=True):
+        if about.get(COMPUTED) != abouts[0].get(COMPUTED):
+            raise UserError(
+                f"{file.parent}: {file.name} is of other images, another encoder or other settings than "
+                f"{files[0].name}: run the embed command that began it again, or embed into a new folder"
+            )

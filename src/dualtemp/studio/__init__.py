@@ -1,0 +1,1 @@
+"""The local web application: look at images, choose, label, train. `dualtemp studio` serves it."""

@@ -1,0 +1,105 @@
+"""Work that takes longer than a click: one piece at a time, in a thread, with progress that every page sees."""
+
+import itertools
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from queue import SimpleQueue
+from typing import Any
+
+from dualtemp.errors import UserError
+from dualtemp.studio.events import News
+
+Progress = Callable[[int, int], None]
+
+
+class Stopped(Exception):
+    """The studio is closing, or somebody has stopped this work."""
+
+
+@dataclass
+class Job:
+    """A piece of work. state: "waiting", "running", "done", "failed" or "stopped"; said: its result or its problem."""
+
+    id: int
+    kind: str
+    title: str
+    state: str = "waiting"
+    done: int = 0
+    total: int = 0
+    said: str = ""
+
+
+class Background:
+    """Does jobs one after the other in a thread of its own."""
+
+    def __init__(self, news: News) -> None:
+        self.news = news
+        self.jobs: dict[int, Job] = {}
+        self._numbers = itertools.count(1)
+        self._queue: SimpleQueue[tuple[Job, Callable[[Progress], str | None]] | None] = SimpleQueue()
+        self._stop: set[int] = set()
+        self._closing = False
+        self._thread = threading.Thread(target=self._work, name="studio-background", daemon=True)
+        self._thread.start()
+
+    def start(self, kind: str, title: str, work: Callable[[Progress], str | None]) -> Job:
+        """Add a job; `work` gets a function to tell its progress, and returns what there is to say at its end."""
+        job = Job(next(self._numbers), kind, title)
+        self.jobs[job.id] = job
+        self._tell(job)
+        self._queue.put((job, work))
+        return job
+
+    def stop(self, number: int) -> bool:
+        """Ask a job to stop where it next tells its progress; False if there is none that could."""
+        job = self.jobs.get(number)
+        if job is None or job.state not in ("waiting", "running"):
+            return False
+        self._stop.add(number)
+        return True
+
+    def busy(self, kind: str) -> bool:
+        """Whether a job of this kind waits or runs."""
+        return any(job.kind == kind and job.state in ("waiting", "running") for job in self.jobs.values())
+
+    def listed(self) -> list[dict[str, Any]]:
+        """All jobs, for pages."""
+        return [asdict(job) for job in list(self.jobs.values())[-20:]]
+
+    def close(self) -> None:
+        """Take no more jobs, and stop the one that runs."""
+        self._closing = True
+        self._queue.put(None)
+
+    def _work(self) -> None:
+        while (item := self._queue.get()) is not None and not self._closing:
+            job, work = item
+            told = 0.0
+
+            def progress(done: int, total: int, job: Job = job) -> None:
+                nonlocal told
+                if self._closing or job.id in self._stop:
+                    raise Stopped
+                job.done, job.total = done, total
+                share = done / max(1, total)
+                if share - told >= 0.01 or done >= total:
+                    told = share
+                    self._tell(job)
+
+            try:
+                progress(0, 0)
+                job.state = "running"
+                self._tell(job)
+                job.said = work(progress) or ""
+                job.state = "done"
+            except Stopped:
+                job.state, job.said = "stopped", ""
+            except Exception as error:  # a page must hear of it, whatever it was
+                known = isinstance(error, UserError | OSError)
+                job.state = "failed"
+                job.said = " ".join((str(error) if known else f"{type(error).__name__}: {error}").split())[:500]
+            self._tell(job)
+
+    def _tell(self, job: Job) -> None:
+        self.news.publish("job", job=asdict(job))

@@ -1,0 +1,141 @@
+"""What points can be colored by: categories and numbers, one value per image."""
+
+import csv
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dualtemp.errors import UserError
+
+NO_CODE = 0xFFFF
+MOST_CATEGORIES = 1_000  # the most frequent; the rest is one category
+FEW = 12  # whole numbers with no more different values than this are categories
+NAMES = ("name", "file_name", "filename", "filepath", "path", "image")  # how the column of names may be called
+OTHER = "(other)"
+
+
+class Column(NamedTuple):
+    """Values of N images.
+
+    kind: "category" or "number"; values: uint16 (N,), indices of `categories` or NO_CODE; or float32 (N,), NaN where
+    there is none; about: one line for people.
+    """
+
+    title: str
+    kind: str
+    values: np.ndarray
+    categories: list[str]
+    about: str = ""
+
+
+def category_column(title: str, words: Sequence[str | None], about: str = "") -> Column:
+    """A column of words; None is no value. Categories are sorted, numbers by their value."""
+    counts: dict[str, int] = {}
+    for word in words:
+        if word is not None:
+            counts[word] = counts.get(word, 0) + 1
+    kept = sorted(counts, key=lambda word: -counts[word])[:MOST_CATEGORIES]
+    rest = len(counts) > len(kept)
+    categories = sorted(kept, key=_natural) + ([OTHER] if rest else [])
+    place = {word: code for code, word in enumerate(categories)}
+    otherwise = place.get(OTHER, NO_CODE)
+    codes = [NO_CODE if word is None else place.get(word, otherwise) for word in words]
+    return Column(title, "category", np.array(codes, np.uint16), categories, about)
+
+
+def coded_column(title: str, codes: np.ndarray, categories: Sequence[str], about: str = "") -> Column:
+    """A column from indices of categories, negative for none."""
+    if len(categories) > MOST_CATEGORIES:
+        words: list[str | None] = [str(categories[int(code)]) if code >= 0 else None for code in codes]
+        return category_column(title, words, about)
+    return Column(title, "category", np.where(codes < 0, NO_CODE, codes).astype(np.uint16), list(categories), about)
+
+
+def number_column(title: str, values: np.ndarray, about: str = "") -> Column:
+    """A column of numbers; those that are not finite are no value."""
+    values = np.asarray(values, np.float32)
+    return Column(title, "number", np.where(np.isfinite(values), values, np.float32("nan")), [], about)
+
+
+def read_columns(path: Path, names: Sequence[str]) -> list[Column]:
+    """Read the columns of a CSV or Parquet file that has a column of image names; images without a row have no value.
+
+    A name fits an image if it is the same, or if the image's name ends with it after a "/".
+    """
+    rows = _read(path)
+    key = next((word for word in NAMES if word in rows), None)
+    if key is None:
+        raise UserError(f"{path}: no column of image names; expected one called {', '.join(NAMES[:3])} or path")
+    place = {name: number for number, name in enumerate(names)}
+    ends: dict[str, int | None] = {}
+    for number, name in enumerate(names):  # an end that two images share names neither
+        end = name.rpartition("/")[2]
+        ends[end] = None if end in ends else number
+    at = [place.get(str(name), ends.get(str(name).rpartition("/")[2])) for name in rows.pop(key)]
+    if all(number is None for number in at):
+        raise UserError(f"{path}: none of its names is one of the images, such as {names[0]!r}")
+    found = []
+    for title, values in rows.items():
+        spread: list[Any] = [None] * len(names)
+        for number, value in zip(at, values, strict=True):
+            if number is not None:
+                spread[number] = value
+        column = _typed(title, spread, path.name)
+        if column is not None:
+            found.append(column)
+    return found
+
+
+def _typed(title: str, values: list[Any], source: str) -> Column | None:
+    numbers, about = [_number(value) for value in values], f"a column of {source}"
+    there = [value for value in values if value not in (None, "")]
+    if not there or any(isinstance(value, list | dict | bytes) for value in there):
+        return None
+    is_number = all(_number(value) is not None for value in there)
+    whole = is_number and all(float(number).is_integer() for number in numbers if number is not None)
+    if is_number and not (whole and len(set(numbers)) <= FEW) and not isinstance(there[0], bool):
+        return number_column(title, np.array([math.nan if n is None else n for n in numbers]), about)
+    return category_column(title, [None if value in (None, "") else str(value)[:200] for value in values], about)
+
+
+def _number(value: Any) -> float | None:
+    if value in (None, "") or isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _read(path: Path) -> dict[str, list[Any]]:
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; give --columns a CSV or Parquet file")
+    try:
+        if path.suffix.lower() == ".parquet":
+            import pyarrow.parquet as pq
+
+            with pq.ParquetFile(path) as file:
+                nested = ("list", "fixed_size", "large_list", "struct", "map")
+                flat = [each.name for each in file.schema_arrow if not str(each.type).startswith(nested)]
+                return file.read(columns=flat).to_pydict()
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file)
+            head = next(reader, [])
+            rows = [row for row in reader if row]
+        if any(len(row) != len(head) for row in rows) or len(set(head)) != len(head):
+            raise ValueError("lines of different lengths, or a title twice")
+        return {title: [row[place] for row in rows] for place, title in enumerate(head)}
+    except ImportError:
+        raise UserError(f"{path}: .parquet files need pyarrow: pip install 'dualtemp[parquet]'") from None
+    except Exception as error:  # pyarrow raises nearly anything on broken files
+        reason = " ".join(str(error).split())[:120] or type(error).__name__
+        raise UserError(f"{path}: cannot be read ({reason}); give --columns a CSV or Parquet file") from None
+
+
+def _natural(word: str) -> tuple[int, float, str]:
+    number = _number(word)
+    return (1, 0.0, word.casefold()) if number is None else (0, number, word)

@@ -1,0 +1,66 @@
+"""A picture that somebody dropped onto the page, seen by the encoder of the map."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from dualtemp.data.images import ImageSet, ImageSource
+from dualtemp.data.loading.crop_files import to_tensor
+from dualtemp.encoder.encoder import RunEncoder, run_encoder
+from dualtemp.errors import UserError
+from dualtemp.runs.folder import RunFolder
+from dualtemp.studio.collection import Collection
+from dualtemp.studio.space import Space
+
+NAME = "the picture"
+
+
+@dataclass(frozen=True)
+class OnePicture(ImageSource):
+    """An encoded picture that is in no file."""
+
+    encoded: bytes
+    channels: int = 3
+    enough: int | None = None
+    place = "the page"
+    names = (NAME,)
+
+    def content(self, i: int) -> bytes:
+        """Return its bytes."""
+        return self.encoded
+
+
+def features_of_picture(space: Space, images: Collection, encoded: bytes, device: str) -> np.ndarray:
+    """Features (F,) of an encoded picture, read as the images of the collection are: as files, or as pixels.
+
+    Raises UnreadableImage.
+    """
+    encoder = space_encoder(space, device)
+    source = OnePicture(encoded, encoder.channels)
+    picture = source.open(0)
+    in_memory = images.images is not None and images.images.images.in_memory
+    pixels = to_tensor(picture).unsqueeze(0) if in_memory else source
+    shown = ImageSet(NAME, pixels, channels=encoder.channels)
+    return next(iter(encoder.features(shown, 1, 0)))[1][0].numpy()
+
+
+def space_encoder(space: Space, device: str) -> RunEncoder:
+    """The encoder of a space, loaded once; raises UserError if it is not known."""
+    if space.encoder is None:
+        raise UserError("the encoder of these features is not known: start the studio with --encoder RUN or imagenet")
+    weights = RunFolder(space.encoder).backbone
+    encoder = _loaded(space.encoder, device, weights.stat().st_mtime_ns if weights.is_file() else 0)
+    if encoder.width != space.features.shape[1]:
+        raise UserError(
+            f"{space.encoder} makes {encoder.width} features an image, these have {space.features.shape[1]}: "
+            "give --encoder the one that made them"
+        )
+    return encoder
+
+
+@lru_cache(maxsize=4)
+def _loaded(path: Path, device: str, written: int) -> RunEncoder:
+    """written: when its weights were; others are loaded anew."""
+    return run_encoder(path, device)

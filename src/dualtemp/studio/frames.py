@@ -1,0 +1,20 @@
+"""Numbers for the page, without text between: a JSON head, then arrays one after the other.
+
+uint32 length of the head, the head padded with spaces to a multiple of 8, the arrays, little-endian
+"""
+
+import json
+from typing import Any
+
+import numpy as np
+
+
+def pack(head: dict[str, Any], *arrays: np.ndarray) -> bytes:
+    """Pack a head and arrays; the head says what they are."""
+    text = json.dumps(head).encode()
+    text += b" " * (-(len(text) + 4) % 8)
+    parts = [len(text).to_bytes(4, "little"), text]
+    for array in arrays:
+        data = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
+        parts += [data, bytes(-len(data) % 8)]
+    return b"".join(parts)

@@ -1,0 +1,54 @@
+// What the server is asked, and its news.
+
+import { say } from "./dom";
+
+export class Refused extends Error {}
+
+async function checked(response: Response): Promise<Response> {
+  if (response.ok) return response;
+  let text = `the studio answered ${response.status}`;
+  try { text = (await response.json()).error ?? text; } catch { /* not JSON */ }
+  throw new Refused(text);
+}
+
+export const getJson = async <T>(address: string): Promise<T> => (await checked(await fetch(address))).json();
+
+export async function post<T>(address: string, body: unknown): Promise<T> {
+  const response = await fetch(address, { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json" } });
+  return (await checked(response)).json();
+}
+
+export async function postFile<T>(address: string, file: Blob): Promise<T> {
+  return (await checked(await fetch(address, { method: "POST", body: file, headers: { "content-type": "application/octet-stream" } }))).json();
+}
+
+export interface Frame { head: Record<string, any>; data: ArrayBuffer; at: number }
+
+// A JSON head and arrays, as frames.py packs them.
+export async function getFrame(address: string): Promise<Frame> {
+  const data = await (await checked(await fetch(address))).arrayBuffer();
+  const length = new DataView(data).getUint32(0, true);
+  return { head: JSON.parse(new TextDecoder().decode(new Uint8Array(data, 4, length))), data, at: 4 + length };
+}
+
+// Do something that the server may refuse; the reason is shown, not thrown.
+export async function attempt<T>(act: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await act();
+  } catch (error) {
+    say(error instanceof Refused ? error.message : "The studio does not answer: is it still running?", true);
+    return undefined;
+  }
+}
+
+export function listen(handlers: Record<string, (content: any) => void>, again: () => void): EventSource {
+  const source = new EventSource("/api/events");
+  let lost = false;
+  source.addEventListener("hello", () => { if (lost) again(); lost = false; });
+  source.addEventListener("error", () => { lost = true; });
+  source.addEventListener("lost", () => again());
+  for (const [kind, handle] of Object.entries(handlers)) {
+    source.addEventListener(kind, event => handle(JSON.parse((event as MessageEvent).data)));
+  }
+  return source;
+}

@@ -1,0 +1,85 @@
+// Thumbnails, asked for in batches, and kept while they are likely to be seen again.
+
+export type Side = 48 | 96 | 160;
+const BATCH = 32, KEPT = 4000, AT_ONCE = 3;
+
+class Thumbs {
+  private kept = new Map<string, ImageBitmap>();
+  private wanted = new Map<Side, Set<number>>();
+  private waiting = new Map<string, Set<() => void>>();
+  private asking = 0;
+  private planned = false;
+  enabled = true;
+
+  // The thumbnail if it is here; else it is asked for, and `then` is called when it has come.
+  get(id: number, side: Side, then: () => void): ImageBitmap | undefined {
+    if (!this.enabled) return undefined;
+    const key = `${side}/${id}`, found = this.kept.get(key);
+    if (found) {
+      this.kept.delete(key);
+      this.kept.set(key, found); // used last
+      return found;
+    }
+    const already = this.waiting.get(key);
+    if (already) { already.add(then); return undefined; }
+    this.waiting.set(key, new Set([then]));
+    if (!this.wanted.has(side)) this.wanted.set(side, new Set());
+    this.wanted.get(side)!.add(id);
+    this.plan();
+    return undefined;
+  }
+
+  // What was asked for but not begun is no longer needed: the grid has moved on.
+  forget(): void {
+    for (const [side, ids] of this.wanted) {
+      for (const id of ids) this.waiting.delete(`${side}/${id}`);
+      ids.clear();
+    }
+  }
+
+  private plan(): void {
+    if (this.planned) return;
+    this.planned = true;
+    queueMicrotask(() => requestAnimationFrame(() => { this.planned = false; this.ask(); }));
+  }
+
+  private ask(): void {
+    for (const [side, ids] of this.wanted) {
+      while (ids.size && this.asking < AT_ONCE) {
+        const batch = [...ids].slice(0, BATCH);
+        batch.forEach(id => ids.delete(id));
+        this.asking++;
+        void this.fetch(batch, side).finally(() => { this.asking--; this.ask(); });
+      }
+    }
+  }
+
+  private async fetch(batch: number[], side: Side): Promise<void> {
+    const acts = new Set<() => void>();
+    try {
+      const response = await fetch(`/api/thumbs?side=${side}&ids=${batch.join(",")}`);
+      if (!response.ok) return;
+      const columns = Number(response.headers.get("x-columns")) || 8, sheet = await createImageBitmap(await response.blob());
+      await Promise.all(batch.map(async (id, place) => {
+        const x = (place % columns) * side, y = Math.floor(place / columns) * side;
+        this.kept.set(`${side}/${id}`, await createImageBitmap(sheet, x, y, side, side));
+      }));
+      sheet.close();
+    } catch {
+      return; // the studio has ended, or the page is closing
+    } finally {
+      for (const id of batch) {
+        this.waiting.get(`${side}/${id}`)?.forEach(act => acts.add(act));
+        this.waiting.delete(`${side}/${id}`);
+      }
+      while (this.kept.size > KEPT) {
+        const [key, bitmap] = this.kept.entries().next().value!;
+        this.kept.delete(key);
+        bitmap.close();
+      }
+      acts.forEach(act => act());
+    }
+  }
+}
+
+export const thumbs = new Thumbs();

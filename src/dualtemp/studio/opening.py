@@ -1,0 +1,152 @@
+"""From what a person names, a folder, a run or a file of features, to images and their features."""
+
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from dualtemp.data.sources.catalogue import looks_like_path, named_set
+from dualtemp.encoder.embedding_reader import EmbeddingFile
+from dualtemp.errors import UserError
+from dualtemp.studio.background import Progress
+from dualtemp.studio.collection import Collection, collection_of, collection_of_rows
+from dualtemp.studio.space import Space, make_space
+
+if TYPE_CHECKING:
+    from dualtemp.encoder.encoder import RunEncoder
+    from dualtemp.encoder.image_list import ImageList
+
+START = "imagenet"  # sees a folder that no encoder is given for
+
+
+class Opening(NamedTuple):
+    """What will be opened. title: for people; source: where the images are; load: computes or reads the features."""
+
+    title: str
+    source: str
+    load: Callable[[Progress, Callable[[str], None]], tuple[Collection, Space]]
+
+
+def open_for_studio(what: str, data: str | None = None, encoder: str | None = None, device: str = "auto") -> Opening:
+    """Find out what is named, and refuse at once what cannot be opened.
+
+    Args:
+        what: a run's folder; a file of features of `dualtemp embed`; else images: a folder, a set, an .npz file.
+        data: other images than the run's own; for a file of features, where its images are.
+        encoder: a run or a start that sees the images; default: the run, or of images the frozen `imagenet`.
+        device: where features are computed.
+    """
+    path = Path(what).expanduser()
+    is_set = named_set(what) is not None and not looks_like_path(what)
+    if not is_set and path.is_file() and is_feature_file(path):
+        return _of_file(path, data, encoder)
+    if not is_set and (path / "config.yaml").is_file():
+        if encoder is not None:
+            raise UserError(f"{what} is a run, with an encoder of its own: leave --encoder out, or name its images")
+        return _of_images(data, path, device)
+    if data is not None:
+        raise UserError(f"{what} names the images already: leave --data out, or give a run or a file of features")
+    return _of_images(what, Path(encoder or START), device)
+
+
+def is_feature_file(path: Path) -> bool:
+    """Whether a file holds features, not images: both can be .npz."""
+    if path.suffix.lower() in (".parquet", ".csv"):
+        return True
+    if path.suffix.lower() != ".npz":
+        return False
+    with suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
+        return "features.npy" in archive.namelist()
+    return False
+
+
+def encoder_title(encoder: "RunEncoder") -> str:
+    """An encoder for people."""
+    if encoder.is_start:
+        return f"{encoder.path} ({encoder.settings.backbone}, frozen)"
+    return f"{encoder.path.resolve().name} ({encoder.settings.method})"
+
+
+def embedded(
+    encoder: "RunEncoder", images: "ImageList", progress: Progress, note: Callable[[str], None]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Index (M,) of the images that can be read, and their features (M, F); computed, or from the cache."""
+    from dualtemp.encoder.feature_cache import cached_records
+    from dualtemp.encoder.feature_records import EncodingOptions
+
+    index, features = [np.zeros(0, np.int64)], [np.zeros((0, encoder.width), np.float32)]
+    problems = dict(images.foreign)
+    for record in cached_records(encoder, images, EncodingOptions(progress=progress)):
+        problems |= record.problems
+        index.append(record.index)
+        features.append(record.features)
+    if problems:
+        name, reason = next(iter(problems.items()))
+        note(f"{len(problems):,} files cannot be read and are left out, the first {name}: {reason}")
+    found = np.concatenate(index)
+    if not len(found):
+        raise UserError(f"none of {len(images)} images of {images.source} can be read")
+    if not all(np.isfinite(part).all() for part in features):
+        raise UserError(f"{encoder.path}: its encoder returns values that are not finite; use another")
+    return found, np.concatenate(features)
+
+
+def _of_images(data: str | None, word: Path, device: str) -> Opening:
+    from dualtemp.encoder.encoder import run_encoder
+    from dualtemp.encoder.feature_records import images_of
+
+    encoder = run_encoder(word, device)
+    images = images_of(encoder, data)
+    title = Path(images.source).name or images.source
+
+    def load(progress: Progress, note: Callable[[str], None]) -> tuple[Collection, Space]:
+        index, features = embedded(encoder, images, progress, note)
+        return collection_of(images, index, title), make_space(encoder_title(encoder), word, features)
+
+    return Opening(title, images.source, load)
+
+
+def _of_file(path: Path, data: str | None, encoder: str | None) -> Opening:
+    file = EmbeddingFile(path)
+    source = data or str(file.about.get("source") or path.resolve())
+
+    def images() -> "ImageList | None":
+        from dualtemp.encoder.image_list import listed
+
+        if data is not None:
+            return listed(data)
+        with suppress(UserError):  # moved or gone: points are shown without pictures
+            return listed(source) if file.about.get("source") else None
+        return None
+
+    def load(progress: Progress, note: Callable[[str], None]) -> tuple[Collection, Space]:
+        names: list[str] = []
+        labels: list[str | None] = []
+        parts: list[str | None] = []
+        features: list[np.ndarray] = []
+        for rows in _told(file, progress):
+            names += rows.names
+            labels += rows.labels
+            parts += rows.parts
+            features.append(rows.features)
+        located = images()
+        if located is None:
+            note(f"the images of {path.name} are not where they were ({source}): points without pictures; give --data")
+        collection = collection_of_rows(names, labels, parts, located, source, path.stem)
+        if located is not None and (collection.numbers < 0).all():
+            raise UserError(f"{source} has none of the images of {path}: give --data the images that were embedded")
+        title = encoder or str(file.about.get("run") or path.name)
+        return collection, make_space(title, None if encoder is None else Path(encoder), np.concatenate(features))
+
+    return Opening(path.stem, source, load)
+
+
+def _told(file: EmbeddingFile, progress: Progress) -> Iterator:
+    done = 0
+    for rows in file.rows():
+        yield rows
+        done += len(rows.names)
+        progress(done, done)  # how many there are is known at the end

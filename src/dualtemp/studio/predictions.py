@@ -1,0 +1,83 @@
+"""A linear probe on frozen features, fitted to the labels so far, that says a class of every image."""
+
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from dualtemp.studio.space import BLOCK, Space
+
+MOST_LABELED = 3_000  # images of a fit, so that it ends in well under a second
+PENALTY = 0.01
+
+
+class Predictions(NamedTuple):
+    """What the probe says. codes: int32 (N,), indices of `classes`; confidence: float32 (N,), of that class.
+
+    uncertainty: float32 (N,), entropy of the class probabilities, 1 where all classes are equally likely; labeled:
+    images of the fit; seconds: that it took.
+    """
+
+    classes: tuple[str, ...]
+    codes: np.ndarray
+    confidence: np.ndarray
+    uncertainty: np.ndarray
+    labeled: int
+    seconds: float
+
+
+def fit_predictions(space: Space, labels: Mapping[int, str], first: Mapping[int, str]) -> Predictions | None:
+    """Fit to `labels`, by image number, and predict every image; None with fewer than two classes.
+
+    first: those of the labels that are used in any case, if there are more than MOST_LABELED.
+    """
+    import torch
+
+    from dualtemp.evaluation.calibration import uncertainty as uncertainty_of
+    from dualtemp.evaluation.probe import logistic_regression
+
+    began = time.perf_counter()
+    classes = tuple(sorted(set(labels.values())))
+    if len(classes) < 2:
+        return None
+    numbers = _chosen(labels, first)
+    place = {word: code for code, word in enumerate(classes)}
+    y = torch.tensor([place[labels[i]] for i in numbers])
+    mean, scale = _moments(space)
+    x = torch.from_numpy((space.features[numbers] - mean) / scale)
+    weight, bias = logistic_regression(x, y, len(classes), PENALTY, iterations=100)
+    # Standardizing is folded into the weights: all images are one product with the features as they are.
+    folded = (weight.numpy() / scale).T
+    shift = bias.numpy() - mean @ folded
+    codes = np.empty(len(space.features), np.int32)
+    confidence, uncertainty = np.empty(len(codes), np.float32), np.empty(len(codes), np.float32)
+    for start in range(0, len(codes), BLOCK):
+        logits = torch.from_numpy(space.features[start : start + BLOCK] @ folded + shift)
+        p = logits.softmax(1)
+        here = slice(start, start + len(p))
+        best = p.max(1)
+        codes[here], confidence[here] = best.indices.numpy(), best.values.numpy()
+        uncertainty[here] = uncertainty_of(p).numpy()
+    return Predictions(classes, codes, confidence, uncertainty, len(numbers), time.perf_counter() - began)
+
+
+def _moments(space: Space) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and deviation (F,) of the features of a sample; constant features are left alone."""
+    sample = space.features[:: max(1, -(-len(space.features) // BLOCK))]
+    deviation = sample.std(0)
+    return sample.mean(0), np.where(deviation > 1e-6, deviation, np.inf).astype(np.float32)
+
+
+def _chosen(labels: Mapping[int, str], first: Mapping[int, str]) -> list[int]:
+    """At most MOST_LABELED images: those of `first`, then evenly spaced others; always some of every class."""
+    if len(labels) <= MOST_LABELED:
+        return sorted(labels)
+    kept = set(sorted(first)[-MOST_LABELED:])
+    by_class: dict[str, list[int]] = {}
+    for number in sorted(labels):
+        by_class.setdefault(labels[number], []).append(number)
+    share = max(1, (MOST_LABELED - len(kept)) // len(by_class))
+    for numbers in by_class.values():
+        kept.update(numbers[:: max(1, len(numbers) // share)][:share])
+    return sorted(kept)

@@ -1,0 +1,302 @@
+"""Everything that one studio holds: images, features, labels, predictions; shared by all its pages."""
+
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dualtemp.errors import UserError
+from dualtemp.studio.background import Background, Progress
+from dualtemp.studio.collection import Collection
+from dualtemp.studio.columns import Column, category_column, coded_column, number_column, read_columns
+from dualtemp.studio.events import News
+from dualtemp.studio.label_file import Change, LabelFile
+from dualtemp.studio.opening import Opening
+from dualtemp.studio.predictions import Predictions, fit_predictions
+from dualtemp.studio.space import Space, aligned, fitted
+from dualtemp.studio.thumbnail_sheets import ThumbnailSheets
+
+FOUND = 500  # images that a search by similarity returns at most
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a studio reads and writes; none of it is ever chosen by a page.
+
+    labels: the file of labels; exports: the folder of exports; runs: the folder of runs; columns: a file of more
+    columns, or None.
+    """
+
+    labels: Path
+    exports: Path
+    runs: Path
+    columns: Path | None = None
+
+
+class NotReady(Exception):
+    """The images are still being opened, or could not be."""
+
+
+@dataclass
+class Shown:
+    """What there is once the images are open."""
+
+    images: Collection
+    spaces: list[Space]
+    labels: LabelFile
+    sheets: ThumbnailSheets
+    columns: dict[str, Column]
+
+
+class Workspace:
+    """The state of a studio.
+
+    Args:
+        opening: what to open.
+        places: where to write.
+        device: where features are computed.
+    """
+
+    def __init__(self, opening: Opening, places: Places, device: str = "auto") -> None:
+        self.opening, self.places, self.device = opening, places, device
+        self.news = News()
+        self.background = Background(self.news)
+        self.notes: list[str] = []
+        self.problem = ""
+        self.current = 0  # number of the space on show
+        self.predictions: Predictions | None = None
+        self.prediction_version = 0
+        self._shown: Shown | None = None
+        self._computed: dict[str, Column] = {}  # columns by what computes them
+        self._lock = threading.RLock()
+        self._refit = threading.Event()
+        self._closing = False
+        self._probe = threading.Thread(target=self._refit_when_asked, name="studio-probe", daemon=True)
+
+    def start(self) -> None:
+        """Begin to open the images, in the background."""
+        self.background.start("open", f"opening {self.opening.title}", self._open)
+        self._probe.start()
+
+    def close(self) -> None:
+        """Stop what is computed, and end the connections."""
+        self._closing = True
+        self._refit.set()
+        self.background.close()
+        self.news.close()
+
+    @property
+    def shown(self) -> Shown:
+        """The open images; raises NotReady."""
+        if self._shown is None:
+            raise NotReady(self.problem or "the images are still being opened")
+        return self._shown
+
+    @property
+    def ready(self) -> bool:
+        """Whether the images are open."""
+        return self._shown is not None
+
+    @property
+    def space(self) -> Space:
+        """The space on show."""
+        return self.shown.spaces[self.current]
+
+    # ---- what points can be colored by
+
+    def column(self, name: str) -> Column | None:
+        """A column by its name; None if there is none."""
+        shown, found = self.shown, self.predictions
+        if name == "label":
+            return category_column("label", self.words(), "labels given here, else the class of the image's folder")
+        if found is not None and name == "prediction":
+            return coded_column(name, found.codes, found.classes, f"by a probe on {found.labeled} labeled images")
+        if found is not None and name == "uncertainty":
+            return number_column(name, found.uncertainty, "entropy of the predicted classes: 0 sure, 1 no idea")
+        return self._computed.get(name) or shown.columns.get(name)
+
+    def column_names(self) -> list[dict[str, Any]]:
+        """All columns: id, title, kind and one line about each."""
+        fixed = list(self.shown.columns.items())
+        made = [(name, found) for name in ("label", "prediction", "uncertainty") if (found := self.column(name))]
+        return [
+            {"id": name, "title": each.title, "kind": each.kind, "about": each.about}
+            for name, each in [*made, *self._computed.items(), *fixed]
+        ]
+
+    def add_column(self, name: str, column: Column) -> None:
+        """Add a column that was computed, or replace it, and tell all pages."""
+        self._computed[name] = column
+        self.news.publish("columns", columns=self.column_names(), changed=name)
+
+    def words(self) -> list[str | None]:
+        """The label of each image: the one given here, else its class."""
+        images, given = self.shown.images, self.shown.labels.labels()
+        return [given.get(i) or images.given_label(i) for i in range(len(images))]
+
+    # ---- looking for images
+
+    def find_text(self, text: str) -> np.ndarray:
+        """Numbers of the images whose name, label or tags have all the words of a text."""
+        wanted = text.casefold().split()
+        if not wanted:
+            return np.zeros(0, np.int64)
+        shown, found = self.shown, []
+        classes = [name.casefold() for name in shown.images.classes]
+        labels, entries = shown.images.labels.tolist(), shown.labels.entries
+        for i, name in enumerate(shown.images.folded_names):
+            entry = entries.get(i)
+            said = "" if entry is None else f"{entry.label or ''} {' '.join(entry.tags)}".casefold()
+            if all(word in name or (labels[i] >= 0 and word in classes[labels[i]]) or word in said for word in wanted):
+                found.append(i)
+        return np.array(found, np.int64)
+
+    def find_similar(self, numbers: Sequence[int], most: int = FOUND) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers and cosines of the images nearest to the mean of some, those first."""
+        space = self.space
+        return space.nearest(space.features[np.asarray(numbers, np.int64)].mean(0), most)
+
+    def find_like(self, encoded: bytes, most: int = FOUND) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers and cosines of the images nearest to a picture that was dropped onto the page.
+
+        Raises UnreadableImage, or UserError if there is no encoder.
+        """
+        from dualtemp.studio.dropped import features_of_picture
+
+        space, images = self.space, self.shown.images
+        return space.nearest(features_of_picture(space, images, encoded, self.device), most)
+
+    # ---- labels
+
+    def changed(self, change: Change) -> Change:
+        """Tell all pages of a change of labels, and ask for new predictions."""
+        if change.entries or change.reread:
+            entries = {str(i): [entry.label, list(entry.tags)] for i, entry in change.entries.items()}
+            self.news.publish("labels", version=change.version, entries=entries, whole=change.reread)
+            self._refit.set()
+        return change
+
+    def label_words(self) -> list[str]:
+        """All labels that there are, and the classes."""
+        return sorted({*self.shown.images.classes, *self.shown.labels.labels().values()})
+
+    def tag_words(self) -> list[str]:
+        """All tags that there are."""
+        return sorted({tag for entry in list(self.shown.labels.entries.values()) for tag in entry.tags})
+
+    # ---- spaces
+
+    def show_space(self, number: int) -> None:
+        """Show another space, on all pages."""
+        if not 0 <= number < len(self.shown.spaces):
+            raise UserError(f"there is no encoder {number}")
+        self.current = number
+        self.news.publish("space", current=number, spaces=self.described_spaces())
+        self._refit.set()
+
+    def add_space(self, space: Space) -> int:
+        """Add a space, turned so that its map is like the first one's, and show it."""
+        first = self.shown.spaces[0]
+        for name, places in space.places.items():
+            if name in first.places:
+                space.places[name] = fitted(aligned(places, first.places[name]))
+        with self._lock:
+            self.shown.spaces.append(space)
+            number = len(self.shown.spaces) - 1
+        self.show_space(number)
+        self.lay_out(number)
+        return number
+
+    def described_spaces(self) -> list[dict[str, Any]]:
+        """All spaces, for pages."""
+        return [
+            {
+                "title": space.title,
+                "layouts": [{"id": name, "note": space.notes.get(name, "")} for name in space.places],
+                "encoder": space.encoder is not None,
+            }
+            for space in self.shown.spaces
+        ]
+
+    def lay_out(self, number: int) -> None:
+        """Compute the map that keeps neighbors together, in the background."""
+        space = self.shown.spaces[number]
+
+        def work(progress: Progress) -> str:
+            from dualtemp.analysis.neighbor_layout import neighbor_layout
+
+            places, note = neighbor_layout(space.features, space.places["components"], progress)
+            first = self.shown.spaces[0].places.get("neighbors")
+            space.places["neighbors"] = fitted(places if first is None else aligned(places, first))
+            space.notes["neighbors"] = note
+            self.news.publish("space", current=self.current, spaces=self.described_spaces(), laid_out=number)
+            return note
+
+        self.background.start("layout", f"map of neighbors, {space.title}", work)
+
+    # ---- in the background
+
+    def _open(self, progress: Progress) -> str:
+        try:
+            images, space = self.opening.load(progress, self.notes.append)
+            columns = _fixed_columns(images)
+            if self.places.columns is not None:
+                found = read_columns(self.places.columns, images.names)
+                columns |= {f"file{place}": column for place, column in enumerate(found)}
+            labels = LabelFile(self.places.labels, images.names)
+        except BaseException as error:
+            self.problem = " ".join(str(error).split()) or type(error).__name__
+            raise
+        self._shown = Shown(images, [space], labels, ThumbnailSheets(images), columns)
+        self.news.publish("ready")
+        self._refit.set()
+        self.lay_out(0)
+        return f"{len(images):,} images"
+
+    def _refit_when_asked(self) -> None:
+        while True:
+            self._refit.wait()
+            self._refit.clear()
+            if self._closing:
+                return
+            if self.ready:
+                self.refit()
+
+    def refit(self) -> None:
+        """Fit the probe to the labels as they are, and tell all pages what it says."""
+        words = self.words()
+        labels = {number: word for number, word in enumerate(words) if word is not None}
+        try:
+            found = fit_predictions(self.space, labels, self.shown.labels.labels())
+        except Exception as error:  # the page goes on without predictions
+            self.notes.append(f"no predictions: {error}")
+            found = None
+        self.predictions, self.prediction_version = found, self.prediction_version + 1
+        self.news.publish("predictions", **self.described_predictions(), columns=self.column_names())
+
+    def described_predictions(self) -> dict[str, Any]:
+        """What pages say about the probe."""
+        found = self.predictions
+        about = {} if found is None else {"labeled": found.labeled, "classes": len(found.classes)}
+        seconds = None if found is None else round(found.seconds, 4)
+        return {"version": self.prediction_version, "seconds": seconds, **about}
+
+
+def _fixed_columns(images: Collection) -> dict[str, Column]:
+    columns = {}
+    if images.classes:
+        columns["class"] = coded_column("class", images.labels, images.classes, "as the source names it")
+    if any(part is not None for part in images.parts):
+        columns["part"] = category_column("part", images.parts, "train or test, as training would split the images")
+    return columns
+
+
+def numbers_within(numbers: Iterable[int], count: int) -> list[int]:
+    """The numbers as a list; raises UserError if one of them is no image."""
+    found = list(numbers)
+    if any(not 0 <= number < count for number in found):
+        raise UserError(f"image numbers are 0 to {count - 1}")
+    return found

@@ -1,0 +1,241 @@
+"""The page in a real browser: each verb as a person does it, and no complaint on the console."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_processes import PATIENCE
+from served_studio import HTML, ServedStudio, serve
+
+WAIT = 1000 * PATIENCE
+BEYOND = 3  # px around the points that are to be selected
+NOISE = ("GL Driver Message",)  # of a browser that draws without a GPU
+OpenStudio = Callable[..., Any]
+
+
+class Page:
+    """An open page, and what it has complained about."""
+
+    def __init__(self, view: Any, studio: ServedStudio) -> None:
+        self.view, self.studio, self.complaints = view, studio, []
+        view.set_default_timeout(WAIT)
+        view.on("console", self._hear)
+        view.on("pageerror", lambda error: self.complaints.append(str(error)))
+        view.on("request", self._ask)
+        view.goto(studio.address)
+        view.wait_for_selector("body.ready")
+        self.until("studio.store.column !== null && studio.store.layout === 'neighbors' && studio.map.moved >= 1")
+
+    def _hear(self, message: Any) -> None:
+        if not message.text.startswith("[.WebGL") and not any(word in message.text for word in NOISE):
+            self.complaints.append(message.text)
+
+    def _ask(self, request: Any) -> None:
+        if not request.url.startswith((f"http://127.0.0.1:{self.studio.port}/", "blob:")):
+            self.complaints.append(request.url)
+
+    def until(self, condition: str) -> Any:
+        """Wait until something is true on the page; returns it.
+
+        Playwright's own way evaluates text within the page, which its content policy forbids.
+        """
+        deadline = time.monotonic() + PATIENCE
+        while not (found := self.evaluate(f"Boolean({condition})")):
+            assert time.monotonic() < deadline, condition
+            time.sleep(0.02)
+        return found
+
+    def evaluate(self, text: str) -> Any:
+        return self.view.evaluate(text)
+
+    def selected(self) -> list[int]:
+        return sorted(self.evaluate("Array.from(studio.store.selection)"))
+
+    def drag_around(self, tool: str, ids: list[int]) -> None:
+        """Draw a box or a lasso around these points."""
+        places = self.evaluate(f"{ids}.map(id => studio.map.pixel(id))")
+        box = self.view.locator("#overlay").bounding_box()
+        x0, x1 = (edge(place[0] for place in places) for edge in (min, max))
+        y0, y1 = (edge(place[1] for place in places) for edge in (min, max))
+        x0, y0, x1, y1 = x0 - BEYOND, y0 - BEYOND, x1 + BEYOND, y1 + BEYOND
+        corners = [(x0, y0), (x1, y0), (x1, y1), (x0, y1)]
+        self.view.click(f"[data-tool={tool}]")
+        path = [corners[0], corners[2]] if tool == "box" else [*corners, corners[0]]
+        self.view.mouse.move(box["x"] + path[0][0], box["y"] + path[0][1])
+        self.view.mouse.down()
+        for x, y in path[1:]:
+            self.view.mouse.move(box["x"] + x, box["y"] + y, steps=4)
+        self.view.mouse.up()
+
+
+@pytest.fixture
+def open_studio(browser: Any) -> Iterator[OpenStudio]:
+    """open_studio(studio, ...): a page; at the end it must have nothing to complain about."""
+    opened: list[Page] = []
+
+    def show(studio: ServedStudio, width: int = 1400, scheme: str = "light") -> Page:
+        page = Page(browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme), studio)
+        opened.append(page)
+        return page
+
+    yield show
+    for page in opened:
+        page.view.close()
+        assert page.complaints == []
+
+
+def within(page: Page, ids: list[int]) -> list[int]:
+    """The images whose points lie in the rectangle that is drawn around these."""
+    every = page.evaluate("Array.from({length: studio.store.count}, (_, id) => studio.map.pixel(id))")
+    xs, ys = [every[i][0] for i in ids], [every[i][1] for i in ids]
+    x0, x1, y0, y1 = min(xs) - BEYOND, max(xs) + BEYOND, min(ys) - BEYOND, max(ys) + BEYOND
+    return [i for i, (x, y) in enumerate(every) if x0 <= x <= x1 and y0 <= y <= y1]
+
+
+def test_box_lasso_search_and_more_like_these_select(studio: ServedStudio, open_studio: OpenStudio) -> None:
+    page = open_studio(studio)
+    for tool in ("box", "lasso"):
+        wanted = within(page, [3, 9, 12])
+        page.drag_around(tool, [3, 9, 12])
+        page.until("studio.store.selection.length > 0")
+        assert page.selected() == wanted
+        assert page.view.inner_text("#grid-title").startswith(f"{len(wanted)} image")
+        page.view.keyboard.press("Escape")
+        page.until("studio.store.selection.length === 0")
+    page.view.fill("#search", "onerror")
+    page.until("studio.store.selection.length === 1")
+    cell = page.view.locator(".cell").first
+    page.until("document.querySelector('.cell').title.startsWith('<img')")
+    assert HTML in cell.get_attribute("title")
+    assert page.evaluate("document.querySelectorAll('img').length") == 0, "a name is text, never an element"
+    page.view.click("#similar")
+    page.until("studio.store.selection.length > 10")
+    (alone,) = (i for i, name in enumerate(studio.workspace.shown.images.names) if name == HTML)
+    assert page.evaluate("studio.store.selection[0]") == alone
+
+
+def test_labels_persist_move_predictions_and_reach_the_other_tab(
+    studio: ServedStudio, open_studio: OpenStudio, tmp_path: Path
+) -> None:
+    one, other = open_studio(studio), open_studio(studio, scheme="dark")
+    one.evaluate("studio.store.select([0, 1], 'chosen')")
+    one.view.fill("#label-word", "<b>new</b>")
+    one.view.press("#label-word", "Enter")
+    other.until("studio.store.entries.get(1)?.[0] === '<b>new</b>'")
+    assert (tmp_path / "labels.csv").read_text().count("<b>new</b>") == 2
+    assert other.view.locator(".caption.own b").count() == 0
+    other.evaluate("studio.store.select([2], 'chosen')")
+    other.view.locator("#label-chips button").nth(1).click()  # the second class, by name
+    one.until("studio.store.entries.size === 3")
+    one.view.select_option("#color", "prediction")
+    one.until("studio.store.column.id === 'prediction' && studio.store.column.categories.includes('<b>new</b>')")
+    one.until("document.querySelector('#probe').textContent.includes('refitted in')")
+    one.view.fill("#tag-word", "odd")
+    one.evaluate("studio.store.select([5], 'chosen')")
+    one.view.press("#tag-word", "Enter")
+    other.until("studio.store.entries.get(5)?.[1][0] === 'odd'")
+    for left in (3, 2, 0):
+        one.view.click("#undo")
+        other.until(f"studio.store.entries.size === {left}")
+    one.until("document.querySelector('#undo').disabled")
+    assert studio.workspace.shown.labels.entries == {}
+
+
+def test_keys_and_grid_work_without_a_mouse(studio: ServedStudio, open_studio: OpenStudio) -> None:
+    page = open_studio(studio)
+    page.evaluate("studio.store.select([10, 11, 12, 13], 'chosen')")
+    page.view.focus("#grid")
+    page.view.keyboard.press("ArrowRight")
+    page.view.keyboard.press("Space")
+    assert page.evaluate("[...studio.store.marks]") == [11]
+    page.view.keyboard.press("1")
+    page.until("studio.store.entries.get(11)?.[0] === studio.store.words[0]")
+    assert page.evaluate("studio.store.entries.size") == 1, "the marked one alone"
+    page.view.keyboard.press("u")
+    page.until("studio.store.entries.size === 0")
+    page.view.keyboard.press("Enter")
+    page.view.wait_for_selector("#viewer[open] img")
+    page.until("document.querySelector('#viewer img').naturalWidth > 0")
+    page.view.keyboard.press("Escape")
+    page.view.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "search"
+    page.view.focus("#overlay")
+    before = page.evaluate("studio.map.pixel(0)")
+    page.view.keyboard.press("ArrowLeft")
+    page.view.keyboard.press("+")
+    assert page.evaluate("studio.map.pixel(0)") != before
+    page.view.keyboard.press("l")
+    assert page.view.get_attribute("[data-tool=lasso]", "aria-pressed") == "true"
+    page.view.keyboard.press("?")
+    page.view.wait_for_selector("#help[open]")
+
+
+def test_duplicates_are_found_and_settled_and_labels_doubted(studio: ServedStudio, open_studio: OpenStudio) -> None:
+    z = studio.workspace.space.features
+    z[7] = z[20]  # almost equal now
+    page = open_studio(studio)
+    page.view.click("#tab-settle")
+    page.view.click("#find-duplicates")
+    page.view.click("#settle-duplicate")
+    page.until("studio.store.entries.get(20)?.[1][0] === 'duplicate'")
+    page.view.click("#find-doubts")
+    page.until("[...studio.store.jobs.values()].some(job => job.kind === 'doubts' && job.state === 'done')")
+    with page.view.expect_download() as waiting:
+        page.view.click("text=CSV")
+    assert "duplicate" in waiting.value.path().read_text()
+
+
+def test_clusters_and_columns_color_the_map(studio: ServedStudio, open_studio: OpenStudio) -> None:
+    page = open_studio(studio)
+    page.view.select_option("#color", "cluster")
+    page.until("studio.store.column.id === 'cluster'")
+    assert page.view.locator("#legend .key").count() == page.evaluate("studio.store.column.categories.length")
+    page.view.locator("#legend .key").first.click()
+    page.until("studio.store.selection.length > 0")
+    code = page.evaluate("studio.store.column.values[studio.store.selection[0]]")
+    values = page.evaluate("Array.from(studio.store.selection).map(id => studio.store.column.values[id])")
+    assert set(values) == {code}
+    page.view.select_option("#order", "down")
+    page.until("studio.store.selection.length > 0")
+
+
+def test_the_page_fits_a_phone_and_shows_thumbnails_when_close(studio: ServedStudio, open_studio: OpenStudio) -> None:
+    page = open_studio(studio, width=390)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "nothing sticks out"
+    page.until("document.querySelector('.cell')?.dataset.drawn === '1'")
+    # Sixty points are few: their pictures are on the map. Opaque pixels of the overlay are those.
+    page.until(
+        "(() => { const c = document.querySelector('#overlay');"
+        "const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;"
+        "let n = 0; for (let i = 3; i < d.length; i += 4) n += d[i] > 250; return n > 5000; })()"
+    )
+
+
+def test_the_temperatures_act_on_selected_anchors_and_a_picture_can_be_dropped(
+    photos_run: Path, photos: Path, tmp_path: Path, open_studio: OpenStudio
+) -> None:
+    with serve(photos_run, tmp_path) as studio:
+        page = open_studio(studio)
+        page.evaluate("studio.store.select([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], 'chosen')")
+        page.view.click("#tab-temperatures")
+        page.view.click("#use-anchors")
+        page.view.wait_for_selector("#hardest")
+        shares = []
+        for step in (2, 18):  # tau_beta .04, then 100
+            with page.view.expect_response("**/api/temperatures") as waiting:
+                page.view.fill("#beta", str(step))
+            shares.append(waiting.value.json()["hardest_tenth"])
+        assert shares[0] > shares[1]
+        page.until(f"document.querySelector('#hardest').textContent === '{100 * shares[1]:.0f} %'")
+        content = list((photos / "train/cat/003.png").read_bytes())
+        page.evaluate(
+            "(() => { const data = new DataTransfer();"
+            f"data.items.add(new File([new Uint8Array({content})], 'x.png'));"
+            "document.dispatchEvent(new DragEvent('drop', {dataTransfer: data, cancelable: true})); })()"
+        )
+        page.until("studio.store.why === 'like the dropped picture'")
+        names = studio.workspace.shown.images.names
+        assert names[page.evaluate("studio.store.selection[0]")] == "train/cat/003.png"
+        page.view.close()  # before its studio ends

@@ -1,0 +1,113 @@
+"""Runs that the page starts: on chosen images, stopped and resumed, and alive when the studio is not."""
+
+import re
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_processes import PATIENCE, Commands, until
+from served_studio import ServedStudio, ask, serve
+
+from dualtemp.runs.folder import RunFolder
+from dualtemp.runs.status import status_of
+
+SMALL = {"method": "simco", "init": "none", "batch": 8, "image_size": 24}
+
+
+def end_of(studio: ServedStudio, name: str) -> str:
+    """Wait until a run's process has ended; returns its status."""
+
+    def status() -> str:
+        return next((row["status"] for row in studio.ask("/api/runs").json()["runs"] if row["name"] == name), "")
+
+    studio.until(lambda: status() not in ("", "starting", "running"))
+    return status()
+
+
+@pytest.mark.slow
+def test_a_run_learns_from_the_chosen_images_and_the_map_is_seen_by_it(
+    photos_run: Path, photos: Path, tmp_path: Path
+) -> None:
+    with serve(photos_run, tmp_path) as studio:
+        images = studio.workspace.shown.images
+        studio.ask("/api/label", {"ids": list(range(0, 20, 2)), "label": "even"})
+        studio.ask("/api/label", {"ids": list(range(1, 20, 2)), "label": "odd"})
+        answer = studio.ask("/api/train", {**SMALL, "ids": list(range(20)), "epochs": 1})
+        assert answer.code == 200, answer.body
+        name = answer.json()["run"]
+        assert end_of(studio, name) == "done"
+        folder = RunFolder.open(tmp_path / "runs" / name)
+        chosen = Path(folder.settings().data)
+        linked = {path.resolve() for path in chosen.rglob("*.*") if path.is_symlink()}
+        assert linked == {(photos / each).resolve() for each in images.names[:20]}
+        assert {path.parent.name for path in chosen.rglob("*.*")} == {"even", "odd"}
+        curves = studio.ask(f"/api/runs/history?run={name}").json()["curves"]
+        assert any(curve["key"] == "loss" and len(curve["points"]) == 1 for curve in curves)
+        before = studio.workspace.space
+        assert studio.finish_job(studio.ask("/api/runs/see", {"run": name}))["state"] == "done"
+        after = studio.workspace.space
+        assert after is not before
+        assert len(after.features) == len(images)
+        assert not np.allclose(after.features[:, :4], before.features[:, :4])
+        page = studio.ask(f"/api/runs/page?run={name}")
+        assert page.code == 200
+        assert page.headers["content-security-policy"].startswith("sandbox allow-scripts;")
+        assert studio.ask("/api/runs/resume", {"run": name, "epochs": 2}).code == 200
+        studio.until(lambda: len(folder.history()) == 2)
+        assert end_of(studio, name) == "done"
+
+
+@pytest.mark.slow
+def test_a_run_outlives_the_studio_and_the_next_one_stops_and_resumes_it(
+    commands: Commands, photos_run: Path, tmp_path: Path
+) -> None:
+    def start() -> tuple[object, int, str]:
+        command = commands.start(
+            "studio",
+            photos_run,
+            "--no-browser",
+            "--port",
+            "0",
+            "--labels",
+            tmp_path / "l.csv",
+            "--runs",
+            tmp_path / "r",
+        )
+        assert until(command, lambda: "Ctrl-C" in command.out.read_text()), command.err.read_text()
+        found = re.search(r":(\d+)/\?token=(\S+)", command.out.read_text())
+        assert found is not None
+        port, token = int(found[1]), found[2]
+        assert until(command, lambda: ask(port, token, "/api/state").json()["ready"])
+        return command, port, token
+
+    first, port, token = start()
+    name = ask(port, token, "/api/train", {**SMALL, "epochs": 100_000}).json()["run"]
+    run = RunFolder(tmp_path / "r" / name)
+    assert until(first, lambda: len(run.history()) > 1)
+    first.send(signal.SIGKILL)  # pyright: ignore
+    first.wait()  # pyright: ignore
+    so_far = len(run.history())
+    second, port, token = start()
+    assert until(second, lambda: len(run.history()) > so_far), "it goes on by itself"
+    assert ask(port, token, "/api/runs/resume", {"run": name}).code == 400, "it is running"
+    assert ask(port, token, "/api/runs/stop", {"run": name}).code == 200
+    assert until(second, lambda: status_of(run).word == "interrupted")
+    stopped = len(run.history())
+    assert ask(port, token, "/api/runs/resume", {"run": name}).code == 200
+    assert until(second, lambda: len(run.history()) > stopped)
+    assert ask(port, token, "/api/runs/stop", {"run": name}).code == 200
+    assert until(second, lambda: status_of(run).word == "interrupted")
+    second.send(signal.SIGINT)  # pyright: ignore
+    assert second.wait(PATIENCE).code == 0  # pyright: ignore
+
+
+def test_only_runs_that_exist_and_methods_that_exist_are_named(studio: ServedStudio, tmp_path: Path) -> None:
+    for body in ({"run": "../labels"}, {"run": "no such run"}, {"run": str(tmp_path)}):
+        for action in ("stop", "resume", "see"):
+            assert studio.ask(f"/api/runs/{action}", body).code == 400
+    answer = studio.ask("/api/train", {**SMALL, "method": "--out"})
+    assert answer.code == 400
+    assert "no method is called" in answer.json()["error"]
+    assert studio.ask("/api/train", {**SMALL, "ids": [0, 1]}).code == 400
+    assert not (tmp_path / "runs").exists()
