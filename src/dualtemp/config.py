@@ -102,7 +102,7 @@ class Settings(BaseModel):
         0.0, ge=0, le=1e38, description="Weight of a penalty on similarities that drift away from the start's."
     )
     stop_below_start: bool = Field(
-        False, description="Stop when kNN among the training images falls below the start's, and keep what was better."
+        False, description="Stop when kNN of a held-out tenth of the images falls below the start, and keep what was."
     )
     recipe: str = Field(
         "paper", description="Augmentation: paper, mocov2, simclr, byol, weak, one of a plugin, or FILE.yaml."

@@ -109,14 +109,19 @@ def training_data(
         mean, std = run_normalization(settings, splits, environment)
         resize = resize_of((environment or {}).get("images"))
     views = Views(settings.recipe, settings.image_size, settings.seed, mean, std, *resize)
-    images = splits.train if settings.framework.learns_from_labels else splits.pretraining
     labeled = splits.train.labels is not None and splits.test is not None and splits.test.labels is not None
+    held_out = None
+    if settings.stop_below_start and labeled:
+        rest = held_out_for_validation(splits)
+        held_out, splits = rest.test, replace(splits, train=rest.train, unlabeled=rest.unlabeled)
+    images = splits.train if settings.framework.learns_from_labels else splits.pretraining
     return TrainingData(
         images,
         splits.train if labeled else None,
         splits.test,
         views,
         classes=_classes(splits) if labeled else 0,
+        held_out=held_out,
         unreadable={each.name: each.reason for each in splits.unreadable},
     )
 
