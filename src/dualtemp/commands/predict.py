@@ -133,7 +133,7 @@ COMMAND = Command(
     name="predict",
     about="Predict classes, find suspected wrong labels, group images.",
     details=DETAILS,
-    place=(Group.USE, 1),
+    place=(Group.USE, 13),
     add_arguments=add_arguments,
     run=run,
 )
