@@ -22,6 +22,7 @@ WORDS = {
     "near-duplicates": ["run"],
     "export": ["run"],
     "select": ["run"],
+    "predict": ["run"],
     "studio": ["run"],
     "reproduce": ["T-reverse"],
 }

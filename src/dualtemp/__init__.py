@@ -12,7 +12,7 @@ from dualtemp.lazy import lazily
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from dualtemp.api import analyze, embed, evaluate, export, near_duplicates, resume, search, select, train
+    from dualtemp.api import analyze, embed, evaluate, export, near_duplicates, predict, resume, search, select, train
     from dualtemp.losses import (
         AdaptiveTemperature,
         BarlowTwinsLoss,
@@ -56,6 +56,7 @@ _HOME = {
     "evaluate": "api",
     "export": "api",
     "near_duplicates": "api",
+    "predict": "api",
     "resume": "api",
     "search": "api",
     "select": "api",
@@ -86,6 +87,7 @@ __all__ = [
     "evaluate",
     "export",
     "near_duplicates",
+    "predict",
     "resume",
     "search",
     "select",

@@ -20,6 +20,7 @@ from command_processes import (
     halting,
     is_stopped,
     kill_where_it_halts,
+    signal_where_it_halts,
     together,
     until,
 )
@@ -95,6 +96,28 @@ def test_a_restart_goes_on_with_no_run_but_its_own(commands: Commands, run_once:
     ended = commands.run("train", *MINI, "--out", whole, env=environment)
     assert ended.code == 2
     assert "holds a run already" in ended.err
+
+
+def test_a_requeued_job_goes_on_with_its_own_run_and_sigusr1_asks_slurm_for_that(
+    commands: Commands, run_once: Any, tmp_path: Path
+) -> None:
+    path, asked = tmp_path / "run", tmp_path / "asked"
+    (tmp_path / "scontrol").write_text(f'#!/bin/sh\necho "$@" >> {asked}\n')  # Slurm itself: tests/cluster
+    (tmp_path / "scontrol").chmod(0o755)
+    job = {"SLURM_JOB_ID": "7", "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    words = ("train", *MINI, *OFTEN, "--out", path)
+    running = commands.start(*words, env=job, first=halting(".step-*.part", 2, cut=False))
+    signal_where_it_halts(running, signal.SIGUSR1)
+    ended = running.wait()
+    assert ended.code == 130
+    assert "job 7 is requeued" in ended.err
+    assert asked.read_text() == "requeue 7\n"
+
+    ended = commands.run(*words, env={**job, "SLURM_JOB_ID": "8", "SLURM_RESTART_COUNT": "1"})
+    assert ended.code == 2, "another job's"
+    ended = commands.run(*words, env={**job, "SLURM_RESTART_COUNT": "1"})
+    assert ended.code == 0, ended.err
+    assert different(everything(path), everything(run_once(*MINI))) == []
 
 
 @pytest.mark.parametrize("victim", [0, 1])

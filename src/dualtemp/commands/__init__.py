@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # what `lookup` finds by listing this folder, for readers and
         grid,
         near_duplicates,
         paper,
+        predict,
         report,
         reproduce,
         resume,

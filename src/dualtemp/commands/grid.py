@@ -67,7 +67,8 @@ def run(given: dict[str, Any]) -> int:
     failed = 0
     if left.jobs and not given["no_run"]:
         print(f"{len(left.jobs)} runs of {len(plan.runs) * len(request.seeds)}", flush=True)
-        failed = run_missing(left.jobs, open_engine(engine), request.results, given["keep_runs"])
+        opened = open_engine(engine, request.results / "jobs")
+        failed = run_missing(left.jobs, opened, request.results, given["keep_runs"])
     if given["cell"] is None:
         found = request.measure(plan, left.facts)
         _print_grid(found, request)

@@ -43,7 +43,8 @@ def run(given: dict[str, Any]) -> int:
     failed = 0
     if left.jobs:
         print(f"{len(left.jobs)} runs at scale {request.scale} ({found.scale.about})", flush=True)
-        failed = run_missing(left.jobs, open_engine(engine), request.results, given["keep_runs"])
+        opened = open_engine(engine, request.results / "jobs")
+        failed = run_missing(left.jobs, opened, request.results, given["keep_runs"])
     else:
         print("nothing is missing")
     write_reports(request, given, left.facts)

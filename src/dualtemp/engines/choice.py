@@ -1,31 +1,47 @@
 """The engine that `--on` names."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from dualtemp.engines.engine import Engine, Place
 from dualtemp.errors import UserError
 from dualtemp.machine import cores
 
-ENGINES = ("local",)
+ENGINES = ("local", "slurm", "ray")
 
 
 @dataclass(frozen=True)
 class EngineOptions:
     """How an engine carries out tasks, in the words of the command line.
 
-    on: one of ENGINES; jobs: tasks at a time; threads: CPU threads of each; device: of each.
+    on: one of ENGINES; jobs: tasks at a time; threads and device: of each; slurm: KEY=VALUE for sbatch.
     """
 
     on: str = "local"
     jobs: int | None = None
     threads: int | None = None
     device: str = "auto"
+    slurm: tuple[str, ...] = ()
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of each task on a cluster, whose nodes have other devices than this machine: one, if asked for."""
+        return 1 if self.device.startswith("cuda") else 0
 
 
-def open_engine(options: EngineOptions) -> Engine:
-    """Open the engine that the options name."""
+def open_engine(options: EngineOptions, folder: Path) -> Engine:
+    """Open the engine that the options name; folder: for logs of jobs, on a disk that all machines see."""
     if options.on == "local":
         return _open_local(options)
+    place = Place(options.device, options.threads or 1)
+    if options.on == "slurm":
+        from dualtemp.engines.slurm import open_slurm
+
+        return open_slurm(folder, place, options.jobs, options.gpus, options.slurm)
+    if options.on == "ray":
+        from dualtemp.engines.ray_cluster import open_ray
+
+        return open_ray(place, options.jobs, options.gpus)
     raise UserError(f"--on {options.on}: choose among {', '.join(ENGINES)}")
 
 

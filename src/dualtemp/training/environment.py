@@ -30,6 +30,7 @@ def describe_environment(
         "threads": torch.get_num_threads(),
         "processes": distributed.world_size(),
         "launch": os.environ.get("TORCHELASTIC_RUN_ID"),
+        **({"slurm_job": os.environ["SLURM_JOB_ID"]} if "SLURM_JOB_ID" in os.environ else {}),
         "split": SPLIT,
         "train": describe_part(splits.train),
         "unlabelled": describe_part(splits.unlabeled),

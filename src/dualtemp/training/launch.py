@@ -20,7 +20,7 @@ from dualtemp.training.failures import Interrupted, describe_last_checkpoint, fa
 from dualtemp.training.observers.display import Display
 from dualtemp.training.observers.observer import Observer
 from dualtemp.training.run_encoder import RunEncoder
-from dualtemp.training.signals import stop_signals
+from dualtemp.training.signals import REQUEUE, Stopped, requeue_job, stop_signals
 from dualtemp.training.teacher import learn_from_teacher
 from dualtemp.training.trainer import Trainer
 
@@ -91,10 +91,17 @@ def process_group(run: RunFolder, device: torch.device) -> Iterator[None]:
 
 
 def train_prepared(prepared: PreparedRun, options: ExecutionOptions, observer: Observer | None) -> dict[str, Any]:
-    """Train to the end; returns the last epoch's metrics. Ctrl-C and SIGTERM save a checkpoint and interrupt."""
+    """Train to the end; returns the last epoch's metrics. Ctrl-C and SIGTERM save a checkpoint and interrupt.
+
+    So does SIGUSR1, after which Slurm starts the job again.
+    """
     run, is_first = prepared.run, distributed.rank() == 0
     observer = observer or Display(quiet=options.quiet)
-    with stop_signals() as stop_requested:
+    with stop_signals() as signal_received:
+
+        def stop_requested() -> bool:
+            return signal_received() is not None
+
         try:
             if is_first:
                 run.clear_trouble()
@@ -113,7 +120,9 @@ def train_prepared(prepared: PreparedRun, options: ExecutionOptions, observer: O
             prepared.teacher = None
             return _train(prepared, options, observer, stop_requested)
         except Interrupted:
-            pass  # the trainer is gone before the processes part
+            asked = signal_received()
+            # Any process may have got the signal. The trainer is gone before the processes part.
+            (requeue,) = distributed.agree(asked is not None and asked == REQUEUE)
         except Exception as error:
             if is_first:
                 run.set_trouble(failure_reason(error))
@@ -125,7 +134,8 @@ def train_prepared(prepared: PreparedRun, options: ExecutionOptions, observer: O
     if not is_first:
         raise SystemExit(130)
     last = checkpoints(run.checkpoints)[-1].name
-    raise KeyboardInterrupt(f"stopped; saved as {last}; go on with `dualtemp resume {run.path}`")
+    requeued = f"; {requeue_job()}" if requeue else ""
+    raise Stopped(f"stopped; saved as {last}; go on with `dualtemp resume {run.path}`{requeued}", asked)
 
 
 def _train(

@@ -43,7 +43,7 @@ def start(
     settings, run, device = resolve_data(settings), RunFolder(out), options.open_device()
     refuse_unsafe_bf16(settings, device)
     with process_group(run, device), ExitStack() as held:
-        if distributed.run_on_rank0(lambda: is_elastic_restart(run, settings)):
+        if distributed.run_on_rank0(lambda: is_restart(run, settings)):
             return resume_run(out, None, options, observer)
         distributed.run_on_rank0(lambda: RunFolder.refuse_existing(out))
         begin, nothing_found = start_of(settings), ""
@@ -82,10 +82,15 @@ def start(
         return train_prepared(PreparedRun(settings, method, data, run, device, teacher=teacher), options, observer)
 
 
-def is_elastic_restart(run: RunFolder, settings: Settings) -> bool:
-    """Whether torchrun has restarted the processes of this very run after one of them failed."""
-    if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) == 0 or not run.config.exists():
+def is_restart(run: RunFolder, settings: Settings) -> bool:
+    """Whether torchrun has restarted the processes of this very run after one of them failed, or Slurm its job."""
+    by_torchrun = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+    by_slurm = int(os.environ.get("SLURM_RESTART_COUNT", "0")) > 0
+    if not (by_torchrun or by_slurm) or not run.config.exists():
         return False
     recorded = run.settings().model_dump()
     same = all(recorded[name] == value for name, value in given_settings(settings).items() if value != NONE)
-    return same and run.read_environment().get("launch") == os.environ.get("TORCHELASTIC_RUN_ID")
+    environment = run.read_environment()
+    launched = by_torchrun and environment.get("launch") == os.environ.get("TORCHELASTIC_RUN_ID")
+    queued = by_slurm and environment.get("slurm_job") == os.environ.get("SLURM_JOB_ID")
+    return same and (launched or queued)

@@ -1,0 +1,99 @@
+"""The engine for Slurm without Slurm: submitit's own local executor carries out the jobs as real processes.
+
+tests/cluster/slurm_here.sh runs the same engine on a real Slurm of one node.
+"""
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_processes import PATIENCE
+from engines.tasks import fail, tell_place, wait_forever
+
+from dualtemp.engines import slurm
+from dualtemp.engines.engine import Outcome, Place, Submitted, Task
+from dualtemp.engines.slurm import Queue, SlurmEngine, open_slurm, parse_parameters
+from dualtemp.errors import UserError
+
+submitit: Any = pytest.importorskip("submitit")
+
+
+class LocalQueue(Queue):
+    """Knows which processes of submitit's local executor live, as `squeue` knows which jobs do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.processes: dict[str, Any] = {}
+
+    def has(self, job: str) -> bool:
+        return self.processes[job].poll() is None
+
+    def cancel(self, jobs: Any) -> None:
+        for job in jobs:
+            self.processes[job].kill()
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlurmEngine:
+    tests = Path(__file__).parents[1]
+    path = os.pathsep.join([str(tests), str(tests / "support"), os.environ.get("PYTHONPATH", "")])
+    monkeypatch.setenv("PYTHONPATH", path)
+    monkeypatch.setattr(slurm, "GRACE", 0.1)
+    monkeypatch.setattr(slurm, "LOOK", 0.0)
+    engine = SlurmEngine(submitit.LocalExecutor(tmp_path / "jobs"), Place("cpu", 2), at_once=10)
+    engine.queue = LocalQueue()
+    return engine
+
+
+def submit(engine: SlurmEngine, *tasks: Task) -> list[Submitted]:
+    submitted = list(engine.submit(tasks))
+    for one in submitted:
+        engine.queue.processes[one.job.job_id] = one.job._process  # pyright: ignore
+    return submitted  # pyright: ignore
+
+
+def ended(task: Submitted) -> Outcome:
+    deadline = time.monotonic() + PATIENCE
+    while (outcome := task.outcome()) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return outcome
+
+
+def test_jobs_return_values_and_users_errors_and_are_lost_when_killed(engine: SlurmEngine, tmp_path: Path) -> None:
+    done, wrong, killed = submit(
+        engine,
+        Task("a", tell_place, (7,)),
+        Task("b", fail, (UserError("no room"),)),
+        Task("c", wait_forever, (tmp_path / "c",)),
+    )
+    device, threads, process, x = ended(done).value
+    assert (device, threads, x) == ("cpu", 2, 7)
+    assert process != os.getpid()
+    with pytest.raises(UserError, match="no room"):
+        ended(wrong)
+    deadline = time.monotonic() + PATIENCE
+    while not (tmp_path / "c").exists() or not (tmp_path / "c").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert killed.outcome() is None
+    engine.queue.processes[killed.job.job_id].kill()  # pyright: ignore
+    os.kill(int((tmp_path / "c").read_text()), signal.SIGKILL)
+    assert "without a result" in ended(killed).lost
+    engine.close()
+
+
+def test_parameters_are_sbatchs_with_numbers_as_numbers() -> None:
+    found = parse_parameters(["partition=gpu", "--time=240", "gpus-per-node=1", "mem=16GB"])
+    assert found == {"partition": "gpu", "time": 240, "gpus_per_node": 1, "mem": "16GB"}
+    with pytest.raises(UserError, match="give KEY=VALUE"):
+        parse_parameters(["partition"])
+
+
+def test_without_slurm_one_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match="no `srun` here"):
+        open_slurm(tmp_path / "jobs", Place(), None, 0, [])

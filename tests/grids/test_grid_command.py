@@ -1,0 +1,132 @@
+import csv
+import re
+import shlex
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_processes import Commands
+from paper.smoke import digits
+from scipy import stats
+
+from dualtemp.cli import main
+from dualtemp.grids.grid_request import GridRequest
+from dualtemp.grids.results import Results
+from dualtemp.grids.tables import make_jobs
+
+GRID = """
+title: Two temperatures & more
+data: digits
+fixed: {backbone: resnet_mini, epochs: 1, batch: 64, subset: 128}
+rows:
+  SimCo: {method: simco}
+  SimMoCo: {method: simmoco}
+columns: {tau_beta: [0.1, 1]}
+seeds: 4
+claims:
+  two: {says: two temperatures beat one, shown_by: [{each: row, beats: [1, 0.1]}]}
+"""
+MEANS = {("SimCo", "0.1"): 40.0, ("SimCo", "1"): 45.0, ("SimMoCo", "0.1"): 41.0, ("SimMoCo", "1"): 41.2}
+
+
+@pytest.fixture
+def grid(tmp_path: Path) -> Path:
+    """A grid with a result in every cell and seed but one, which failed; nothing was trained."""
+    file = tmp_path / "grid.yaml"
+    file.write_text(GRID)
+    request = GridRequest.parse(file, None, [], None)
+    plan, results = request.make_plan(), Results(tmp_path / "results")
+    cells = {cell.run: place for place, cell in plan.cells["grid"].items()}
+    for (run, seed), job in make_jobs(plan, request.seeds, {"digits": digits()}).items():
+        place = cells[run]
+        if place == ("SimMoCo", "1") and seed == 4:
+            results.write(job, {"status": "failed", "reason": "the loss is not finite"})
+            continue
+        value = value_of(place, seed)
+        results.write(job, {"status": "done", "metrics": {"probe_top1": value, "knn_top1": 1.0}, "seconds": 60.0})
+    return file
+
+
+def value_of(place: tuple[str, str], seed: int) -> float:
+    own = np.random.default_rng([seed, *map(ord, "".join(place))]).normal(0, 0.3)
+    return float(MEANS[place] + seed + own)  # a seed moves all cells alike: paired differences are far narrower
+
+
+def test_every_output_has_the_means_and_the_paired_tests(
+    grid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = [tmp_path / "out" / f"grid{ending}" for ending in (".html", ".csv", ".tex", ".svg", ".pdf")]
+    words = [word for path in out for word in ("--out", str(path))]
+    assert main(["grid", str(grid), "--no-run", *words]) == 0
+    said = capsys.readouterr().out
+    assert "15 of 16 runs" not in said  # a failed run is a result
+    assert "16 of 16 runs" in said
+    a = [value_of(("SimCo", "1"), seed) for seed in (1, 2, 3, 4)]
+    b = [value_of(("SimCo", "0.1"), seed) for seed in (1, 2, 3, 4)]
+    half = stats.t.ppf(0.975, 3) * stats.sem(a)
+    cell = f"{np.mean(a):.2f} ± {half:.2f}"
+    low, high = stats.ttest_rel(a, b).confidence_interval(0.95)
+    difference = f"{np.mean(a) - np.mean(b):+.2f} [{low:+.2f}, {high:+.2f}]"
+    assert cell in said
+    assert f"SimCo: 1 - 0.1  {difference}" in said
+    assert "clear" in next(line for line in said.splitlines() if line.startswith("SimCo: 1 - 0.1"))
+    assert re.search(r"two: two temperatures beat one: \w+", said)
+    html, table, tex, svg, pdf = out
+    page = html.read_text()
+    assert cell in page
+    assert "Two temperatures &amp; more" in page
+    assert "the loss is not finite" in page
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
+    with open(table, newline="") as file:
+        rows = {(row["row"], row["tau_beta"]): row for row in csv.DictReader(file)}
+    assert float(rows["SimCo", "1"]["mean"]) == pytest.approx(np.mean(a))
+    assert [float(rows["SimCo", "1"][f"seed {seed}"]) for seed in (1, 2, 3, 4)] == pytest.approx(a)
+    assert rows["SimMoCo", "1"]["seed 4"] == "failed"
+    with open(tmp_path / "out" / "grid-comparisons.csv", newline="") as file:
+        (compared,) = (r for r in csv.DictReader(file) if (r["where"], r["first"]) == ("SimCo", "1"))
+    assert float(compared["p"]) == pytest.approx(float(stats.ttest_rel(a, b).pvalue))
+    assert cell.replace("±", r"$\pm$") in tex.read_text()
+    assert r"Two temperatures & more" in tex.read_text().splitlines()[0]  # in a comment
+    dots = [child for child in ET.fromstring(svg.read_text()) if child.tag.endswith("circle")]
+    assert len(dots) == 15 + 4 + 2  # seeds, means, legend
+    assert pdf.read_bytes().startswith(b"%PDF-1.4")
+
+
+def test_listed_commands_make_the_missing_runs(
+    grid: Path, tmp_path: Path, commands: Commands, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = sorted((tmp_path / "results").glob("*-s2.json"))[0]
+    gone.unlink()
+    assert main(["grid", str(grid), "--list"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    ended = commands.run(*shlex.split(line)[1:])
+    assert ended.code == 0, ended.err
+    assert gone.exists()
+    assert main(["grid", str(grid), "--list"]) == 0
+    assert capsys.readouterr().out == ""
+    assert main(["grid", str(grid), "--list", "--retry"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nowhere.yaml"], "cannot be read"),
+        (["grid.yaml", "--out", "x.png"], "ends with .html"),
+        (["grid.yaml", "--seeds", "0"], "--seeds"),
+        (["grid.yaml", "--slurm", "time=3"], "is for --on slurm alone"),
+        (["grid.yaml", "--data", "a", "--data", "b"], "give one set for all"),
+        (["grid.yaml", "--cell", "x"], "there is no cell"),
+    ],
+)
+def test_mistakes_are_one_line_and_nothing_is_written(
+    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "grid.yaml").write_text(GRID)
+    monkeypatch.chdir(tmp_path)
+    assert main(["grid", *words]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["grid.yaml"]
