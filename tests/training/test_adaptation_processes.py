@@ -24,6 +24,7 @@ def finish(commands: list) -> None:
     assert [each.code for each in ended] == [0] * len(ended), "".join(each.err for each in ended)
 
 
+@pytest.mark.slow
 def test_a_killed_adaptation_goes_on_to_the_same_bits(
     photos: Path, timm_folder: Path, commands: Commands, tmp_path: Path
 ) -> None:
