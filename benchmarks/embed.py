@@ -12,7 +12,6 @@ drawn, not trained: they make no difference to time. The last line tells how clo
 """
 
 import argparse
-import itertools
 import resource
 import tempfile
 import time
@@ -93,7 +92,7 @@ def by_pillow(encoder: RunEncoder, files: list[Path], batch: int, out: Path) -> 
         return (np.asarray(image, np.float32).transpose(2, 0, 1) / 255 - mean) / std
 
     with torch.inference_mode():
-        pieces = itertools.batched(files, batch) if hasattr(itertools, "batched") else _pieces(files, batch)
+        pieces = _pieces(files, batch)
         features = [encoder.backbone(torch.from_numpy(np.stack([read(f) for f in piece]))).numpy() for piece in pieces]
     np.save(out, np.concatenate(features))
 

@@ -59,7 +59,7 @@ def left_out(points: list[dict[str, Any]], names: tuple[str, ...]) -> dict[str, 
         w = fit(x[~k], y[~k], sets[~k])
         level = np.mean([(y[sets == o] - x[sets == o] @ w).mean() for o in np.unique(sets[~k])])
         ahead = x[k] @ w
-        found["rho"][str(each)] = float(spearmanr(ahead, y[k])[0])
+        found["rho"][str(each)] = float(spearmanr(ahead, y[k])[0])  # pyright: ignore
         i, j = np.triu_indices(k.sum(), 1)
         apart = knn[k][i] - knn[k][j]
         clear = np.abs(apart) >= 0.02

@@ -81,7 +81,7 @@ def speed(images: int, rounds: int) -> None:
             urls = sorted(map(str, (root / "tars").glob("*.tar")))
 
             def streamed(round_: int) -> int:
-                source = wds.WebDataset(urls, shardshuffle=len(urls), seed=round_, empty_check=False)
+                source = wds.WebDataset(urls, shardshuffle=len(urls), seed=round_, empty_check=False)  # pyright: ignore
                 source = source.shuffle(1000).decode("pil").to_tuple("jpg")
                 return sum(image.size[0] > 0 for (image,) in source)
 

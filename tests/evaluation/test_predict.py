@@ -54,12 +54,14 @@ def test_a_run_keeps_its_classifier_and_predicts_with_it(run_copy: Path, photos:
     z = (features - kept.mean.numpy()) / kept.scale.numpy()
     logits = (z @ kept.weight.numpy().T + kept.bias.numpy()) / kept.temperature
     p = np.exp(logits - logits.max(1, keepdims=True))
+    assert found.predictions is not None
     np.testing.assert_allclose(found.predictions.probabilities, p / p.sum(1, keepdims=True), atol=1e-4)
     assert kept.classes == ("cat", "dog")
     assert kept.facts["images"] == 24
     said.clear()
     again = dualtemp.predict(run_copy, tmp_path / "new", **SMALL, note=said.append)
     assert not [text for text in said if text.startswith("making")]
+    assert again.predictions is not None
     assert torch.equal(again.predictions.probabilities, found.predictions.probabilities)
     assert found.measured == {}
     assert dualtemp.predict(run_copy, photos, **SMALL).measured["images"] == 10, "the run's own test part"
@@ -127,6 +129,7 @@ def test_strangers_are_none_of_these_and_labels_may_be_elsewhere(timm_folder: Pa
     found = dualtemp.predict(timm_folder, tmp_path / "new", learn=tmp_path / "known", **SMALL)
     assert found.predictions is not None
     assert (found.predictions.label[10:] < 0).all(), "blue was never seen"
+    assert found.classifier is not None
     assert (found.predictions.label[:10] == found.classifier.classes.index("red")).float().mean() > 0.6
     assert found.wrong is None
 
@@ -212,4 +215,6 @@ def test_a_copied_run_takes_its_classifier_along(run_copy: Path, tmp_path: Path)
     first = dualtemp.predict(run_copy, tmp_path / "new", **SMALL)
     moved = shutil.move(run_copy, tmp_path / "moved")
     again = dualtemp.predict(moved, tmp_path / "new", **SMALL)
+    assert first.predictions is not None
+    assert again.predictions is not None
     assert torch.equal(first.predictions.probabilities, again.predictions.probabilities)
