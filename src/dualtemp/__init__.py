@@ -12,7 +12,7 @@ from dualtemp.lazy import lazily
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from dualtemp.api import analyze, embed, evaluate, export, near_duplicates, resume, search, select, train
+    from dualtemp.api import analyze, embed, evaluate, export, index, near_duplicates, resume, search, select, train
     from dualtemp.losses import (
         AdaptiveTemperature,
         BarlowTwinsLoss,
@@ -55,6 +55,7 @@ _HOME = {
     "embed": "api",
     "evaluate": "api",
     "export": "api",
+    "index": "api",
     "near_duplicates": "api",
     "resume": "api",
     "search": "api",
@@ -85,6 +86,7 @@ __all__ = [
     "embed",
     "evaluate",
     "export",
+    "index",
     "near_duplicates",
     "resume",
     "search",

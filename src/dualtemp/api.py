@@ -16,6 +16,7 @@ from dualtemp.runs.folder import RunFolder
 if TYPE_CHECKING:
     from dualtemp.analysis.analyze import analyze
     from dualtemp.encoder.embed import embed
+    from dualtemp.encoder.index import index
     from dualtemp.encoder.near_duplicates import near_duplicates
     from dualtemp.encoder.search import search
     from dualtemp.encoder.select import select
@@ -24,13 +25,14 @@ if TYPE_CHECKING:
     from dualtemp.report.page_observer import RunPage
     from dualtemp.training.observers.observer import Observer
 
-__all__ = ["analyze", "embed", "evaluate", "export", "near_duplicates", "resume", "search", "select", "train"]
+__all__ = ["analyze", "embed", "evaluate", "export", "index", "near_duplicates", "resume", "search", "select", "train"]
 
 _HOME = {
     "analyze": "analysis.analyze",
     "embed": "encoder.embed",
     "evaluate": "evaluation.evaluate",
     "export": "exporting.export",
+    "index": "encoder.index",
     "near_duplicates": "encoder.near_duplicates",
     "search": "encoder.search",
     "select": "encoder.select",
