@@ -258,7 +258,7 @@ def test_a_damaged_file_is_one_line(tmp_path: Path, which: int, at: int, garbage
     before = path.read_bytes()
     at %= len(before)
     path.write_bytes(before[:at] + garbage + before[at + len(garbage) :])
-    refused = None
+    refused, header = None, None
     try:
         _, header, _ = open_index(out)
     except UserError as error:
@@ -268,6 +268,7 @@ def test_a_damaged_file_is_one_line(tmp_path: Path, which: int, at: int, garbage
         return
     # Only what no check can know may have changed: a figure in the JSON, or nothing.
     assert which == 2 or path.read_bytes() == before
+    assert header is not None
     assert header.count == 200
 
 
