@@ -223,6 +223,7 @@ def test_an_index_of_other_embeddings_or_another_encoder_is_refused(
     assert error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_an_index_that_is_killed_while_it_is_written_is_refused_and_built_again(
     commands: Commands, features: Path, tmp_path: Path
 ) -> None:

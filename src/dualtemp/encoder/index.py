@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dualtemp.atomic_write import whole_file, write_output
+from dualtemp.encoder.embedding_file import FORMATS
 from dualtemp.encoder.embedding_reader import EmbeddingFile
 from dualtemp.encoder.index_file import KINDS, IndexHeader, checksum, described, index_paths
 from dualtemp.encoder.index_recall import tune
@@ -45,7 +46,7 @@ def index(
         note: called with lines that a person should read.
     """
     source = Path(embeddings)
-    out = source.with_suffix(".index") if out is None else Path(out)
+    out = _beside(source) if out is None else Path(out)
     if kind is not None and kind not in KINDS:
         raise UserError(f"no kind of index is called {kind!r}: choose among {', '.join(KINDS)}")
     if not 0 < recall <= 1:
@@ -84,3 +85,10 @@ def index(
         )
         write_output(beside, header.to_json())
     return Indexed(out, header, sum(each.stat().st_size for each in index_paths(out)))
+
+
+def _beside(source: Path) -> Path:
+    """FILE.index beside FILE.parquet, FOLDER.index beside FOLDER."""
+    source = source if source.name else source.resolve()
+    name = source.stem if source.suffix.lower() in FORMATS else source.name
+    return source.with_name(f"{name or 'features'}.index")
