@@ -28,9 +28,11 @@ OF_RUN = {
     "search": ["photo.png"],
     "near-duplicates": [],
     "select": [],
+    "predict": ["--json"],
+    "judge": [],
     "export": [],
 }
-WITH_DATA = ["explore", "analyze", "evaluate", "embed", "search", "near-duplicates", "select"]
+WITH_DATA = ["explore", "analyze", "evaluate", "embed", "search", "near-duplicates", "select", "predict"]
 BAD_RUNS = ["missing", "photo.png", "empty", "garbage", "binary", "listed", "unknown", "typed", "folder", ".", "é\n"]
 BAD_DATA = ["missing", "note.txt", "empty", "broken", "damaged.npz", "shapeless.npz", "cifr10", "é\n"]
 NASTY = ["", " ", "-1", "0", "nan", "-inf", "two", "1e999", "é", "[]", "None", "-", "--", "a\nb", "9" * 400, "0x10"]

@@ -22,6 +22,8 @@ WORDS = {
     "near-duplicates": ["run"],
     "export": ["run"],
     "select": ["run"],
+    "predict": ["run"],
+    "judge": ["run"],
     "studio": ["run"],
     "reproduce": ["T-reverse"],
 }

@@ -12,7 +12,20 @@ from dualtemp.lazy import lazily
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from dualtemp.api import analyze, embed, evaluate, export, index, near_duplicates, resume, search, select, train
+    from dualtemp.api import (
+        analyze,
+        embed,
+        evaluate,
+        export,
+        index,
+        judge,
+        near_duplicates,
+        predict,
+        resume,
+        search,
+        select,
+        train,
+    )
     from dualtemp.losses import (
         AdaptiveTemperature,
         BarlowTwinsLoss,
@@ -56,7 +69,9 @@ _HOME = {
     "evaluate": "api",
     "export": "api",
     "index": "api",
+    "judge": "api",
     "near_duplicates": "api",
+    "predict": "api",
     "resume": "api",
     "search": "api",
     "select": "api",
@@ -87,7 +102,9 @@ __all__ = [
     "evaluate",
     "export",
     "index",
+    "judge",
     "near_duplicates",
+    "predict",
     "resume",
     "search",
     "select",

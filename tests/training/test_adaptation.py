@@ -146,7 +146,7 @@ def test_a_run_that_falls_below_its_start_stops_and_leaves_what_was_better(
     given = {**SMALL, "epochs": 4, "stop_below_start": True}
     last = train(data=str(photos), init=str(timm_folder), out=run, **given)
     assert (last["epoch"], last["stopped"]) == (2, True)
-    assert {"train_knn_top1", "train_gained", "train_lost", "start_knn_top1"} <= last.keys()
+    assert {"held_out_knn_top1", "held_out_gained", "held_out_lost", "start_knn_top1"} <= last.keys()
     assert status_of(RunFolder(run)).word == "done"
     kept = (run / "backbone.safetensors").read_bytes()
     assert resume(run, **QUIET) == last  # nothing goes on by itself
@@ -174,7 +174,7 @@ def test_a_run_that_falls_below_its_start_stops_and_leaves_what_was_better(
     ("gained", "lost", "below"), [(0, 0, False), (5, 3, False), (3, 5, False), (0, 3, True), (2, 12, True)]
 )
 def test_a_fall_counts_beyond_chance(gained: int, lost: int, below: bool) -> None:
-    assert clearly_below({"train_gained": gained, "train_lost": lost}) is below
+    assert clearly_below({"held_out_gained": gained, "held_out_lost": lost}) is below
     assert not clearly_below({})
 
 

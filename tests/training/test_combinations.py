@@ -56,7 +56,6 @@ TABLE = [
     Row("folder", "bf16", 2, chunk=False, killed=True, method="barlow_twins", more=("--projector-width", "32")),
     Row("digits", "none", 2, chunk=True, killed=True, method="simmoco", more=("--predictor", "--symmetric")),
     Row("folder", "none", 2, chunk=True, killed=True, method="distil", more=("--teacher", TEACHER), readers=1),
-    Row("npz", "none", 2, chunk=True, killed=False, method="distil", more=("--teacher", TEACHER)),
 ]
 COLUMNS = ("source", "amp", "processes", "chunk", "killed")
 

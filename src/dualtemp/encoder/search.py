@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -92,12 +93,15 @@ def search(
     if index is not None:
         found, _, file = open_index(Path(index), None if embeddings is None else Path(embeddings))
         check_encoder(file, encoder)
-        images = locate(file, data)()
-        near, among = _nearest_indexed(photo_features(encoder, paths, images), found, file, k + 1), len(found)
+        images, quick = locate(file, data)(), bool(file.about.get("quick"))
+        near, among = (
+            _nearest_indexed(photo_features(replace(encoder, quick=quick), paths, images), found, file, k + 1),
+            len(found),
+        )
     else:
         bank = bank_of(encoder, data, embeddings, options, problems)
         images = bank.images()
-        near, among = nearest_rows(photo_features(encoder, paths, images), bank.rows, k + 1)
+        near, among = nearest_rows(photo_features(replace(encoder, quick=bank.quick), paths, images), bank.rows, k + 1)
     pictures = PicturesByName(images)
     others = [_without(path, found, pictures)[:k] for path, found in zip(paths, near, strict=True)]
     return Found(paths, others, among, pictures, problems)

@@ -165,6 +165,7 @@ def _chosen(found: Found, chosen: Settings, device: torch.device) -> str:
         "epochs": f"{counted(chosen.epochs, 'epoch')} (more over small folders, fewer over large ones)",
         "lr": f"lr {chosen.lr:g}",
         "knn": "as many neighbors vote as work best among the training images",
+        "stop_below_start": "a tenth held out of training, to stop if kNN falls below the start",
         "dictionary_size": f"a dictionary of {chosen.get('dictionary_size')} keys",
         "evaluate_every": f"measured every {counted(chosen.evaluate_every, 'epoch')}".replace(
             "every 1 epoch", "every epoch"
