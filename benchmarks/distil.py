@@ -10,9 +10,11 @@ training. `--set NAME=VALUE` changes a setting of the distilling run, `--only` l
 """
 
 import argparse
+import json
 import os
 import tempfile
 import time
+from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -24,9 +26,10 @@ from dualtemp.data import open_source
 from dualtemp.data.images import ImageSet
 from dualtemp.encoder.encoder import RunEncoder, run_encoder
 from dualtemp.evaluation.knn import knn_accuracy
+from dualtemp.runs.work_file import WorkFile
 
 NEIGHBORS = 20
-ROWS = ("teacher", "distilled", "scratch")
+ROWS = ("distilled", "teacher", "scratch")
 QUIET: dict[str, Any] = {"device": "cpu", "threads": 1, "workers": 0, "quiet": True, "page": False}
 
 
@@ -44,14 +47,23 @@ def features_of(encoder: RunEncoder, images: ImageSet) -> torch.Tensor:
     return torch.cat([features for _, features in encoder.features(images, 64, workers=0)])
 
 
-def accuracy(encoder: RunEncoder, data: Path) -> float:
+def taught_features(run: Path) -> torch.Tensor | None:
+    """What the teacher made of the training images, as the run that distils it has kept it."""
+    if not (run / "teacher.features").is_file():
+        return None
+    about = json.loads((run / "teacher.features").open("rb").readline())
+    with closing(WorkFile(run / "teacher.features", about)) as work:
+        return torch.cat([torch.from_numpy(record.features.copy()) for record in work.records()])
+
+
+def accuracy(encoder: RunEncoder, data: Path, bank: torch.Tensor | None = None) -> float:
     splits = open_source(str(data))
     assert splits.test is not None
     labels = splits.train.labels, splits.test.labels
     assert labels[0] is not None
     assert labels[1] is not None
-    bank, asked = features_of(encoder, splits.train), features_of(encoder, splits.test)
-    return knn_accuracy(bank, labels[0], asked, labels[1], k=NEIGHBORS).top1
+    bank, asked = features_of(encoder, splits.train) if bank is None else bank, features_of(encoder, splits.test)
+    return 100 * knn_accuracy(bank, labels[0], asked, labels[1], k=NEIGHBORS).top1
 
 
 def forward_rate(encoder: RunEncoder, seconds: float = 2.0) -> float:
@@ -93,6 +105,7 @@ def main() -> None:
             "data": str(data),
             "backbone": given.backbone,
             "image_size": given.size,
+            "init": "none",
             "evaluate_every": 10**6,
         }
         runs: dict[str, dict[str, Any]] = {
@@ -107,9 +120,10 @@ def main() -> None:
                     path = folder / f"{row}-{seed}"
                     dualtemp.train(**common, **runs[row], seed=seed, out=path)
                 spent, encoder = time.process_time() - began, run_encoder(path, "cpu")
+                bank = taught_features(folder / "distilled-0") if row == "teacher" else None
                 name = f"{row}, {encoder.views.size} px, seed {seed}"
                 print(
-                    f"{name:30}{accuracy(encoder, data):7.1f}%{forward_rate(encoder):10,.0f}/s{spent:9.0f}s",
+                    f"{name:30}{accuracy(encoder, data, bank):7.1f}%{forward_rate(encoder):10,.0f}/s{spent:9.0f}s",
                     flush=True,
                 )
 

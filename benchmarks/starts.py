@@ -15,6 +15,7 @@ import argparse
 import copy
 import json
 import math
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,12 +25,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+import dualtemp
 from dualtemp.config import Settings, complete, settings
 from dualtemp.data import open_source
 from dualtemp.data.augment.views import Views
 from dualtemp.data.images import ImageSet
 from dualtemp.data.loading.loader import Batch, Loader, evaluation_batches
 from dualtemp.data.training_data import TrainingData
+from dualtemp.encoder.encoder import run_encoder
 from dualtemp.evaluation.features import image_features
 from dualtemp.evaluation.few_shot import few_shot_scores
 from dualtemp.evaluation.frozen_measures import few_label_draws
@@ -49,11 +52,13 @@ KEPT = 7  # stages whose activations are kept, all but the last: stem and six of
 PIECE = 8  # images at once, which is faster than more: activations stay in the processor's cache
 SIZES = {"photos": 160, "xray": 128, "cifar100": 96}  # px of a view
 EPOCH_VIEWS = {"photos": 3, "xray": 2, "cifar100": 2}  # pairs of views of each image; more epochs take them anew
+SCRATCH_SIZES = {"photos": 64, "xray": 64, "cifar100": 32}  # px of a view of a network that starts from nothing
 CIFAR_IMAGES = 2_000
-RECIPE: dict[str, Any] = {"freeze_batch_norm": True, "layer_decay": 0.1, "batch": 64, "lr": 0.24}
+RECIPE: dict[str, Any] = {"freeze_batch_norm": True, "layer_decay": 0.03, "batch": 64, "lr": 0.24}
 ARMS: dict[str, dict[str, Any]] = {
     "adapted, two temperatures": {"tau_beta": 1.0},
     "adapted, one temperature": {"tau_beta": "tied"},
+    "adapted, two temperatures, anchor": {"tau_beta": 1.0, "anchor": 20.0},
 }
 
 
@@ -178,6 +183,20 @@ def adapt(rest: LastStage, known: Activations, index: Tensor, chosen: Settings) 
     return rest
 
 
+def scratch_features(parts: list[ImageSet], index: Tensor, name: str, seed: int, epochs: int, folder: Path) -> Tensor:
+    """Features of all images by a `resnet_mini` that `dualtemp train` has taught from nothing on those of `index`."""
+    views = Views("paper", SCRATCH_SIZES[name], 0, (0.0,) * 3, (1.0,) * 3)
+    pixels = torch.cat([batch.pixels for part in parts for batch in evaluation_batches(part, views, 64, workers=0)])
+    pixels = (255 * pixels).round().to(torch.uint8)
+    folder.mkdir(parents=True, exist_ok=True)
+    np.savez(folder / "train.npz", images=pixels[index].permute(0, 2, 3, 1).numpy())
+    chosen: dict[str, Any] = {"backbone": "resnet_mini", "image_size": SCRATCH_SIZES[name], "batch": 64, "lr": 0.24}
+    chosen |= {"init": "none", "epochs": epochs, "evaluate_every": epochs, "seed": seed, "device": "cpu"}
+    dualtemp.train(data=str(folder), out=folder / "run", threads=1, quiet=True, page=False, **chosen)
+    encoder = run_encoder(folder / "run", "cpu")
+    return torch.cat([encoder.of_views(encoder.views.evaluation(part)) for part in pixels.split(256)])
+
+
 def measure(features: Tensor, labels: Tensor, bank: Tensor, test: Tensor) -> dict[str, Tensor]:
     """Which test images are classified right, by measure: (M,), or (draws, M) for few labels."""
     classes, found = 1 + int(labels.max()), {}
@@ -243,6 +262,8 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path("/tmp/dualtemp-starts"))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--scratch-seeds", type=int, default=1, help="seeds of runs from nothing")
+    parser.add_argument("--scratch-epochs", type=int, default=40)
     given = vars(parser.parse_args())
     torch.set_num_threads(1)
     start = open_start("imagenet")
@@ -256,9 +277,28 @@ def main() -> None:
         answers = cross_fitted([frozen, frozen], known.labels, side)
         about = {"set": name, "images": len(known.labels), "size": SIZES[name], "start": start.content}
         write(given["out"] / f"{name}-frozen.json", {**about, "measured": summary(answers, answers, known.test)})
+        for seed in range(given["scratch_seeds"]):
+            path = given["out"] / f"{name}-from-scratch-s{seed}.json"
+            if path.exists():
+                continue
+            began, parts, features = time.process_time(), open_parts(name, given[name]), []
+            with tempfile.TemporaryDirectory() as folder:
+                for half in (0, 1):
+                    index = (side == half).nonzero()[:, 0]
+                    where = Path(folder) / str(half)
+                    features.append(scratch_features(parts, index, name, seed, given["scratch_epochs"], where))
+            found = {**about, "arm": "from scratch", "seed": seed, "size": SCRATCH_SIZES[name]}
+            found |= {"recipe": {"backbone": "resnet_mini", "batch": 64, "lr": 0.24, "epochs": given["scratch_epochs"]}}
+            found["seconds"] = round(time.process_time() - began, 1)
+            measured = summary(cross_fitted(features, known.labels, side), answers, known.test)
+            write(path, {**found, "measured": measured})
+            print(name, "from scratch", seed, {key: value["top1"] for key, value in measured.items()}, flush=True)
         for seed in range(given["seeds"]):
             for arm, options in ARMS.items():
-                path = given["out"] / f"{name}-{arm.removeprefix('adapted, ').replace(' ', '-')}-s{seed}.json"
+                path = (
+                    given["out"]
+                    / f"{name}-{arm.removeprefix('adapted, ').replace(', ', '-').replace(' ', '-')}-s{seed}.json"
+                )
                 if path.exists():
                     continue
                 values = {"data": name, "backbone": "tf_efficientnet_lite0", "init": "imagenet", "seed": seed}
@@ -276,6 +316,33 @@ def main() -> None:
                     key: (value["top1"], value["gain"]) for key, value in summary(right, answers, known.test).items()
                 }
                 print(name, arm, seed, shown, found["seconds"], flush=True)
+    print(table(given["out"]))
+
+
+def table(out: Path) -> str:
+    """The results of a folder as Markdown: accuracy in %, and gain over the frozen start, means over the seeds."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for path in sorted(out.glob("*.json")):
+        result = json.loads(path.read_text())
+        found.setdefault((result["set"], result.get("arm", "start, frozen")), []).append(result)
+    lines = []
+    order = ["start, frozen", *ARMS, "from scratch"]
+    for name in SIZES:
+        arms = [arm for arm in order if (name, arm) in found]
+        if not arms:
+            continue
+        measures = list(found[name, arms[0]][0]["measured"])
+        lines += ["", f"| {name} | seeds | {' | '.join(measures)} |", "|---" * (len(measures) + 2) + "|"]
+        for arm in arms:
+            results, cells = found[name, arm], []
+            for each in measures:
+                mine = [result["measured"][each] for result in results]
+                top1, gain = (sum(one[key] for one in mine) / len(mine) for key in ("top1", "gain"))
+                # The images are the same for all seeds: more seeds do not make their part of the error smaller.
+                error = sum(one["error"] for one in mine) / len(mine)
+                cells.append(f"{top1:.1f}" + ("" if arm == order[0] else f" ({gain:+.1f} ± {error:.1f})"))
+            lines.append(f"| {arm} | {len(results) if arm != order[0] else ''} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def kept_activations(file: Path, trunk: nn.Module, name: str, path: Path, start: Start) -> Activations:

@@ -28,9 +28,11 @@ OF_RUN = {
     "search": ["photo.png"],
     "near-duplicates": [],
     "select": [],
+    "predict": ["--json"],
+    "judge": [],
     "export": [],
 }
-WITH_DATA = ["explore", "analyze", "evaluate", "embed", "search", "near-duplicates", "select"]
+WITH_DATA = ["explore", "analyze", "evaluate", "embed", "search", "near-duplicates", "select", "predict"]
 BAD_RUNS = ["missing", "photo.png", "empty", "garbage", "binary", "listed", "unknown", "typed", "folder", ".", "é\n"]
 BAD_DATA = ["missing", "note.txt", "empty", "broken", "damaged.npz", "shapeless.npz", "cifr10", "é\n"]
 NASTY = ["", " ", "-1", "0", "nan", "-inf", "two", "1e999", "é", "[]", "None", "-", "--", "a\nb", "9" * 400, "0x10"]
@@ -155,6 +157,7 @@ def test_an_unknown_flag_is_refused_by_every_command(
         "search": ["good", "photo.png"],
         "embed": ["good", "--out", "x.npz"],
         "studio": ["good"],
+        "grid": ["grid.yaml"],
     }
     needed = words.get(command, ["good"] if command in OF_RUN else [])
     assert "--no-such-flag" in refused([command, *needed, "--no-such-flag"], here, capsys)

@@ -22,8 +22,11 @@ WORDS = {
     "near-duplicates": ["run"],
     "export": ["run"],
     "select": ["run"],
+    "predict": ["run"],
+    "judge": ["run"],
     "studio": ["run"],
     "reproduce": ["T-reverse"],
+    "grid": ["grid.yaml"],
 }
 
 

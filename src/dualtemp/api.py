@@ -20,11 +20,25 @@ if TYPE_CHECKING:
     from dualtemp.encoder.search import search
     from dualtemp.encoder.select import select
     from dualtemp.evaluation.evaluate import evaluate
+    from dualtemp.evaluation.judge_encoders import judge
+    from dualtemp.evaluation.predict import predict
     from dualtemp.exporting.export import export
     from dualtemp.report.page_observer import RunPage
     from dualtemp.training.observers.observer import Observer
 
-__all__ = ["analyze", "embed", "evaluate", "export", "near_duplicates", "resume", "search", "select", "train"]
+__all__ = [
+    "analyze",
+    "embed",
+    "evaluate",
+    "export",
+    "judge",
+    "near_duplicates",
+    "predict",
+    "resume",
+    "search",
+    "select",
+    "train",
+]
 
 _HOME = {
     "analyze": "analysis.analyze",
@@ -32,6 +46,8 @@ _HOME = {
     "evaluate": "evaluation.evaluate",
     "export": "exporting.export",
     "near_duplicates": "encoder.near_duplicates",
+    "judge": "evaluation.judge_encoders",
+    "predict": "evaluation.predict",
     "search": "encoder.search",
     "select": "encoder.select",
 }

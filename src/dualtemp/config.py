@@ -30,6 +30,7 @@ ADDED_LATER: dict[str, Any] = {
     "computation": 1,
     "validate": "test",
     "init_content": None,
+    "labels_from": None,
     "freeze": 0,
     "freeze_batch_norm": False,
     "layer_decay": 1.0,
@@ -57,7 +58,14 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=True)
 
     data: str = Field(description="A set (cifar10, ...), a folder of images, or an .npz file.")
-    labels: bool = Field(True, description="Use labels and class folders, to measure with; --no-labels ignores them.")
+    labels: bool = Field(
+        True,
+        description="Use labels and class folders, or those of FILE.csv (file, label), to measure with; --no-labels "
+        "ignores them.",
+    )
+    labels_from: str | None = Field(
+        None, description="CSV file with the labels of a folder's images: file, label; labels.csv of a flat folder."
+    )
     subset: int | float | None = Field(None, description="Train on so many images, or on this fraction of them.")
     validate: Literal["test", "held-out"] = Field(  # pyright: ignore[reportIncompatibleMethodOverride]
         "test", description="Measure on the test images, or on a tenth of the training images, which is then left out."
@@ -94,7 +102,7 @@ class Settings(BaseModel):
         0.0, ge=0, le=1e38, description="Weight of a penalty on similarities that drift away from the start's."
     )
     stop_below_start: bool = Field(
-        False, description="Stop when kNN among the training images falls below the start's, and keep what was better."
+        False, description="Stop when kNN of a held-out tenth of the images falls below the start, and keep what was."
     )
     recipe: str = Field(
         "paper", description="Augmentation: paper, mocov2, simclr, byol, weak, one of a plugin, or FILE.yaml."

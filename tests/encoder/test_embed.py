@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from command_processes import Commands, kill_where_it_halts
-from drawn_photos import draw_photos
+from drawn_photos import draw_photos, drawn_photo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +24,7 @@ from dualtemp.encoder.embed import Embedded, embed
 from dualtemp.encoder.embedding_file import Columns, write_features
 from dualtemp.encoder.embedding_reader import EmbeddingFile
 from dualtemp.encoder.encoder import run_encoder
+from dualtemp.encoder.search import search
 from dualtemp.errors import UserError
 from dualtemp.runs.work_file import Record, WorkFile
 
@@ -433,3 +434,22 @@ def test_the_work_file_gives_back_whole_records_alone(tmp_path: Path) -> None:
         assert np.array_equal(one.features, other.features)
         assert one.problems == other.problems
     assert json.loads(path.read_bytes().splitlines()[0]) == {"a": 1}
+
+
+def test_quick_features_are_close_and_say_how_they_were_read(photos_run: Path, tmp_path: Path) -> None:
+    photos = tmp_path / "large"
+    photos.mkdir()
+    for number in range(6):
+        drawn_photo(number, 400, 300 + 10 * number).save(photos / f"{number}.jpg")
+    plain = embed(photos_run, data=photos, out=tmp_path / "plain.npz", workers=0, device="cpu").path
+    quick = embed(photos_run, data=photos, out=tmp_path / "quick.npz", workers=0, device="cpu", quick=True).path
+    one, other = (np.load(path)["features"] for path in (plain, quick))
+    assert not np.array_equal(one, other), "the files are decoded smaller"
+    cosines = (one * other).sum(1) / np.linalg.norm(one, axis=1) / np.linalg.norm(other, axis=1)
+    assert cosines.min() > 0.95
+    about = [EmbeddingFile(path).about for path in (plain, quick)]
+    assert ["quick" in each for each in about] == [False, True]
+    photo = sorted(photos.iterdir())[0]
+    copy = photo.rename(tmp_path / "copy.jpg")
+    nearest = search(photos_run, [copy], data=photos, embeddings=quick, device="cpu").near[0][0]
+    assert (nearest.name, nearest.s > 0.9999) == (photo.name, True), "a search reads its photo in the same way"

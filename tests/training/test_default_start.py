@@ -53,7 +53,7 @@ class Notes:
 
 
 def test_photographs_begin_from_imagenet_whose_last_stage_learns(hub_cache: Path, tmp_path: Path) -> None:
-    root, run = photographs(tmp_path / "photos"), tmp_path / "run"
+    root, run = photographs(tmp_path / "photos", count=24), tmp_path / "run"
     chosen = settings({"data": str(root), "image_size": 96, "epochs": 1, "batch": 8})
     options = ExecutionOptions(device="cpu", workers=0, threads=1, quiet=True)
     last = start(chosen, run, options, Notes())
@@ -129,6 +129,8 @@ def test_a_start_changes_the_choice_and_leaves_alone_what_was_given() -> None:
     facts, begun = Facts(800, 10, 224, True), Adapted("tf_efficientnet_lite0", 224)
     found = sensible(facts, "cpu", {"freeze": 3}, begun)
     assert "freeze" not in found
-    assert (found["backbone"], found["image_size"], found["layer_decay"]) == ("tf_efficientnet_lite0", 224, 0.1)
-    assert "stop_below_start" not in sensible(Facts(800, 0, 224, True), "cpu", {}, begun)
+    assert (found["backbone"], found["image_size"], found["layer_decay"]) == ("tf_efficientnet_lite0", 224, 0.03)
+    for few in (Facts(800, 0, 224, True), Facts(99, 10, 224, True)):  # no labels; too few to hold some out
+        assert "stop_below_start" not in sensible(few, "cpu", {}, begun)
+    assert sensible(Facts(100, 10, 224, True), "cpu", {}, begun)["stop_below_start"]
     assert not ADAPTED.keys() & sensible(facts, "cpu", {}).keys()

@@ -28,6 +28,12 @@ def default_out(run: Path, name: str) -> Path:
     return run / name if (run / "config.yaml").is_file() else Path(name)
 
 
+def add_label_file(parser: Flags) -> None:
+    """--labels, a CSV file."""
+    text = "labels of the images in a folder: file, label (default: labels.csv of a flat folder, or class folders)"
+    parser.add_argument("--labels", type=Path, metavar="FILE.csv", help=text)
+
+
 def add_device(parser: Flags) -> None:
     """--device."""
     parser.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, mps (default: the best there is)")

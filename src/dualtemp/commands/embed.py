@@ -26,6 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="FILE | FOLDER", help=text)
     parser.add_argument("--part", choices=("train", "test", "all"), default="all", help="of the images (default: all)")
     parser.add_argument(
+        "--quick", action="store_true", help="decode files no larger than needed: faster, and features differ a little"
+    )
+    parser.add_argument(
         "--dtype", choices=("float32", "float16"), default="float32", help="float16: half the size (default: float32)"
     )
     group = parser.add_argument_group("several processes")
@@ -43,7 +46,7 @@ def run(given: dict[str, Any]) -> int:
     from dualtemp.progress_bar import image_progress
 
     began = time.monotonic()
-    words = {name: given[name] for name in ("data", "out", "part", "dtype", "share", "parts")}
+    words = {name: given[name] for name in ("data", "out", "part", "quick", "dtype", "share", "parts")}
     with image_progress() as progress:
         made = embed(given["run"], **words, **options, progress=progress, note=print_note)
     seconds = time.monotonic() - began

@@ -3,7 +3,15 @@
 import argparse
 from typing import Any
 
-from dualtemp.commands.arguments import SOURCE, add_device, add_encoder, add_json, add_workers, check_at_least
+from dualtemp.commands.arguments import (
+    SOURCE,
+    add_device,
+    add_encoder,
+    add_json,
+    add_label_file,
+    add_workers,
+    check_at_least,
+)
 from dualtemp.commands.command import Command, Group
 from dualtemp.commands.printing import print_json
 
@@ -14,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     add_encoder(parser)
     parser.add_argument("--data", metavar=SOURCE, help="other labeled images (default: the run's validation set)")
+    add_label_file(parser)
     parser.add_argument("--only", metavar="A,B", help=f"some of {', '.join(WORDS)} (default: all)")
     parser.add_argument(
         "--fine-tune",

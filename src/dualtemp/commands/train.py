@@ -21,7 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_training_options(parser)
     for name, field in setting_names().items():
         flag, text = f"--{name.replace('_', '-')}", _help(name, field)
-        if "bool" in str(field.annotation):
+        if name == "labels":
+            parser.add_argument(
+                flag, action=_Labels, nargs="?", default=argparse.SUPPRESS, help=text, metavar="FILE.csv"
+            )
+        elif "bool" in str(field.annotation):
             parser.add_argument(flag, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
         else:
             parser.add_argument(flag, default=argparse.SUPPRESS, metavar=_metavar(name, field.annotation), help=text)
@@ -33,6 +37,21 @@ def run(given: dict[str, Any]) -> int:
 
     api.train(**given)
     return 0
+
+
+class _Labels(argparse.Action):
+    """--labels uses labels, --labels FILE.csv those of a file, --no-labels ignores them."""
+
+    def __init__(self, option_strings: list[str], **given: Any) -> None:
+        super().__init__([*option_strings, "--no-labels"], **given)
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        uses = option_string != "--no-labels"
+        if not uses and values is not None:
+            parser.error(f"--no-labels takes no value, got {values!r}")
+        namespace.labels = uses
+        if values is not None:
+            namespace.labels_from = values
 
 
 def _metavar(name: str, annotation: Any) -> str:

@@ -10,7 +10,8 @@ from dualtemp.data.images import ImageSet
 class TrainingData:
     """Images to learn from; labeled training images for kNN and the probe, if there are any; a test set.
 
-    unreadable: reasons by file name: first of the files that were left out, then of those found while training.
+    held_out: labeled training images that are not learned from, to tell when to stop; unreadable: reasons by file name:
+    first of the files that were left out, then of those found while training.
     """
 
     images: ImageSet
@@ -18,4 +19,5 @@ class TrainingData:
     test: ImageSet | None
     views: Views
     classes: int
+    held_out: ImageSet | None = None
     unreadable: dict[str, str] = field(default_factory=dict)

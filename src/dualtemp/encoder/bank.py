@@ -18,10 +18,14 @@ from dualtemp.errors import UserError
 
 
 class Bank(NamedTuple):
-    """Features to search in. images: returns the images themselves, None if it is not known where they are."""
+    """Features to search in.
+
+    images: returns the images themselves, None if it is not known where they are; quick: how their files were read.
+    """
 
     rows: Iterator[Rows]
     images: Callable[[], ImageList | None]
+    quick: bool = False
 
 
 class Gathered(NamedTuple):
@@ -64,7 +68,7 @@ def bank_of(
 def bank_of_file(embeddings: Path, data: Path | str | None = None) -> Bank:
     """Take features from a file, whatever encoder has made them; `data` says where its images are."""
     file = EmbeddingFile(embeddings)
-    return Bank(file.rows(), _locate(file, data))
+    return Bank(file.rows(), _locate(file, data), bool(file.about.get("quick")))
 
 
 def gather_rows(rows: Iterable[Rows]) -> Gathered:
@@ -92,7 +96,7 @@ def _of_file(encoder: RunEncoder, data: Path | str | None, embeddings: Path) -> 
             f"{embeddings} has {file.width} features an image, the encoder of {encoder.path} makes {encoder.width}: "
             "embed the images anew"
         )
-    return Bank(file.rows(), _locate(file, data))
+    return Bank(file.rows(), _locate(file, data), bool(file.about.get("quick")))
 
 
 def _locate(file: EmbeddingFile, data: Path | str | None) -> Callable[[], ImageList | None]:

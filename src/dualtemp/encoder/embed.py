@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from contextlib import closing, suppress
+from dataclasses import replace
 from hashlib import blake2b
 from json import dumps
 from pathlib import Path
@@ -59,6 +60,7 @@ def embed(
     parts: int | None = None,
     workers: int | None = None,
     device: str = "auto",
+    quick: bool = False,
     progress: Progress | None = None,
     note: Callable[[str], None] | None = None,
 ) -> Embedded:
@@ -82,6 +84,8 @@ def embed(
         parts: number of parts of a folder; default: as it was begun, else one for each process of torchrun.
         workers: processes that read image files, default one for each core but one.
         device: default "auto", the best one.
+        quick: decode files no larger than the encoder's images need, instead of as training reads them; features then
+            differ a little. The file says so, and a search in it reads its photos in the same way (.csv says nothing).
         progress: called with the number of images done, and of all.
         note: called with lines that a person should read.
 
@@ -96,10 +100,12 @@ def embed(
     if batch < 1:
         raise UserError(f"batch must be at least 1, got {batch}")
     shares = _shares(out, share, parts, in_parts)
-    encoder, options = run_encoder(Path(run), device), EncodingOptions(batch, workers, progress=progress, note=note)
+    encoder = replace(run_encoder(Path(run), device), quick=quick)
+    options = EncodingOptions(batch, workers, progress=progress, note=note)
     images = images_of(encoder, data, part)
     computed: dict[str, Any] = {**features_facts(encoder, images), "part": part, "batch": batch}
-    about = {name: computed[name] for name in ("dualtemp", "backbone", "source", "part")}
+    told = ("dualtemp", "backbone", "source", "part", "quick")
+    about = {name: computed[name] for name in told if name in computed}
     has_parts = not bool((images.parts < 0).all())
     if shares is None:
         return _write_file(encoder, _Output(out, images, computed, about, dtype, has_parts, False), options)

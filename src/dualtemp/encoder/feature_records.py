@@ -11,6 +11,7 @@ import torch
 
 from dualtemp import __version__
 from dualtemp.data.loading.loader import EVALUATION_BATCH
+from dualtemp.data.sources.label_file import AUTO
 from dualtemp.encoder.embedding_file import valid_text
 from dualtemp.encoder.encoder import RunEncoder
 from dualtemp.encoder.image_list import ImageList, listed
@@ -54,12 +55,18 @@ class Records(Protocol):
         ...
 
 
-def images_of(encoder: RunEncoder, data: Path | str | None, part: str = "all") -> ImageList:
-    """List the images of a source, by default the run's own."""
+def images_of(
+    encoder: RunEncoder, data: Path | str | None, part: str = "all", labels_from: Path | str | None = AUTO
+) -> ImageList:
+    """List the images of a source, by default the run's own; labels_from: as in `listed`."""
     own = data is None
     if own and encoder.is_start:
         raise UserError(f"{encoder.path} has no images of its own: give some, --data FOLDER|SET|FILE.npz")
-    return listed(encoder.settings.data if own else data, part, labels=encoder.settings.labels or not own)
+    if not own:
+        return listed(data, part, labels_from=labels_from)
+    settings = encoder.settings
+    source = settings.labels_from if labels_from == AUTO else labels_from
+    return listed(settings.data, part, labels=settings.labels or labels_from != AUTO, labels_from=source)
 
 
 def feature_records(
@@ -112,6 +119,7 @@ def features_facts(encoder: RunEncoder, images: ImageList) -> dict[str, Any]:
         "view": [views.size, encoder.channels, list(views.mean), list(views.std)],
         "source": valid_text(images.source),
         "list": list_fingerprint(images),
+        **({"quick": True} if encoder.quick else {}),  # what was kept before there was a quick way stays valid
     }
 
 

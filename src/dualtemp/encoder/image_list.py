@@ -10,9 +10,16 @@ import torch
 
 from dualtemp.data.images import FileImages, ImageSet, Splits
 from dualtemp.data.sources.copies import copies
-from dualtemp.data.sources.folder import find_images, folder_files, foreign_images
+from dualtemp.data.sources.folder import classed_files, find_images, foreign_images, given_labels
+from dualtemp.data.sources.label_file import AUTO
 from dualtemp.data.sources.npz import held_out_of_one, read_npz
-from dualtemp.data.sources.opening import absolute_source, image_folder, is_named_set, open_source
+from dualtemp.data.sources.opening import (
+    absolute_source,
+    image_folder,
+    is_named_set,
+    open_source,
+    refuse_label_file,
+)
 from dualtemp.errors import UserError
 
 PARTS = ("train", "test", "unlabelled")  # as files of features name them
@@ -56,7 +63,9 @@ class ImageList:
         return self.images.source.path(i)
 
 
-def listed(data: str | Path, part: str = "all", *, labels: bool = True) -> ImageList:
+def listed(
+    data: str | Path, part: str = "all", *, labels: bool = True, labels_from: Path | str | None = AUTO
+) -> ImageList:
     """List all images of a source, or one part of it.
 
     Files are sorted by name, including those that cannot be read or are not in a class folder; the images of a set or
@@ -66,14 +75,16 @@ def listed(data: str | Path, part: str = "all", *, labels: bool = True) -> Image
         data: a set, a folder of images, an .npz file or shards.
         part: "train", "test" or "all".
         labels: include the classes.
+        labels_from: a CSV file with the labels of a folder's images; default: labels.csv of a flat folder.
     """
     source, folder = absolute_source(data), image_folder(data)
     if folder is not None:
-        found = _of_folder(folder.resolve(), labels)
+        found = _of_folder(folder.resolve(), labels, labels_from)
     elif not is_named_set(data) and source.lower().endswith(".npz") and Path(source).is_file():
+        refuse_label_file(source, labels_from)
         found = _of_npz(Path(source), labels)
     else:
-        found = _of_splits(source, open_source(data, labels=labels))
+        found = _of_splits(source, open_source(data, labels=labels, labels_from=labels_from))
     if part == "all":
         return found
     if part not in PARTS:
@@ -88,7 +99,7 @@ def listed(data: str | Path, part: str = "all", *, labels: bool = True) -> Image
     return ImageList(found.source, images, names, found.parts[where], foreign)
 
 
-def _of_folder(root: Path, labels: bool) -> ImageList:
+def _of_folder(root: Path, labels: bool, labels_from: Path | str | None) -> ImageList:
     names = tuple(find_images(root))
     foreign = {each.name: each.reason for each in foreign_images(root)}
     if not names and foreign:
@@ -96,27 +107,30 @@ def _of_folder(root: Path, labels: bool) -> ImageList:
         raise UserError(f"{root}: none of {len(foreign)} image files can be read, the first {first}: {reason}")
     if not names:
         raise UserError(f"{root}: no image file in it; give a folder of images")
-    parts, labeled = _folder_parts(root, labels)
-    part_of = {name: PARTS.index(part) for part, files in parts.items() for name in files.names}
+    if labels:
+        given_labels(root, labels_from)  # a mistake in a file of labels is not passed over
+    parts = _folder_parts(root, labels, labels_from)
+    part_of = {name: PARTS.index(part) for part, (files, _) in parts.items() for name in files.names}
     numbers = np.array([part_of.get(name, -1) for name in names], dtype=np.int64)
-    files = FileImages(root, names)
-    if not labeled:
-        return ImageList(str(root), ImageSet(root.name, files), names, numbers, foreign)
-    # Where train/ is a part and not a class, all of the train part lies in it, and classes are one folder deeper.
-    depth = 1 if all(name.startswith("train/") for name in parts["train"].names) else 0
-    folders = ["" if number in (-1, 2) else _folder(name, depth) for name, number in zip(names, numbers, strict=True)]
+    folder_of = {
+        name: folder
+        for part, (files, folders) in parts.items()
+        for name, folder in zip(files.names, folders, strict=True)
+        if part != PARTS[2]
+    }
+    folders = [folder_of.get(name, "") for name in names]
     classes = tuple(sorted({folder for folder in folders if folder}))
     place = {folder: label for label, folder in enumerate(classes)} | {"": -1}
     known = torch.tensor([place[folder] for folder in folders]) if classes else None
-    return ImageList(str(root), ImageSet(root.name, files, known, classes), names, numbers, foreign)
+    return ImageList(str(root), ImageSet(root.name, FileImages(root, names), known, classes), names, numbers, foreign)
 
 
-def _folder_parts(root: Path, labels: bool) -> tuple[dict[str, FileImages], bool]:
-    """The parts of a folder, and whether its folders are classes; a folder that training would refuse has no parts."""
+def _folder_parts(root: Path, labels: bool, labels_from: Path | str | None) -> dict[str, tuple[FileImages, list[str]]]:
+    """The parts of a folder with their classes; a folder that training would refuse has no classes, or no parts."""
     for labeled in (True, False) if labels else (False,):
         with suppress(UserError):
-            return folder_files(root, labeled), labeled
-    return {}, False
+            return classed_files(root, labeled, labels_from)
+    return {}
 
 
 def _folder(name: str, depth: int) -> str:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -85,7 +86,7 @@ def search(
     options = EncodingOptions(batch, workers, cache=cache, progress=progress, note=note)
     bank = bank_of(encoder, data, embeddings, options, problems)
     images = bank.images()
-    near, among = nearest_rows(photo_features(encoder, paths, images), bank.rows, k + 1)
+    near, among = nearest_rows(photo_features(replace(encoder, quick=bank.quick), paths, images), bank.rows, k + 1)
     pictures = PicturesByName(images)
     others = [_without(path, found, pictures)[:k] for path, found in zip(paths, near, strict=True)]
     return Found(paths, others, among, pictures, problems)

@@ -19,7 +19,8 @@ from dualtemp.losses.similarity import unit
 NONE_OF_THESE = -1  # what `label` is for an image that is far from all classes
 FOLD_COUNT = 5
 NEIGHBORS = 5  # whose mean distance says how far an image is from all classes
-BANK_IMAGES = 5_000  # training images that are kept to measure it, at most
+BANK_IMAGES = 2_000  # training images that are kept to measure it, at most
+CROSS_FITTED = 10_000  # images that calibration is made from, at most, unless all are asked for
 UNKNOWN_RATE = 0.05  # share of images of known classes that may be called "none of these"
 
 
@@ -27,15 +28,15 @@ class Predictions(NamedTuple):
     """Answers for N images.
 
     label: int64 (N,), the class, -1 for none of these; best: int64 (N,), the likeliest class in any case; confidence:
-    (N,), its calibrated probability; probabilities: (N, C); distance: (N,), 1 - mean cosine with the nearest training
-    images, which is compared with the classifier's threshold.
+    (N,), its calibrated probability; probabilities: (N, C); novelty: (N,), how far the image is from all classes, which
+    is compared with the classifier's threshold.
     """
 
     label: Tensor
     best: Tensor
     confidence: Tensor
     probabilities: Tensor
-    distance: Tensor
+    novelty: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +44,9 @@ class Classifier:
     """A linear classifier on standardized features, with its calibration and the training images it was made from.
 
     weight (C, F), bias (C,), mean (F,), scale (F,): logits are (x - mean) / scale * weight + bias; classes: names;
-    temperature: logits are divided by it; bank: unit features (M, F) of training images; threshold: an image whose
-    distance from its nearest ones is larger is none of these (inf: never); facts: how it was made, for JSON.
+    temperature: logits are divided by it; bank: unit features (M, F) of training images; spread: means and deviations
+    (2, 2) of negative energy and of distance among training images, by which novelty is computed; threshold: an image
+    of larger novelty is none of these (inf: never); facts: how it was made, for JSON.
     """
 
     weight: Tensor
@@ -54,6 +56,7 @@ class Classifier:
     classes: tuple[str, ...]
     temperature: float
     bank: Tensor
+    spread: Tensor
     threshold: float
     facts: dict[str, Any]
 
@@ -72,18 +75,23 @@ class Classifier:
         return self.answers(self.logits(x), neighbor_distance(x, self.bank))
 
     def answers(self, logits: Tensor, distance: Tensor) -> Predictions:
-        """Predictions from logits (N, C) and distances (N,), such as those of `cross_fitted_logits`."""
+        """Predictions from logits (N, C) and the distances (N,) of `neighbor_distance`.
+
+        Novelty is the sum of two scores in standard deviations of the training images: negative energy, -lse(logits),
+        and distance. On photographs of a class left out, the sum did better than either (docs/predict.md).
+        """
         p = (logits / self.temperature).softmax(1)
         best = predicted(p)
-        label = best.where(distance <= self.threshold, NONE_OF_THESE)
-        return Predictions(label, best, p.amax(1), p, distance)
+        both = (torch.stack([-logits.logsumexp(1), distance]) - self.spread[0, :, None]) / self.spread[1, :, None]
+        novelty = both.sum(0)
+        label = best.where(novelty <= self.threshold, NONE_OF_THESE)
+        return Predictions(label, best, p.amax(1), p, novelty)
 
     def with_facts(self, **facts: Any) -> "Classifier":
         """Return the classifier with more facts about how it was made."""
         return replace(self, facts={**self.facts, **facts})
 
 
-@torch.no_grad()
 def fit_classifier(
     features: Array,
     labels: Array,
@@ -94,9 +102,8 @@ def fit_classifier(
 ) -> Classifier:
     """Fit a calibrated classifier to frozen features.
 
-    The linear part is the probe's (`linear_probe`). Its temperature is fitted to the logits of images in folds that
-    the classifier of the other folds has not learned from; the threshold of "none of these" is the distance that
-    `unknown_rate` of the training images exceed, each measured without itself.
+    The linear part is the probe's (`linear_probe`). Temperature and the threshold of "none of these" are set on images
+    in folds that the classifier of the other folds has not learned from, at most 10,000 of them.
 
     Args:
         features: (N, F).
@@ -105,6 +112,24 @@ def fit_classifier(
         unknown_rate: share of known images that may be called "none of these"; 0 never says so.
         seed: of the folds and of the held-out part that the penalty is chosen on.
     """
+    return fit_with_answers(features, labels, classes, unknown_rate=unknown_rate, seed=seed, most=CROSS_FITTED)[0]
+
+
+@torch.no_grad()
+def fit_with_answers(
+    features: Array,
+    labels: Array,
+    classes: Sequence[str] | None = None,
+    *,
+    unknown_rate: float = UNKNOWN_RATE,
+    seed: int = 0,
+    most: int | None = None,
+) -> tuple[Classifier, Predictions]:
+    """Fit a classifier as `fit_classifier` does, and return the answers for the same images too.
+
+    These are honest: each image is answered by a classifier that has learned from other folds. most: answer only so
+    many of the images.
+    """
     x = as_features(features).float()
     y = as_labels(labels, len(x))
     if len(y.unique()) < 2:
@@ -112,21 +137,28 @@ def fit_classifier(
     names = tuple(map(str, range(int(y.max()) + 1))) if classes is None else tuple(classes)
     mean, scale = standardization(x)
     weight, bias, penalty = fit_probe((x - mean) / scale, y, len(names), seed=seed)
-    apart = cross_fitted_logits(x, y, len(names), penalty, seed=seed)
-    temperature = fit_temperature(apart, y)
-    kept = _kept(y, seed)
+    asked = _balanced(y, len(y) if most is None else most, seed)
+    apart, truth = cross_fitted_logits(x[asked], y[asked], len(names), penalty, seed=seed), y[asked]
+    temperature = fit_temperature(apart, truth)
+    kept = _balanced(y, BANK_IMAGES, seed)
     (bank,) = unit(x[kept])
-    distance = neighbor_distance(x[kept], bank, itself=True)
-    threshold = torch.inf if unknown_rate == 0 else float(distance.quantile(1 - unknown_rate))
+    place = torch.full((len(x),), -1).index_put((kept,), torch.arange(len(kept)))
+    distance = neighbor_distance(x[asked], bank, itself=place[asked])
+    scores = torch.stack([-apart.logsumexp(1), distance])
+    spread = torch.stack([scores.mean(1), scores.std(1, correction=0).clamp_min(1e-6)])
     facts = {
         "images": len(x),
         "penalty": penalty,
         "unknown_rate": unknown_rate,
-        "accuracy": float((predicted(apart) == y).double().mean()),
-        "ece_before": expected_calibration_error(apart.softmax(1), y),
-        "ece": expected_calibration_error((apart / temperature).softmax(1), y),
+        "accuracy": float((predicted(apart) == truth).double().mean()),
+        "ece_before": expected_calibration_error(apart.softmax(1), truth),
+        "ece": expected_calibration_error((apart / temperature).softmax(1), truth),
     }
-    return Classifier(weight, bias, mean, scale, names, temperature, bank, threshold, facts)
+    made = Classifier(weight, bias, mean, scale, names, temperature, bank, spread, torch.inf, facts)
+    if unknown_rate > 0:
+        novelty = made.answers(apart, distance).novelty
+        made = replace(made, threshold=float(novelty.double().quantile(1 - unknown_rate)))
+    return made, made.answers(apart, distance)
 
 
 @torch.no_grad()
@@ -152,29 +184,26 @@ def cross_fitted_logits(
 
 
 @torch.no_grad()
-def neighbor_distance(features: Array, bank: Array, *, k: int = NEIGHBORS, itself: bool = False) -> Tensor:
+def neighbor_distance(features: Array, bank: Array, *, k: int = NEIGHBORS, itself: Tensor | None = None) -> Tensor:
     """1 - mean cosine of features (N, F) with the k nearest rows of a bank (M, F): (N,).
 
-    itself: the features are the bank's rows, in its order, and none is its own neighbor.
+    itself: int64 (N,), the row of the bank that an image is, which is not its neighbor; -1 if it is none.
     """
     x, bank = as_features(features), as_features(bank)
-    if itself and len(bank) < 2:
-        return x.new_zeros(len(x))
+    if itself is None or len(bank) == 1:
+        return torch.cat([1 - similarity.mean(1) for similarity, _ in nearest(x, bank, k)])
     found, done = [], 0
-    for similarity, index in nearest(x, bank, min(k + itself, len(bank))):
-        if itself:
-            others = index != torch.arange(done, done + len(index))[:, None]
-            others[others.all(1), -1] = False  # copies may stand before an image, and push it out of the list
-            similarity = similarity[others].unflatten(0, (len(index), -1))
-            done += len(index)
-        found.append(1 - similarity.mean(1))
+    for similarity, index in nearest(x, bank, k + 1):
+        others = index != itself[done : done + len(index), None]
+        others[others.all(1), -1] = False  # one more than k was asked for
+        done += len(index)
+        found.append(1 - similarity[others].unflatten(0, (len(index), -1)).mean(1))
     return torch.cat(found)
 
 
-def _kept(labels: Tensor, seed: int) -> Tensor:
-    """Images of the bank, int64, rising: all, or so many that every class has the same share."""
-    if len(labels) <= BANK_IMAGES:
+def _balanced(labels: Tensor, most: int, seed: int) -> Tensor:
+    """Images, int64, rising: all, or `most` of them that the classes have equal shares in."""
+    if len(labels) <= most:
         return torch.arange(len(labels))
     rank = rank_within(labels.numpy(), random_keys(seed, BANK, len(labels)))
-    order = torch.from_numpy(rank).argsort(stable=True)
-    return order[:BANK_IMAGES].sort().values
+    return torch.from_numpy(rank).argsort(stable=True)[:most].sort().values

@@ -102,60 +102,56 @@ def k_means(features: Array, k: int, *, seed: int = 0, restarts: int = RESTARTS,
     x = as_features(features)
     if not 1 <= k <= len(x):
         raise ValueError(f"k_means: k must be from 1 to {len(x)}, the number of rows, got {k}")
-    generator = torch.Generator().manual_seed(seed)
-    found = [_lloyd(x, _plus_plus(x, k, generator), iterations) for _ in range(restarts)]
+    generator, norms = torch.Generator().manual_seed(seed), x.square().sum(1)
+    found = [_lloyd(x, norms, _plus_plus(x, norms, k, generator), iterations) for _ in range(restarts)]
     return min(found, key=lambda each: each.inertia)
 
 
-def _lloyd(x: Tensor, centers: Tensor, iterations: int) -> KMeans:
-    labels, distance = _assign(x, centers)
+def _lloyd(x: Tensor, norms: Tensor, centers: Tensor, iterations: int) -> KMeans:
+    labels, distance = _assign(x, norms, centers)
     for _ in range(iterations):
         sizes = labels.bincount(minlength=len(centers))
         for empty in (sizes == 0).nonzero()[:, 0].tolist():
             far = int(distance.argmax())
             labels[far], distance[far] = empty, 0
             sizes = labels.bincount(minlength=len(centers))
-        sums = torch.zeros(centers.shape, dtype=torch.float64).index_add_(0, labels, x.double())
-        centers = (sums / sizes[:, None].clamp_min(1)).to(x.dtype)
+        sums = torch.zeros_like(centers).index_add_(0, labels, x)
+        centers = sums / sizes[:, None].clamp_min(1)
         before = labels
-        labels, distance = _assign(x, centers)
+        labels, distance = _assign(x, norms, centers)
         if torch.equal(labels, before):
             break
     return KMeans(centers, labels, float(distance.double().sum()))
 
 
-def _assign(x: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
+def _assign(x: Tensor, norms: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
     """Return the nearest center of each row, int64 (N,), and its squared distance (N,)."""
-    norms = centers.square().sum(1)
     labels, nearest = [], []
-    for rows in x.split(ROWS):
-        distance = rows.square().sum(1, keepdim=True) - 2 * rows @ centers.T + norms
-        least = distance.min(1)
+    for rows, own in zip(x.split(ROWS), norms.split(ROWS), strict=True):
+        least = _squared_distances(rows, own, centers).min(1)
         labels.append(least.indices)
-        nearest.append(least.values.clamp_min(0))
+        nearest.append(least.values)
     return torch.cat(labels), torch.cat(nearest)
 
 
-def _plus_plus(x: Tensor, k: int, generator: torch.Generator) -> Tensor:
+def _plus_plus(x: Tensor, norms: Tensor, k: int, generator: torch.Generator) -> Tensor:
     """Draw k rows, each with a probability in proportion to its squared distance to those drawn before.
 
     Of a few that are drawn, the one that leaves the least sum of squared distances is taken.
     """
     drawn = [int(torch.randint(len(x), (1,), generator=generator))]
-    distance = _squared_distances(x, x[drawn])[:, 0]
+    distance = _squared_distances(x, norms, x[drawn])[:, 0]
     for _ in range(k - 1):
-        total = distance.cumsum(0)
+        total = distance.double().cumsum(0)
         at = torch.rand(2 + int(math.log(k)), generator=generator, dtype=torch.float64) * total[-1]
         tried = torch.searchsorted(total, at, right=True).clamp_max(len(x) - 1)
-        left = torch.minimum(distance[:, None], _squared_distances(x, x[tried]))  # (N, tried)
-        best = int(left.sum(0).argmin())
+        left = torch.minimum(distance[:, None], _squared_distances(x, norms, x[tried]))  # (N, tried)
+        best = int(left.double().sum(0).argmin())
         drawn.append(int(tried[best]))
         distance = left[:, best]
     return x[drawn]
 
 
-def _squared_distances(x: Tensor, centers: Tensor) -> Tensor:
-    """Squared distances (N, k) of rows (N, F) and centers (k, F), in float64."""
-    norms = centers.double().square().sum(1)
-    found = x.double().square().sum(1, keepdim=True) - 2 * (x @ centers.T).double() + norms
-    return found.clamp_min_(0)
+def _squared_distances(x: Tensor, norms: Tensor, centers: Tensor) -> Tensor:
+    """Squared distances (N, k) of rows (N, F), whose squared norms are given, and centers (k, F)."""
+    return (norms[:, None] + centers.square().sum(1) - 2 * x @ centers.T).clamp_min_(0)

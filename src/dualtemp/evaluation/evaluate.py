@@ -12,8 +12,9 @@ from dualtemp.encoder.encoder import names_start, run_encoder
 from dualtemp.errors import UserError
 from dualtemp.evaluation.baselines import with_baselines
 from dualtemp.evaluation.evaluation_file import EVALUATION_FILE, add_to_evaluation, place, result
-from dualtemp.evaluation.frozen_measures import frozen_measures
+from dualtemp.evaluation.frozen_measures import Features, frozen_measures
 from dualtemp.evaluation.labeled_data import LabeledData, labeled_data
+from dualtemp.evaluation.run_classifier import keep_classifier
 from dualtemp.evaluation.tuned_measures import tuned_measures
 from dualtemp.quantities import duration
 from dualtemp.renamed import renamed_arguments
@@ -28,6 +29,7 @@ def evaluate(
     run: Path | str,
     data: Path | str | None = None,
     *,
+    labels: Path | str | None = None,
     only: str | Sequence[str] | None = None,
     fine_tune: bool = True,
     fine_tune_epochs: int | None = None,
@@ -39,12 +41,14 @@ def evaluate(
 ) -> dict[str, Any]:
     """Measure a run's encoder, as `dualtemp evaluate` does; returns the results.
 
-    Each result is written to RUN/evaluation.json, and shown on the run's page, as soon as it is known.
+    Each result is written to RUN/evaluation.json, and shown on the run's page, as soon as it is known. With the probe
+    of the run's own images, the classifier is written to RUN/classifier.safetensors, for `predict` and `export`.
 
     Args:
         run: the run's folder; or a pretrained start ("imagenet", "timm:NAME", a folder of timm), which is measured as
             it is, on the data given, and leaves no file.
         data: labeled images: a folder, a set or an .npz file; default: the run's own, measured on its validation set.
+        labels: a CSV file with the labels of the images in a folder: file, label.
         only: measures to take, of "knn", "probe", "few-shot" and "fine-tune"; default: all.
         fine_tune: False leaves fine-tuning out, which takes longest.
         fine_tune_epochs: default: enough to see 100,000 images, from 3 to 30.
@@ -68,7 +72,7 @@ def evaluate(
     if folder is None:
         wanted = _without_tuning(run, wanted, only)
     encoder = replace(run_encoder(Path(run), device), progress=progress)
-    found = labeled_data(Path(run), encoder.settings, data)
+    found = labeled_data(Path(run), encoder.settings, data, labels)
     tell = _silent if quiet else _tell
     if found.untested:
         few = ", ".join(found.untested[:3]) + (f" and {len(found.untested) - 3} more" * (len(found.untested) > 3))
@@ -79,10 +83,16 @@ def evaluate(
     encoders = with_baselines(encoder)
     try:
         if wanted - {"fine-tune"}:
-            for row in frozen_measures(encoders, found, wanted, seed, workers, lost.problems):
+            own = folder is not None and data is None and labels is None and "probe" in wanted
+
+            def keep(features: Features) -> None:
+                if own and folder is not None:
+                    keep_classifier(folder.path, encoder, features.train, features.train_labels, found)
+
+            for row in frozen_measures(encoders, found, wanted, seed, workers, lost.problems, keep):
                 lost.tell_new()
                 # Not before files were read: only then it is known how many images there are.
-                if folder is not None and data is None and not kept.measured:
+                if folder is not None and data is None and labels is None and not kept.measured:
                     kept.add(online(folder, found, wanted, lost.problems))
                 kept.add([row])
                 tell(f"{encoder_title(row['encoder'])}: {row['name']} {row['top1']:.2f} %, {duration(row['seconds'])}")

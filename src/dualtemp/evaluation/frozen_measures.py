@@ -1,7 +1,7 @@
 """kNN, linear probe and few labels: measures of features that are computed once."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -12,7 +12,7 @@ from dualtemp.data.loading.loader import evaluation_batches
 from dualtemp.encoder.encoder import RunEncoder
 from dualtemp.errors import UserError
 from dualtemp.evaluation.accuracy import Accuracy, predicted, top_accuracy
-from dualtemp.evaluation.answers import Answers
+from dualtemp.evaluation.answers import TRAINED, Answers
 from dualtemp.evaluation.evaluation_file import result
 from dualtemp.evaluation.few_shot import DRAWS, few_labels, few_shot_result, few_shot_scores
 from dualtemp.evaluation.knn import best_k, knn_votes
@@ -39,11 +39,12 @@ def frozen_measures(
     seed: int,
     workers: int | None,
     problems: dict[str, str],
+    on_features: Callable[[Features], None] = lambda features: None,
 ) -> Iterator[dict[str, Any]]:
     """Yield rows of kNN, linear probe and few labels for each encoder, the trained one first.
 
     Images are read once for all encoders with the same views, so that these are tested on the same ones; problems
-    collects unreadable files.
+    collects unreadable files; on_features is called with those of the trained encoder.
     """
     train, train_labels = readable_features(encoders, found.train, workers, problems)
     test, test_labels = readable_features(encoders, found.test, workers, problems)
@@ -51,6 +52,8 @@ def frozen_measures(
     for name, encoder in encoders.items():
         parts = (train.pop(name), train_labels, test.pop(name), test_labels)
         features = Features(*(part.to(encoder.device) for part in parts))
+        if name == TRAINED:
+            on_features(features)
         for row, predictions in _measured(name, features, found, wanted, seed, encoder.settings.knn):
             yield {**row, **answers.details(row["name"], name, predictions, features.test_labels)}
 

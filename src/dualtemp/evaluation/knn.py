@@ -100,20 +100,6 @@ def best_k(features: Tensor, labels: Tensor, *, temperature: float = 0.1, most: 
     return sizes[int(right.argmax())]  # the first of the largest
 
 
-@torch.no_grad()
-def leave_one_out(features: Tensor, labels: Tensor, k: int, *, temperature: float = 0.1) -> Tensor:
-    """Whether each image of a bank (M, F) with labels (M,) is classified right by its k nearest others: bool (M,)."""
-    if len(labels) != len(features) or len(labels) < 2:
-        raise ValueError(f"leave_one_out: {len(features)} features and {len(labels)} labels; give at least two of each")
-    labels = labels.to(features.device)
-    asked, right = torch.arange(len(features), device=features.device), []
-    for own, similarity, index in _nearest_others(features, asked, min(k, len(features) - 1)):
-        weight = ((similarity - similarity[:, :1]) / temperature).exp()
-        votes = weight.new_zeros(len(own), 1 + int(labels.max())).scatter_add_(1, labels[index], weight)
-        right.append(votes.argmax(1) == labels[own])
-    return torch.cat(right)
-
-
 def _nearest_others(features: Tensor, asked: Tensor, k: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Yield places (B,) of asked images of a bank, with similarities and places (B, k) of the k nearest others."""
     done = 0

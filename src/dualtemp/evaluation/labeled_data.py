@@ -8,6 +8,7 @@ from torch import Tensor
 from dualtemp.config import Settings
 from dualtemp.data import open_source
 from dualtemp.data.images import ImageSet, Splits
+from dualtemp.data.sources.label_file import AUTO
 from dualtemp.data.sources.opening import short_name
 from dualtemp.errors import UserError
 from dualtemp.runs.folder import RunFolder
@@ -32,19 +33,26 @@ class LabeledData:
     unreadable: dict[str, str] = field(default_factory=dict)
 
 
-def labeled_data(run: Path, settings: Settings, data: str | Path | None) -> LabeledData:
+def labeled_data(
+    run: Path, settings: Settings, data: str | Path | None, labels_from: Path | str | None = None
+) -> LabeledData:
     """Open the run's training and validation images with their labels, or those of another source.
 
-    The run's `subset` is kept; its label noise is not.
+    The run's `subset` is kept; its label noise is not. labels_from: a CSV file with the labels of a folder's images.
     """
+    if data is None and labels_from is not None:
+        data = settings.data
     if data is None:
         environment = RunFolder(run).read_environment()
         splits, name = open_data(with_right_labels(settings), environment), VALIDATION
-        missing = f"{run} was trained without labels: give labeled images, --data FOLDER|SET|FILE.npz"
+        missing = (
+            f"{run} was trained without labels: give labeled images, --data FOLDER|SET|FILE.npz, or --labels FILE.csv"
+        )
     else:
-        splits, name = open_source(data), short_name(data)
+        splits, name = open_source(data, labels_from=AUTO if labels_from is None else labels_from), short_name(data)
         name = f"{name}/" if name == VALIDATION else name  # a folder of that name is not the run's own data
-        missing = f"{data} has no labels: expected class folders (FOLDER/CLASS/...), or an .npz file with `labels`"
+        expected = "class folders (FOLDER/CLASS/...), a labels.csv, or an .npz file with `labels`"
+        missing = f"{data} has no labels: expected {expected}"
     return _checked(splits, name, str(data or run), missing)
 
 

@@ -19,6 +19,7 @@ from dualtemp.data.loading.loader import evaluation_batches
 from dualtemp.encoder.encoder import RunEncoder, names_start, run_encoder
 from dualtemp.encoder.feature_records import images_of
 from dualtemp.errors import UserError, writing
+from dualtemp.evaluation.classifier_file import CLASSIFIER_FILE, classifier_bytes, kept_classifier
 from dualtemp.exporting.exported_encoder import ExportedEncoder
 from dualtemp.exporting.lookup import export_formats
 from dualtemp.exporting.model_card import CardFacts, model_card
@@ -45,7 +46,8 @@ def export(
 ) -> Path:
     """Write a run's encoder in formats that need no dualtemp: what `dualtemp export` does. Returns the folder.
 
-    The folder also gets preprocessing.json, a model card (README.md) and export.json, which lists what was written.
+    The folder also gets preprocessing.json, a model card (README.md), export.json, which lists what was written, and
+    the run's classifier (classifier.safetensors) if `evaluate` or `predict` has made one of these weights.
     Every format is read back and compared with the run's encoder before it is put in place. Formats of an earlier
     export to the same folder are kept if they hold the same encoder, and removed if not.
 
@@ -93,12 +95,27 @@ def export(
                 note(f"{name}: writing it, and comparing its features with the run's")
             fresh[name] = _entry(name, encoder, write_and_compare(export_formats()[name], encoder, workshop))
         stale, manifest["formats"] = _merged(out, manifest["weights"], fresh)
+        stale += _put_classifier(path, trained.fingerprint, workshop, manifest, out)
         facts = CardFacts(RunFolder(path), settings, trained.classes, encoder.recipe, how, manifest)
         texts = {PREPROCESSING: json.dumps(how, indent=2) + "\n", CARD: model_card(facts)}
         for file, text in (*texts.items(), (MANIFEST, json.dumps(manifest, indent=2) + "\n")):  # the list comes last
             (workshop / file).write_text(text, encoding="utf-8")
         _put_in_place(workshop, out, stale)
     return out
+
+
+def _put_classifier(run: Path, backbone: str, workshop: Path, manifest: dict[str, Any], out: Path) -> list[str]:
+    """Write the run's classifier of these weights into the workshop, if it has one; returns files to be removed."""
+    with contextlib.suppress(UserError):  # a damaged one is no part of an encoder
+        if (kept := kept_classifier(run, backbone)) is not None:
+            (workshop / CLASSIFIER_FILE).write_bytes(classifier_bytes(kept))
+            told = {name: kept.facts[name] for name in ("images", "accuracy", "ece", "unknown_rate")}
+            manifest["classifier"] = {"file": CLASSIFIER_FILE, "classes": list(kept.classes), **told}
+            return []
+    with contextlib.suppress(OSError, ValueError):
+        if "classifier" in json.loads((out / MANIFEST).read_text()):
+            return [CLASSIFIER_FILE]  # of an earlier export
+    return []
 
 
 def formats_in(folder: Path) -> dict[str, dict[str, Any]]:

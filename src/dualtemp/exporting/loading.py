@@ -32,6 +32,30 @@ mean, std = (np.array(how[name]).reshape(-1, 1, 1) for name in ("mean", "std"))
 images = ((pixels / 255 - mean) / std).astype(np.float32)"""
 
 
+_CLASSIFIED = """\
+import json
+import numpy as np
+from safetensors import safe_open
+from safetensors.numpy import load_file
+
+parts, x = load_file("{file}"), np.asarray(features)
+about = json.loads(safe_open("{file}", "np").metadata()["dualtemp"])
+logits = (x - parts["mean"]) / parts["scale"] @ parts["weight"].T + parts["bias"]
+top = logits.max(1, keepdims=True)
+p = np.exp((logits - top) / about["temperature"])
+probabilities = p / p.sum(1, keepdims=True)  # calibrated
+energy = -top[:, 0] - np.log(np.exp(logits - top).sum(1))
+near = np.sort(x / np.linalg.norm(x, axis=1, keepdims=True) @ parts["bank"].T, 1)[:, -5:]
+far = (np.stack([energy, 1 - near.mean(1)], 1) - parts["spread"][0]) / parts["spread"][1]
+known = far.sum(1) <= (np.inf if about["threshold"] is None else about["threshold"])
+answers = [about["classes"][i] if k else "none of these" for i, k in zip(probabilities.argmax(1), known)]"""
+
+
+def how_to_classify(file: str) -> str:
+    """Return a program that turns `features` (N, F) into `probabilities` (N, C) and `answers`, with this classifier."""
+    return _CLASSIFIED.format(file=file)
+
+
 def how_to_preprocess(how: Mapping[str, Any]) -> str:
     """Return a program that turns photo.jpg into `pixels` (uint8) and `images` (float32, normalized), both NCHW.
 

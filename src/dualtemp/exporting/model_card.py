@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dualtemp.config import Settings, to_yaml
-from dualtemp.exporting.loading import how_to_preprocess
+from dualtemp.exporting.loading import how_to_classify, how_to_preprocess
 from dualtemp.exporting.lookup import export_formats
 from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.metrics import measures
@@ -173,7 +173,19 @@ def _loading(facts: CardFacts) -> str:
     for name, entry in facts.manifest["formats"].items():
         for title, text, program in export_formats()[name].how_to_load(entry, facts.recipe, facts.how):
             parts += ["", f"### {title}", "", text, "", _python(program)]
+    if made := facts.manifest.get("classifier"):
+        parts += ["", "### Classify", "", _about_classifier(made), "", _python(how_to_classify(made["file"]))]
     return "\n".join(parts)
+
+
+def _about_classifier(made: dict[str, Any]) -> str:
+    shown = ", ".join(_plain(name) for name in made["classes"][:20]) + (" ..." if len(made["classes"]) > 20 else "")
+    return (
+        f"`{made['file']}` is a linear classifier on the features, learned from {made['images']:,} images of "
+        f"{len(made['classes'])} classes ({shown}). Cross-fitted on these it is right for "
+        f"{100 * made['accuracy']:.1f} % of them, with a calibration error of {100 * made['ece']:.1f} %. It calls "
+        f"{100 * made['unknown_rate']:g} % of such images none of these, and more of others."
+    )
 
 
 def _settings_part(facts: CardFacts) -> str:

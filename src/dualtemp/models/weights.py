@@ -33,9 +33,14 @@ def save_backbone(path: Path | str, module: nn.Module, metadata: Mapping[str, st
     """
     # Each tensor on its own and contiguous: the format has neither shared memory nor channels-last.
     tensors = {name: value.detach().to("cpu", copy=True).contiguous() for name, value in module.state_dict().items()}
-    content = safetensors.torch.save(tensors, metadata={"format": "pt", **(metadata or {})})
     with whole_file(Path(path)) as file:
-        file.write(_in_order(content))
+        file.write(ordered_safetensors(tensors, metadata))
+
+
+def ordered_safetensors(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
+    """Return tensors, contiguous and on the CPU, as a safetensors file; the same content gives the same bytes."""
+    content = safetensors.torch.save(dict(tensors), metadata={"format": "pt", **(metadata or {})})
+    return _in_order(content)
 
 
 def _in_order(content: bytes) -> bytes:

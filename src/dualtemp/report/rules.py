@@ -183,15 +183,15 @@ def _not_above_start(history: History, facts: Facts) -> Verdict | None:
 
 
 def _stopped(history: History, facts: Facts) -> Verdict | None:
-    """The run has ended itself, because kNN among the training images fell below the start's."""
+    """The run has ended itself, because kNN of held-out training images fell below the start's."""
     last = history[-1]
     if not last.get("stopped"):
         return None
     reason = (
-        f"After epoch {last['epoch']} kNN got {last.get('train_lost', 0):,} training images wrong that were right with "
-        f"the start, and {last.get('train_gained', 0):,} right that were wrong. The encoder in the folder is that of "
-        f"the measurement before; `dualtemp evaluate {facts.path}` compares it with the start. A lower --lr, more "
-        "--freeze or an --anchor may keep more of what the start knows."
+        f"After epoch {last['epoch']} kNN got {last.get('held_out_lost', 0):,} held-out images wrong that were right "
+        f"with the start, and {last.get('held_out_gained', 0):,} right that were wrong. The encoder in the folder is "
+        f"that of the measurement before; `dualtemp evaluate {facts.path}` compares it with the start. A lower --lr, "
+        "more --freeze or an --anchor may keep more of what the start knows."
     )
     return Verdict(f"stopped after epoch {last['epoch']}: it fell below its start", "open", reason)
 

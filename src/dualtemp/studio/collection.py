@@ -70,7 +70,7 @@ def collection_of(images: "ImageList", index: np.ndarray, title: str) -> Collect
     return Collection(
         title,
         images.source,
-        [valid_text(images.names[i]) for i in numbers],
+        [valid_text(str(images.names[i])) for i in numbers],
         [images.part(i) for i in numbers],
         labels,
         tuple(valid_text(name) for name in images.images.classes),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from dualtemp import distributed
@@ -11,8 +12,10 @@ from dualtemp.data.augment.views import Views
 from dualtemp.data.images import ImageSet, Splits
 from dualtemp.data.normalization import Normalization, earlier_normalization, normalization
 from dualtemp.data.sources.catalogue import DEFAULT_VIEW_SIZE
+from dualtemp.data.sources.folder import given_labels
+from dualtemp.data.sources.label_file import LABEL_FILE
 from dualtemp.data.sources.label_noise import with_label_noise
-from dualtemp.data.sources.opening import absolute_source
+from dualtemp.data.sources.opening import absolute_source, image_folder
 from dualtemp.data.sources.validation import held_out_for_validation
 from dualtemp.data.training_data import TrainingData
 from dualtemp.errors import UserError
@@ -30,8 +33,18 @@ def split_of(environment: Mapping[str, Any] | None) -> int:
 
 
 def resolve_data(settings: Settings) -> Settings:
-    """Replace `data` by the set's own name, or by an absolute path."""
-    return settings.model_copy(update={"data": absolute_source(settings.data)})
+    """Replace `data` by the set's own name, or by an absolute path; find the labels.csv of a flat folder."""
+    return settings.model_copy(update={"data": absolute_source(settings.data), "labels_from": _label_file(settings)})
+
+
+def _label_file(settings: Settings) -> str | None:
+    """The absolute path of the file that labels come from; None if there is none, or labels are ignored."""
+    if settings.labels_from is not None:
+        if not settings.labels:
+            raise UserError(f"labels are to be ignored and to come from {settings.labels_from}: give one of the two")
+        return str(Path(settings.labels_from).expanduser().resolve())
+    folder = image_folder(settings.data) if settings.labels else None
+    return None if folder is None or given_labels(folder) is None else str(folder.resolve() / LABEL_FILE)
 
 
 def open_data(settings: Settings, environment: Mapping[str, Any] | None = None) -> Splits:
@@ -41,7 +54,8 @@ def open_data(settings: Settings, environment: Mapping[str, Any] | None = None) 
     """
 
     def whole() -> Splits:
-        return open_source(settings.data, labels=settings.labels, together=split_of(environment) == SPLIT)
+        together = split_of(environment) == SPLIT
+        return open_source(settings.data, labels=settings.labels, together=together, labels_from=settings.labels_from)
 
     if distributed.world_size() > 1:
         distributed.run_on_rank0(lambda: whole() and None)
@@ -95,14 +109,19 @@ def training_data(
         mean, std = run_normalization(settings, splits, environment)
         resize = resize_of((environment or {}).get("images"))
     views = Views(settings.recipe, settings.image_size, settings.seed, mean, std, *resize)
-    images = splits.train if settings.framework.learns_from_labels else splits.pretraining
     labeled = splits.train.labels is not None and splits.test is not None and splits.test.labels is not None
+    held_out = None
+    if settings.stop_below_start and labeled:
+        rest = held_out_for_validation(splits)
+        held_out, splits = rest.test, replace(splits, train=rest.train, unlabeled=rest.unlabeled)
+    images = splits.train if settings.framework.learns_from_labels else splits.pretraining
     return TrainingData(
         images,
         splits.train if labeled else None,
         splits.test,
         views,
         classes=_classes(splits) if labeled else 0,
+        held_out=held_out,
         unreadable={each.name: each.reason for each in splits.unreadable},
     )
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -35,7 +36,8 @@ class RunEncoder:
     path: the run's folder, or the word of a start; settings: the run's; backbone: in eval mode, on the device; views:
     size and normalization, for `evaluation_batches`; channels: of the images, 1 is gray; classes: names by label, empty
     if unknown; fingerprint: 32 hexadecimal digits of the weights: features of two encoders must not be mixed; progress:
-    called with the number of images done, and of all.
+    called with the number of images done, and of all; quick: decode files no larger than needed, see
+    `evaluation_batches`.
     """
 
     path: Path
@@ -47,6 +49,7 @@ class RunEncoder:
     device: torch.device
     fingerprint: str
     progress: Callable[[int, int], None] | None = None
+    quick: bool = False
 
     @property
     def is_start(self) -> bool:
@@ -79,9 +82,8 @@ class RunEncoder:
             mirrored: average the features of an image and its mirror image; takes twice the time.
         """
         shown = self.fitted(images)
-        clean = evaluation_batches(
-            shown, self.views, batch, device=self.device, workers=workers, problems={} if problems is None else problems
-        )
+        how: dict[str, Any] = {"device": self.device, "workers": workers, "quick": self.quick}
+        clean = evaluation_batches(shown, self.views, batch, problems={} if problems is None else problems, **how)
         for each in clean:
             found = self.of_views(each.pixels)
             if self.progress is not None:

@@ -21,8 +21,15 @@ EVALUATIONS = 20  # of a run
 PHOTOGRAPH = 96  # px: a typical shorter side from which on images profit from a start of ImageNet
 
 # A pretrained start is adapted with care: docs/results/starts has the measurements behind these.
-ADAPTED: dict[str, Any] = {"freeze": -1, "freeze_batch_norm": True, "layer_decay": 0.1, "stop_below_start": True}
-ADAPTED_EPOCHS = 10
+ADAPTED: dict[str, Any] = {
+    "freeze": -1,
+    "freeze_batch_norm": True,
+    "layer_decay": 0.03,
+    "anchor": 20.0,
+    "stop_below_start": True,
+}
+ADAPTED_EPOCHS = 3
+HELD_OUT_OF = 10  # images a class at least, of which one is held out to tell when to stop
 
 # Passes over small folders and over large ones.
 MOST_EPOCHS, FEWEST_EPOCHS = 400, 10
@@ -68,7 +75,9 @@ def sensible(facts: Facts, device: str, given: Mapping[str, Any], start: Adapted
     both = {**chosen, **given}
     chosen["epochs"] = ADAPTED_EPOCHS if start else passes(facts, both, on_cpu)
     if start:
-        chosen |= {name: value for name, value in ADAPTED.items() if name != "stop_below_start" or facts.classes > 1}
+        chosen |= ADAPTED
+        if facts.classes < 2 or facts.images < HELD_OUT_OF * facts.classes:
+            del chosen["stop_below_start"]
     if both.get("optimizer", "sgd") == "sgd":
         chosen["lr"] = quoted_lr(STEP_SIZE, both["batch"])
     chosen["evaluate_every"] = max(1, {**chosen, **given}["epochs"] // EVALUATIONS)

@@ -17,7 +17,7 @@ from dualtemp.data.images import ImagesGone
 from dualtemp.data.loading.loader import Batch, Loader
 from dualtemp.data.training_data import TrainingData
 from dualtemp.errors import UserError
-from dualtemp.evaluation.online import evaluate
+from dualtemp.evaluation.online import clean_features, evaluate
 from dualtemp.models.weights import save_backbone
 from dualtemp.runs import checkpoint
 from dualtemp.runs.checkpoint import Checkpoint
@@ -163,7 +163,7 @@ class Trainer:
         with explain_disk_errors(self.run):
             self.run.append(metrics)
             # An encoder that has fallen below its start does not replace a better one; nor does one that is unmeasured.
-            if not below and (not self.settings.stop_below_start or "train_lost" in metrics):
+            if not below and (not self.settings.stop_below_start or "held_out_lost" in metrics):
                 self.save_encoder()
         self.observer.epoch(metrics)
         if below:
@@ -179,11 +179,11 @@ class Trainer:
         if self.data.bank is None or self.data.test is None:
             return
         try:
-            self.start.measured(self.evaluate(0))
+            self.start.knn_top1 = self.evaluate(0).get("knn_top1")
         except ImagesGone as gone:
             self.observer.note(f"the start is not measured: {gone}")
-        with explain_disk_errors(self.run):
-            if self.settings.stop_below_start:
+        if self.settings.stop_below_start:
+            with explain_disk_errors(self.run):
                 self.save_encoder()
 
     def measure_epoch(self, epoch: int) -> dict[str, Any]:
@@ -214,12 +214,16 @@ class Trainer:
             epoch=epoch,
             progress=partial(notify, self.observer, "working", "measuring"),
             note=self.observer.note,
-            **({"look": self.start.look} if self.compares_with_start() else {}),
+            **({} if self.data.held_out is None else {"look": self.compare_with_start}),
         )
 
-    def compares_with_start(self) -> bool:
-        """Whether the start is measured with kNN: at the first step, or where a checkpoint has it."""
-        return self.settings.init is not None and (self.done == 0 or self.start.right is not None)
+    def compare_with_start(self, bank: torch.Tensor, labels: torch.Tensor) -> dict[str, float]:
+        """Measure the images that are held out to tell when to stop."""
+        if self.data.held_out is None or (self.done > 0 and self.start.right is None):
+            return {}  # the start was never measured, where the setting is younger than the run
+        backbone = self.step.network.backbone
+        found = clean_features(backbone, self.data.held_out, self.data.views, self.device, self.workers, {})
+        return self.start.look(bank, labels, *found)
 
     def save_checkpoint(self) -> None:
         """Write a checkpoint; call `require_finite_state` first."""

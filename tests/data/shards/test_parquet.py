@@ -41,7 +41,7 @@ def hub_table(numbers: range, labels: bool = True) -> Any:
     """A table in the layout of Hugging Face's sets."""
     images = [{"bytes": encoded(i), "path": f"{i:04}.png"} for i in numbers]
     columns = {"image": pa.array(images, pa.struct([("bytes", pa.binary()), ("path", pa.string())]))}
-    features = {"image": {"_type": "Image"}}
+    features: dict[str, Any] = {"image": {"_type": "Image"}}
     if labels:
         columns["label"] = pa.array([i % 2 for i in numbers], pa.int64())
         features["label"] = {"names": CLASSES, "_type": "ClassLabel"}

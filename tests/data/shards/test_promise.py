@@ -3,34 +3,17 @@ kill; and shards go through every command as their folder does.
 """
 
 import json
-import signal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from command_processes import OFTEN, Command, Commands, together, until
+from command_processes import Commands
 from run_contents import different, everything
+from sharded_runs import TINY, check_kill, seen
 
 from dualtemp.data import open_source
-from dualtemp.data.augment.views import Views
-from dualtemp.data.images import ImageSet
-from dualtemp.data.loading.loader import Loader
-
-TINY = ("--backbone", "resnet_mini", "--image-size", "16", "--batch", "8", "--workers", "1", "--no-page")
-MEAN, STD = (0.5,) * 3, (0.25,) * 3
-
-
-def seen(images: ImageSet, world: int, workers: int, start: int = 0) -> tuple[list[int], torch.Tensor]:
-    """Numbers of the images of an epoch from a step on, and both views, put together from all ranks."""
-    made = []
-    for rank in range(world):
-        with Loader(images, Views("paper", 24, 3, MEAN, STD), 8, rank=rank, world=world, workers=workers) as loader:
-            made.append([(batch.index, torch.stack(batch.views)) for batch in loader.batches(1, start)])
-    steps = list(zip(*made, strict=True))
-    index = [int(i) for step in steps for each, _ in step for i in each]
-    return index, torch.cat([views for step in steps for _, views in step], dim=1)
 
 
 def test_images_order_and_pixels_are_the_same_on_any_number_of_processes_and_from_any_step(
@@ -48,27 +31,6 @@ def test_images_order_and_pixels_are_the_same_on_any_number_of_processes_and_fro
     assert torch.equal(late[1], views[:, 16:])
 
 
-def kill_in_an_epoch(started: list[Command], run: Path) -> None:
-    assert until(started[0], lambda: list(run.glob("checkpoints/step-*[124578].ckpt"))), started[0].err.read_text()
-    for command in started:
-        command.send(signal.SIGKILL)
-    for command in started:
-        command.wait()
-
-
-def check_kill(commands: Commands, photos: Path, data: object, tmp_path: Path, count: int) -> None:
-    """A run on `data` that is killed in an epoch and resumed has the bits of a run on the folder that was not."""
-    run, reference = tmp_path / "run", tmp_path / "reference"
-    words = ("train", *TINY, "--epochs", "3", "--warmup-epochs", "0")
-    started = together(commands, *words, "--data", data, *OFTEN, "--out", run, count=count)
-    kill_in_an_epoch(started, run)
-    ended = [each.wait() for each in together(commands, "resume", run, "--no-page", "--workers", "1", count=count)]
-    assert [each.code for each in ended] == [0] * count, "".join(each.err for each in ended)
-    ended = [each.wait() for each in together(commands, *words, "--data", photos, "--out", reference, count=count)]
-    assert [each.code for each in ended] == [0] * count, "".join(each.err for each in ended)
-    assert different(everything(run), everything(reference)) == [".settings.data"]
-
-
 @pytest.mark.parametrize("count", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 4))])
 def test_a_killed_run_on_shards_ends_with_the_bits_of_the_folder(
     commands: Commands, photos: Path, shards: Path, tmp_path: Path, count: int
@@ -82,7 +44,7 @@ def test_shards_go_through_every_command_as_their_folder_does(
 ) -> None:
     made: dict[str, tuple[Any, ...]] = {}
     for name, data in (("files", photos), ("shards", shards)):
-        run = tmp_path / name
+        run, measured, found = tmp_path / name, [], None
         for words in (
             ("train", "--data", data, *TINY, "--epochs", "1", "--out", run),
             ("embed", run, "--data", data, "--out", tmp_path / f"{name}.npz", "--workers", "0"),

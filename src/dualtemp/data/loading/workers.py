@@ -69,9 +69,12 @@ class Reader:
     Workers that die are replaced, which one line tells; at the third time at the same batch WorkersLost is raised.
     """
 
-    def __init__(self, source: ImageSource, views: Views, batch: int, workers: int) -> None:
-        """Reserve shared memory for batches of up to `batch` images; processes start with the first batch."""
-        self.source, self.views = source.convert(enough=enough_pixels(views)), views
+    def __init__(self, source: ImageSource, views: Views, batch: int, workers: int, enough: int | None = None) -> None:
+        """Reserve shared memory for batches of up to `batch` images; processes start with the first batch.
+
+        enough: pixels that the shorter side of an image need have; default: what the smallest crop of a view needs.
+        """
+        self.source, self.views = source.convert(enough=enough or enough_pixels(views)), views
         self.batch, self.workers = batch, workers
         slots = 1 + _AHEAD if workers else 1
         shape = (slots, 2, batch, source.channels, views.size, views.size)

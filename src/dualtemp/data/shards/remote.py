@@ -70,7 +70,7 @@ def _call(files: Any, name: str, seconds: float, *arguments: Any, **named: Any) 
 
 def remote_stamp(place: str) -> str:
     """Length and what else tells whether a shard has changed; raises OSError."""
-    told = _with_patience(place, 0, lambda files: _call(files, "info", STALL, place))
+    told = _with_patience(place, lambda files: _call(files, "info", STALL, place))
     marks = [str(told[name]) for name in ("ETag", "etag", "Last-Modified", "LastModified", "mtime") if told.get(name)]
     if told.get("size") is None:
         raise ShardLost("its length is not told")
@@ -80,10 +80,11 @@ def remote_stamp(place: str) -> str:
 def read_remote(place: str, start: int, length: int) -> bytes:
     """Return bytes of a remote shard; raises OSError after a few tries."""
     seconds = STALL + length / SLOWEST
-    found = _with_patience(
-        place, length, lambda files: _call(files, "cat_file", seconds, place, start=start, end=start + length)
-    )
-    return _checked(place, found, length)
+
+    def ask(files: Any) -> bytes:
+        return _checked(place, _call(files, "cat_file", seconds, place, start=start, end=start + length), length)
+
+    return _with_patience(place, ask)
 
 
 def read_many(wanted: Sequence[tuple[str, int, int]]) -> dict[tuple[str, int], bytes]:
@@ -113,6 +114,10 @@ def download(place: str, size: int, file: BinaryIO) -> None:
     """Write a whole remote shard into a file, piece by piece; raises OSError."""
     for start in range(0, size, CHUNK):
         file.write(read_remote(place, start, min(CHUNK, size - start)))
+
+
+class NoParts(ShardLost):
+    """A server that cannot give a part of a file."""
 
 
 class RemoteFile(io.RawIOBase):
@@ -168,12 +173,12 @@ def list_remote(folder: str, endings: tuple[str, ...]) -> list[str]:
 def read_text(place: str) -> str | None:
     """The content of a small file; None if there is none. Raises OSError if that cannot be known."""
     try:
-        return _with_patience(place, 0, lambda files: _call(files, "cat_file", STALL, place)).decode(errors="replace")
+        return _with_patience(place, lambda files: _call(files, "cat_file", STALL, place)).decode(errors="replace")
     except FileNotFoundError:
         return None
 
 
-def _with_patience(place: str, length: int, ask: Any) -> Any:
+def _with_patience(place: str, ask: Any) -> Any:
     """Try a few times; raises FileNotFoundError at once, ShardLost in the end."""
     if _rests(place):
         raise ShardLost(f"{_host(place)} did not answer; it is asked again later")
@@ -216,14 +221,14 @@ def _is_final(error: Exception) -> bool:
     """Whether asking again is of no use: the server has understood, and refuses."""
     status = getattr(error, "status", None)
     refused = isinstance(status, int) and 400 <= status < 500 and status not in (408, 429)
-    return refused or isinstance(error, PermissionError)
+    return refused or isinstance(error, PermissionError | NoParts)
 
 
 def _checked(place: str, found: bytes, length: int) -> bytes:
     if len(found) == length:
         return found
     if len(found) > length:
-        raise ShardLost(f"{_host(place)} gives whole files only, no parts of them")
+        raise NoParts(f"{_host(place)} gives whole files only, no parts of them")
     raise ShardLost("the shard has been cut short")
 
 

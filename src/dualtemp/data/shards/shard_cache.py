@@ -7,6 +7,7 @@ none) and never more than half of what the disk has left. Copies of other sets m
 import contextlib
 import os
 import shutil
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -62,7 +63,7 @@ def copying(place: str, stamp: str, kind: str, size: int, keep: frozenset[str]) 
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = open(part, "wb") if _has_room(path.parent, size, keep) else None  # noqa: SIM115
+        file = open(part, "wb") if _reserve(path, size, keep) else None  # noqa: SIM115
     except OSError:
         file = None
     if file is None:
@@ -75,6 +76,7 @@ def copying(place: str, stamp: str, kind: str, size: int, keep: frozenset[str]) 
         part.replace(path)
         find_copy.cache_clear()
     finally:
+        _reserved.pop(path, None)
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
 
@@ -82,6 +84,18 @@ def copying(place: str, stamp: str, kind: str, size: int, keep: frozenset[str]) 
 def _note(path: Path, place: str) -> None:
     """Write down beside a copy which shard it is of."""
     path.with_suffix(".of").write_text(place, errors="surrogateescape")
+
+
+_lock = threading.Lock()
+_reserved: dict[Path, int] = {}  # bytes of the copies that are being made
+
+
+def _reserve(path: Path, size: int, keep: frozenset[str]) -> bool:
+    with _lock:
+        room = _has_room(path.parent, size + sum(_reserved.values()), keep)
+        if room:
+            _reserved[path] = size
+        return room
 
 
 def _has_room(folder: Path, size: int, keep: frozenset[str]) -> bool:

@@ -3,6 +3,7 @@
 FOLDER/train/CLASS/...  FOLDER/test/CLASS/...     or val/, validation/; unlabelled/ beside them if there is one
 FOLDER/CLASS/...                                  a tenth of each class is held out
 FOLDER/...                                        a flat folder: no labels, a tenth is held out
+FOLDER/..., FOLDER/labels.csv                     a flat folder with labels; files that are not listed have none
 """
 
 import os
@@ -18,6 +19,7 @@ from dualtemp.data.images import FileImages, Splits
 from dualtemp.data.loading.decode import CONVERT, FOREIGN, UnreadableImage, image_extensions
 from dualtemp.data.sources.copies import copies
 from dualtemp.data.sources.held_out import held_out
+from dualtemp.data.sources.label_file import AUTO, LABEL_FILE, read_label_file
 from dualtemp.data.sources.splits_of import splits_of
 from dualtemp.errors import UserError
 
@@ -47,13 +49,15 @@ def open_folder(
     labels: bool = True,
     only_classes: frozenset[str] | None = None,
     together: bool = True,
+    labels_from: Path | str | None = AUTO,
 ) -> Splits:
     """Open a folder of images.
 
     labels=False ignores the class folders; only_classes keeps the images of these class folders; together=False
-    holds out by names alone, as earlier runs did, so that a copy of a held-out image may be learned from.
+    holds out by names alone, as earlier runs did, so that a copy of a held-out image may be learned from; labels_from:
+    a CSV file of labels (label_file.py) in place of class folders, by default the labels.csv of a flat folder.
     """
-    parts, split = _parts(root, labels, only_classes, together)
+    parts, split = _parts(root, labels, only_classes, together, labels_from)
     classes = tuple(sorted(set(parts["train"].folders) - {""})) if labels else ()
     if labels and "test" in parts:
         _check_classes(root, parts["train"], parts["test"])
@@ -70,7 +74,31 @@ def _labels(part: Part, classes: tuple[str, ...]) -> torch.Tensor:
 
 def folder_files(root: Path, labels: bool = True) -> dict[str, FileImages]:
     """The files of a folder by part ("train", "test", "unlabelled"), whether they can be read or not."""
-    return {part: FileImages(root, tuple(found.names)) for part, found in _parts(root, labels, None, True)[0].items()}
+    return {part: files for part, (files, _) in classed_files(root, labels).items()}
+
+
+def classed_files(
+    root: Path, labels: bool = True, labels_from: Path | str | None = AUTO
+) -> dict[str, tuple[FileImages, list[str]]]:
+    """The files of a folder by part as in `folder_files`, and the name of each one's class, "" if it has none."""
+    parts, _ = _parts(root, labels, None, True, labels_from)
+    return {part: (FileImages(root, tuple(found.names)), found.folders) for part, found in parts.items()}
+
+
+def given_labels(root: Path, labels_from: Path | str | None = AUTO) -> dict[str, str] | None:
+    """The labels of a folder's images by name, from a CSV file; None if its class folders count."""
+    if labels_from is None:
+        return None
+    if labels_from != AUTO:
+        return read_label_file(Path(labels_from), find_images(root))
+    if not (root / LABEL_FILE).is_file():
+        return None
+    names = find_images(root)
+    parts = ("train/", *(f"{name}/" for name in (*TEST_NAMES, *UNLABELED_NAMES)))
+    flat = not any(
+        "/" in name.removeprefix(next((part for part in parts if name.startswith(part)), "")) for name in names
+    )
+    return read_label_file(root / LABEL_FILE, names) if flat else None
 
 
 def find_images(folder: Path, only: frozenset[str] | None = None) -> list[str]:
@@ -136,20 +164,24 @@ def name_keys(names: Iterable[str]) -> np.ndarray:
 
 
 def _parts(
-    root: Path, labels: bool, only_classes: frozenset[str] | None, together: bool
+    root: Path, labels: bool, only_classes: frozenset[str] | None, together: bool, labels_from: Path | str | None
 ) -> tuple[dict[str, Part], str]:
     """The parts of a folder by name, and how they were separated, in words."""
+    given = given_labels(root, labels_from) if labels else None
     train_folder, tests, extra = _part_folders(root)
     if train_folder is None:
-        return _hold_out(root, _part(root, "", labels, only_classes), together)
-    train = _part(root, "train", labels, only_classes)
-    found = {name: _part(root, name, labels, only_classes) for name in tests}
+        return _hold_out(root, *_labeled(_part(root, "", labels, only_classes, given), given), together)
+    train, unlisted = _labeled(_part(root, "train", labels, only_classes, given), given)
+    if not train.names:
+        raise UserError(f"{root}: no image of train/ has a label; label some of them, or train with --no-labels")
+    found = {name: _labeled(_part(root, name, labels, only_classes, given), given)[0] for name in tests}
     # ImageNet's test/ has no labels, its val/ has: take the first that is labeled as train/ is.
     fitting = [name for name in tests if found[name].names and bool(found[name].folders[0]) == bool(train.folders[0])]
     test = next(iter(fitting or [name for name in tests if found[name].names]), None)
-    more = _part(root, extra, False, None) if extra else NO_FILES
+    more = _part(root, extra, False, None, None) if extra else NO_FILES
+    more = Part(unlisted.names + more.names, unlisted.folders + more.folders)
     if test is None:
-        return _hold_out(root, train, together, more)
+        return _hold_out(root, train, more, together)
     unused = [f"{name}/" for name in tests if name != test and found[name].names]
     split = f"train/ and {test}/" + (f"; {' and '.join(unused)} not used" if unused else "")
     return _present({"train": train, "test": found[test], "unlabelled": more}), split
@@ -159,9 +191,9 @@ def folder_parts(root: Path, labels: bool = True) -> dict[str, Part]:
     """All images of a folder by the folder of their part, such as "train" and "val"; "" if it is not divided."""
     train, tests, extra = _part_folders(root)
     if train is None:
-        return {"": _part(root, "", labels, None)}
-    parts = {word: _part(root, word, labels, None) for word in (train, *tests)}
-    parts |= {extra: _part(root, extra, False, None)} if extra else {}
+        return {"": _part(root, "", labels, None, None)}
+    parts = {word: _part(root, word, labels, None, None) for word in (train, *tests)}
+    parts |= {extra: _part(root, extra, False, None, None)} if extra else {}
     return {word: part for word, part in parts.items() if part.names}
 
 
@@ -178,12 +210,25 @@ def _part_folders(root: Path) -> tuple[str | None, list[str], str | None]:
     return "train", tests, next((name for name in UNLABELED_NAMES if name in below), None)
 
 
-def _part(root: Path, split: str, labels: bool, only_classes: frozenset[str] | None) -> Part:
+def _labeled(part: Part, given: dict[str, str] | None) -> tuple[Part, Part]:
+    """The files that a CSV file lists, and the others; all of them, and none, if there is no such file."""
+    if given is None:
+        return part, NO_FILES
+    listed = np.array([bool(folder) for folder in part.folders], dtype=bool)
+    return part.where(listed), part.where(~listed)
+
+
+def _part(
+    root: Path, split: str, labels: bool, only_classes: frozenset[str] | None, given: dict[str, str] | None
+) -> Part:
     names = find_images(root / split, only_classes)
     if not names and split in ("", "train"):
         if foreign := foreign_images(root / split):
             raise UserError(f"{root / split}: its {len(foreign)} image files cannot be read, the first {foreign[0]}")
         raise UserError(f"{root / split}: no image file in it; expected images, class folders, or train/ and test/")
+    if given is not None:
+        whole = [f"{split}/{name}" if split else name for name in names]
+        return Part(whole, [given.get(name, "") for name in whole])
     folders = [name.split("/", 1)[0] if labels and "/" in name else "" for name in names]
     loose = [name for name, folder in zip(names, folders, strict=True) if not folder]
     if labels and loose and len(loose) < len(names):
@@ -194,7 +239,7 @@ def _part(root: Path, split: str, labels: bool, only_classes: frozenset[str] | N
     return Part([f"{split}/{name}" if split else name for name in names], folders)
 
 
-def _hold_out(root: Path, whole: Part, together: bool, more: Part = NO_FILES) -> tuple[dict[str, Part], str]:
+def _hold_out(root: Path, whole: Part, more: Part, together: bool) -> tuple[dict[str, Part], str]:
     """Hold a tenth out; of `more`, unlabeled images, those go that are held out under another name."""
     _, groups = np.unique(np.array(whole.folders, dtype=object).astype(str), return_inverse=True)
     count = len(whole.names)

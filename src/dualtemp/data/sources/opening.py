@@ -11,6 +11,7 @@ from dualtemp.data.sources.digits import open_digits
 from dualtemp.data.sources.download import cached_or_fetched
 from dualtemp.data.sources.folder import open_folder
 from dualtemp.data.sources.imagenet100 import open_imagenet100
+from dualtemp.data.sources.label_file import AUTO
 from dualtemp.data.sources.npz import is_npz_folder, open_npz
 from dualtemp.data.sources.registry import openers
 from dualtemp.data.sources.shards import open_shards
@@ -24,19 +25,23 @@ def open_source(
     download: bool = True,
     root: Path | None = None,
     together: bool = True,
+    labels_from: Path | str | None = AUTO,
 ) -> Splits:
     """Open images by set name ("cifar10", "digits", ...), by path, or as shards ("shards/{000..127}.tar").
 
     A set's name comes before a folder of that name: write ./cifar10 for the folder.
     labels=False ignores labels and class folders; download=False uses only what is in the cache;
     root is the ImageNet folder of imagenet100 (default: `imagenet100` or `imagenet` in the cache folder);
-    together=False holds out by names alone, as earlier runs did: copies of one image may then be separated.
+    together=False holds out by names alone, as earlier runs did: copies of one image may then be separated;
+    labels_from is a CSV file with the labels of a folder's images (label_file.py), by default its labels.csv.
     """
     if means_shards(source):
+        refuse_label_file(source, labels_from)
         return open_shards(source, labels=labels, together=together)
     path = named_path(source)
     if path is not None:
-        return open_path(path, labels, together)
+        return open_path(path, labels, together, labels_from)
+    refuse_label_file(source, labels_from)
     entry = named_set(str(source))
     assert entry is not None  # else named_path has raised
     if entry.name == "digits":
@@ -58,6 +63,12 @@ def named_path(source: str | Path) -> Path | None:
             raise unknown_set(text)
         raise UserError(f"{path}: no such folder or file; give a folder of images, an .npz file, or the name of a set")
     return path.resolve() if path.name in ("", "..") else path
+
+
+def refuse_label_file(source: str | Path, labels_from: Path | str | None) -> None:
+    """Refuse a file of labels for images that have no files of their own."""
+    if labels_from not in (None, AUTO):
+        raise UserError(f"--labels {labels_from}: {source} has its own labels, if any; leave it out, or give a folder")
 
 
 def means_shards(source: str | Path) -> bool:
@@ -93,11 +104,13 @@ def short_name(source: str | Path) -> str:
     return at.stem if at.is_file() else at.name
 
 
-def open_path(path: Path, labels: bool = True, together: bool = True) -> Splits:
+def open_path(path: Path, labels: bool = True, together: bool = True, labels_from: Path | str | None = AUTO) -> Splits:
     """Open a folder of images, of shards or with train.npz, or a file whose ending a source has registered."""
+    if image_folder(path) is not None:
+        return open_folder(path, labels=labels, together=together, labels_from=labels_from)
+    refuse_label_file(path, labels_from)
     if not path.is_file():
-        opener = open_npz if is_npz_folder(path) else open_shards if is_shard_folder(path) else open_folder
-        return opener(path, labels=labels, together=together)
+        return (open_npz if is_npz_folder(path) else open_shards)(path, labels=labels, together=together)
     opener = openers().get(path.suffix.lower())
     if opener is None:
         known = " or ".join(f"{'an' if ending == '.npz' else 'a'} {ending} file" for ending in openers())

@@ -1,0 +1,97 @@
+"""Labels of image files in a CSV file: one line a file, its name and its label. Needs no torch.
+
+    file,label
+    IMG_0001.jpg,tench
+    2024/IMG_0002.jpg,church
+
+The first line names the columns, in any order and among others; without one, a file has two columns. Commas,
+semicolons and tabs separate. Files that are not listed, or whose label is empty, have none.
+"""
+
+import csv
+import io
+from collections.abc import Collection
+from pathlib import Path
+
+from dualtemp.errors import UserError
+
+LABEL_FILE = "labels.csv"  # in a flat folder of images: taken without being asked
+AUTO = "auto"  # the LABEL_FILE of a flat folder, if there is one
+FILE_COLUMNS = ("file", "name", "filename", "file_name", "image", "path")
+LABEL_COLUMNS = ("label", "class", "category")
+EXPECTED = "expected a line `file,label`, then one line for each image"
+
+
+def read_label_file(path: Path, names: Collection[str]) -> dict[str, str]:
+    """Read the labels of images by name; raises UserError in one line if the file is not what it should be.
+
+    Args:
+        path: of the CSV file.
+        names: of the images, relative to their folder, with forward slashes; others in the file are refused.
+    """
+    rows = _rows(path)
+    if not rows:
+        raise UserError(f"{path}: it is empty; {EXPECTED}")
+    known = set(names)
+    file_at, label_at, begin = _columns(path, rows[0], known)
+    labels: dict[str, str] = {}
+    lines: dict[str, int] = {}
+    unknown: list[str] = []
+    for number, row in rows[begin:]:
+        if max(file_at, label_at) >= len(row):
+            raise UserError(f"{path}, line {number}: {len(row)} column{'s' * (len(row) != 1)}; {EXPECTED}")
+        name, label = _name(row[file_at]), row[label_at].strip()
+        if name in lines:
+            raise UserError(f"{path}: {name} is on line {lines[name]} and on line {number}; keep one of them")
+        lines[name] = number
+        if name not in known:
+            unknown.append(name)
+        elif label:
+            labels[name] = label
+    if unknown:
+        more = f" and {len(unknown) - 1:,} more files" if len(unknown) > 1 else ""
+        raise UserError(
+            f"{path}, line {lines[unknown[0]]}: {unknown[0] or 'an empty name'}{more} not among the {len(known):,} "
+            "images; give names relative to the folder of the images"
+        )
+    if not labels:
+        raise UserError(f"{path}: no image has a label; {EXPECTED}")
+    return labels
+
+
+def _rows(path: Path) -> list[tuple[int, list[str]]]:
+    """Line numbers and cells of all lines that are not empty."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); give a CSV file of labels") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: not text in UTF-8; give a CSV file of labels") from None
+    first = text.split("\n", 1)[0]
+    separator = max(",;\t", key=first.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    rows = []
+    try:
+        for row in reader:
+            if any(cell.strip() for cell in row):
+                rows.append((reader.line_num, row))
+    except csv.Error as error:
+        raise UserError(f"{path}, line {reader.line_num}: {error}; {EXPECTED}") from None
+    return rows
+
+
+def _columns(path: Path, first: tuple[int, list[str]], known: set[str]) -> tuple[int, int, int]:
+    """Places of the file's name and of the label, and the number of lines before the first image."""
+    words = [cell.strip().lower() for cell in first[1]]
+    files = [at for at, word in enumerate(words) if word in FILE_COLUMNS]
+    labels = [at for at, word in enumerate(words) if word in LABEL_COLUMNS]
+    if files and labels:
+        return files[0], labels[0], 1
+    if len(words) == 2 and not labels and _name(first[1][0]) in known:  # no line of titles
+        return 0, 1, 0
+    missing, choices = ("label", LABEL_COLUMNS) if files else ("file", FILE_COLUMNS)
+    raise UserError(f"{path}: no column is called {missing!r} (or {', '.join(choices[1:])}); {EXPECTED}")
+
+
+def _name(cell: str) -> str:
+    return cell.strip().replace("\\", "/").removeprefix("./")

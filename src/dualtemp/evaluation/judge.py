@@ -1,0 +1,64 @@
+"""The label-free judge: one forecast of kNN from what features look like without labels. Needs no torch.
+
+logit(kNN) = level of the data + weights . (cluster learnability, log intrinsic dimension) + noise. The level depends on
+the classes, which nobody knows without labels: a forecast alone is vague, the difference of two encoders on the same
+images is less so. judge.json beside this file was made by `python -m benchmarks.judge_forecast`.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+MEASURES = ("cluster_learnability", "intrinsic_dimension")
+TRANSFORMED = {"effective_rank", "lidar", "intrinsic_dimension"}  # whose logarithm is taken
+JUDGE_FILE = "judge.json"  # of a run folder
+IMAGES = 256  # that the measures are made of, as in calibration
+
+
+class Forecast(NamedTuple):
+    """kNN in %, without labels: knn, and the interval low to high of one standard deviation; score: in logits."""
+
+    knn: float
+    low: float
+    high: float
+    score: float
+
+
+@cache
+def calibration() -> dict[str, Any]:
+    """The content of judge.json: weights, level, deviations, and how well it did on each set left out."""
+    return json.loads(files("dualtemp.evaluation").joinpath("judge.json").read_text(encoding="utf-8"))
+
+
+def forecast(measures: Mapping[str, float]) -> Forecast:
+    """Forecast kNN from the MEASURES of 256 images."""
+    made = calibration()
+    values = [math.log(measures[name]) if name in TRANSFORMED else measures[name] for name in made["measures"]]
+    score = made["level"] + sum(w * value for w, value in zip(made["weights"], values, strict=True))
+    error = math.hypot(made["level_sd"], made["residual_sd"])
+    return Forecast(*(_percent(score + side * error) for side in (0, -1, 1)), score)
+
+
+def chance_better(one: Forecast, other: Forecast) -> float:
+    """Probability that the first encoder has the higher kNN on the same images, from .5 for equal forecasts."""
+    return 0.5 * (1 + math.erf((one.score - other.score) / (2 * calibration()["residual_sd"])))
+
+
+def _percent(logit: float) -> float:
+    return 100 / (1 + math.exp(-logit))
+
+
+def read_judged(run: Path) -> dict[int, dict[str, Any]]:
+    """Read RUN/judge.json: what `dualtemp judge` found, by step; empty if it is missing or damaged."""
+    try:
+        found = json.loads((run / JUDGE_FILE).read_text())
+        entries = {int(step): dict(entry) for step, entry in found.items()}
+        for entry in entries.values():
+            forecast(entry["measures"])
+        return entries
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return {}

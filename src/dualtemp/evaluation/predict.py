@@ -1,0 +1,241 @@
+"""Predict the classes of images: with a run's classifier, or with one that learns from labeled images on the spot."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dualtemp.data.loading.loader import EVALUATION_BATCH
+from dualtemp.data.sources.label_file import AUTO
+from dualtemp.encoder.encoder import RunEncoder, run_encoder
+from dualtemp.encoder.feature_cache import cached_records
+from dualtemp.encoder.feature_records import EncodingOptions, Progress, images_of
+from dualtemp.encoder.image_list import ImageList, listed
+from dualtemp.encoder.pictures_by_name import PicturesByName
+from dualtemp.errors import UserError
+from dualtemp.evaluation.calibration import expected_calibration_error
+from dualtemp.evaluation.classifier import UNKNOWN_RATE, Classifier, Predictions, fit_classifier, fit_with_answers
+from dualtemp.evaluation.clusters import Clusters, find_clusters
+from dualtemp.evaluation.run_classifier import run_classifier
+from dualtemp.evaluation.wrong_labels import WrongLabels, suspected_wrong_labels
+
+FEWEST = 4  # images that are grouped into clusters
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """What `predict` found of N images, in the order of their names.
+
+    names, labels (None where an image has none), parts; features (N, F); classifier: None if there are no labels to
+    learn from, and then predictions are too; learned: bool (N,), images that the classifier learned from, whose
+    predictions come from a classifier of other folds; learned_from: in words; measured: accuracy, ece and images of
+    labeled ones that it did not learn from; wrong: suspicion of the labeled ones, whose places in `names` are
+    `labeled` (L,); clusters: None if there are too few images; pictures: the images by name; unreadable: files left
+    out, name -> reason.
+    """
+
+    names: list[str]
+    labels: list[str | None]
+    parts: list[str | None]
+    features: Tensor
+    classifier: Classifier | None
+    predictions: Predictions | None
+    learned: Tensor
+    learned_from: str
+    measured: dict[str, float]
+    labeled: Tensor
+    label_names: tuple[str, ...]
+    wrong: WrongLabels | None
+    clusters: Clusters | None
+    pictures: PicturesByName
+    unreadable: dict[str, str] = field(default_factory=dict)
+
+
+class _Listed(NamedTuple):
+    """Readable images of a list: their numbers in it, and their features (N, F)."""
+
+    images: ImageList
+    index: np.ndarray
+    features: Tensor
+
+    @property
+    def labels(self) -> Tensor:
+        """Labels, int64 (N,), -1 for none."""
+        known = self.images.images.labels
+        return torch.full((len(self.index),), -1) if known is None else known.cpu()[torch.from_numpy(self.index)]
+
+    @property
+    def to_learn_from(self) -> Tensor:
+        """Labeled images that are not of the test part: bool (N,)."""
+        parts = torch.tensor([self.images.part(i) != "test" for i in self.index.tolist()])
+        return (self.labels >= 0) & parts
+
+
+def predict(
+    run: Path | str,
+    data: Path | str | None = None,
+    *,
+    labels: Path | str | None = None,
+    learn: Path | str | None = None,
+    clusters: int | None = None,
+    unknown_rate: float = UNKNOWN_RATE,
+    batch: int = EVALUATION_BATCH,
+    workers: int | None = None,
+    device: str = "auto",
+    cache: bool = True,
+    progress: Progress | None = None,
+    note: Callable[[str], None] | None = None,
+) -> Predicted:
+    """Predict the classes of images, find labels that are probably wrong, and group them: what `dualtemp predict` does.
+
+    The classifier is, in this order: one that learns from `learn`; one that learns from the labeled images of `data`,
+    if `labels` is given; the run's own; one that learns from the labeled images of `data`. Images that it learned from
+    are answered by a classifier of other folds. Of labeled images a tenth, or the test part, is never learned from.
+
+    Args:
+        run: the run's folder; or a pretrained start: "imagenet", "timm:NAME", a folder of timm.
+        data: images: a folder, a set or an .npz file; default: the run's own.
+        labels: a CSV file with the labels of some of them: file, label.
+        learn: labeled images to learn from, if they are not among `data`.
+        clusters: number of groups; default: chosen by the silhouette.
+        unknown_rate: share of images of known classes that may be called "none of these"; 0 never says so.
+        batch: images at once, default 256.
+        workers: processes that read image files, default one for each core but one.
+        device: default "auto", the best one.
+        cache: keep computed features for the next time, and use those that were kept.
+        progress: called with the number of images done, and of all.
+        note: called with lines that a person should read.
+
+    Example:
+        >>> found = dualtemp.predict("imagenet", "photos", labels="some.csv")  # doctest: +SKIP
+        >>> found.predictions.confidence  # doctest: +SKIP
+    """
+    if not 0 <= unknown_rate < 1:
+        raise UserError(f"unknown_rate must be from 0 to below 1, got {unknown_rate}")
+    if clusters is not None and clusters < 1:
+        raise UserError(f"clusters must be at least 1, got {clusters}")
+    encoder = run_encoder(Path(run), device)
+    options = EncodingOptions(batch, workers, cache=cache, progress=progress, note=note)
+    problems: dict[str, str] = {}
+    asked = _read(encoder, images_of(encoder, data, labels_from=AUTO if labels is None else labels), options, problems)
+    if clusters is not None and clusters > len(asked.index):
+        raise UserError(f"{clusters} clusters of {len(asked.index)} images: give --clusters that many or fewer")
+    own = data is None or Path(str(data)).resolve() == Path(encoder.settings.data).resolve()
+    source = _learn(encoder, asked, labels, learn, own, unknown_rate, options)
+    return _predicted(asked, *source, clusters, problems)
+
+
+def _learn(
+    encoder: RunEncoder,
+    asked: _Listed,
+    labels: Path | str | None,
+    learn: Path | str | None,
+    own: bool,
+    unknown_rate: float,
+    options: EncodingOptions,
+) -> tuple[Classifier | None, Predictions | None, str]:
+    """The classifier, answers for the images of `asked` that it learned from, and in words what it learned from."""
+    if learn is not None:
+        found = _read(encoder, listed(learn), options, {})
+        chosen = _checked(found, str(learn))
+        known = found.labels[chosen]
+        made = fit_classifier(found.features[chosen], known, found.images.images.classes, unknown_rate=unknown_rate)
+        return made, None, f"{int(chosen.sum()):,} images of {learn}"
+    if labels is None and not own:
+        made = run_classifier(encoder, options.workers, options.tell)
+        if made is not None:
+            if unknown_rate != made.facts["unknown_rate"]:
+                options.tell(f"unknown_rate of the run's classifier is {made.facts['unknown_rate']:g}; it stays so")
+            return made, None, f"{made.facts['images']:,} training images of {encoder.path}"
+    if not (asked.labels >= 0).any():
+        options.tell(
+            "no labels to learn from, so there are no predictions: name some images in --labels FILE.csv, or give "
+            "labeled ones, --learn FOLDER"
+        )
+        return None, None, ""
+    chosen = _checked(asked, asked.images.source)
+    x, y = asked.features[chosen], asked.labels[chosen]
+    made, answers = fit_with_answers(x, y, asked.images.images.classes, unknown_rate=unknown_rate)
+    return made, answers, f"{int(chosen.sum()):,} of these images"
+
+
+def _checked(found: _Listed, source: str) -> Tensor:
+    chosen = found.to_learn_from
+    known = found.labels[chosen].unique()
+    if len(known) < 2:
+        has = "no labeled image" if not len(known) else f"one class, {found.images.images.classes[int(known[0])]!r}"
+        raise UserError(f"{source}: {has} to learn from; give labeled images of two classes or more")
+    return chosen
+
+
+def _predicted(
+    asked: _Listed,
+    classifier: Classifier | None,
+    answers: Predictions | None,
+    learned_from: str,
+    clusters: int | None,
+    problems: dict[str, str],
+) -> Predicted:
+    images, numbers = asked.images, asked.index.tolist()
+    learned = asked.to_learn_from if answers is not None else torch.zeros(len(numbers), dtype=torch.bool)
+    predictions, measured = None, {}
+    if classifier is not None:
+        predictions = classifier.predict(asked.features)
+        if answers is not None:
+            for whole, part in zip(predictions, answers, strict=True):
+                whole[learned] = part
+        measured = _measured(asked, classifier, predictions, learned)
+    labeled = (asked.labels >= 0).nonzero()[:, 0]
+    wrong = None
+    if len(asked.labels[labeled].unique()) > 1:
+        wrong = suspected_wrong_labels(asked.features[labeled], asked.labels[labeled])
+    return Predicted(
+        [str(images.names[i]) for i in numbers],
+        [images.label(i) for i in numbers],
+        [images.part(i) for i in numbers],
+        asked.features,
+        classifier,
+        predictions,
+        learned,
+        learned_from,
+        measured,
+        labeled,
+        images.images.classes,
+        wrong,
+        find_clusters(asked.features, clusters) if clusters or len(numbers) >= FEWEST else None,
+        PicturesByName(images),
+        images.foreign | problems,
+    )
+
+
+def _measured(asked: _Listed, classifier: Classifier, found: Predictions, learned: Tensor) -> dict[str, float]:
+    """Accuracy and calibration error of labeled images of known classes that the classifier did not learn from."""
+    number = {name: label for label, name in enumerate(classifier.classes)}
+    own = torch.tensor([number.get(name, -1) for name in asked.images.images.classes] or [-1])
+    truth = own[asked.labels.clamp_min(0)].where(asked.labels >= 0, -1)
+    tested = (truth >= 0) & ~learned
+    if not tested.any():
+        return {}
+    right = (found.best[tested] == truth[tested]).double().mean()
+    return {
+        "images": int(tested.sum()),
+        "accuracy": float(right),
+        "ece": expected_calibration_error(found.probabilities[tested], truth[tested]),
+        "none_of_these": float((found.label[tested] < 0).double().mean()),
+    }
+
+
+def _read(encoder: RunEncoder, images: ImageList, options: EncodingOptions, problems: dict[str, str]) -> _Listed:
+    index, features = [], []
+    for record in cached_records(encoder, images, options):
+        index.append(record.index)
+        features.append(torch.from_numpy(np.array(record.features)))
+        problems.update(record.problems)
+    if not any(map(len, index)):
+        name, reason = next(iter(problems.items()))
+        raise UserError(f"none of {len(images)} images of {images.source} can be read, the first {name}: {reason}")
+    return _Listed(images, np.concatenate(index), torch.cat(features))

@@ -1,0 +1,215 @@
+"""`predict`: the run's classifier is kept and used, a start learns on the spot, and every output says the same."""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from command_processes import Commands, halting, kill_where_it_halts
+from drawn_photos import draw_photos
+from PIL import Image
+
+import dualtemp
+from dualtemp.cli import main
+from dualtemp.errors import UserError
+from dualtemp.evaluation.classifier import fit_classifier
+from dualtemp.evaluation.classifier_file import CLASSIFIER_FILE, load_classifier, save_classifier
+
+SMALL = {"device": "cpu", "workers": 0}
+
+
+def colored(folder: Path, count: int, color: int, first: int = 0) -> None:
+    """Photos of which one channel is bright, so that any encoder can tell them by it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    g = np.random.default_rng(first + 1000 * color)
+    for number in range(first, first + count):
+        pixels = g.integers(0, 60, (40, 40, 3), dtype=np.uint8)
+        pixels[..., color] += 180
+        Image.fromarray(pixels).save(folder / f"{number:03}.png")
+
+
+@pytest.fixture
+def flat(tmp_path: Path) -> Path:
+    """Thirty red and thirty green photos in one folder; twenty of them are in labels.csv, one of these wrong."""
+    root = tmp_path / "flat"
+    colored(root, 30, 0)
+    colored(root, 30, 1, first=30)
+    rows = [(f"{i:03}.png", "red") for i in range(10)] + [(f"{i:03}.png", "green") for i in range(30, 40)]
+    rows[3] = ("003.png", "green")
+    (root / "labels.csv").write_text("file,label\n" + "".join(f"{name},{label}\n" for name, label in rows))
+    return root
+
+
+def test_a_run_keeps_its_classifier_and_predicts_with_it(run_copy: Path, photos: Path, tmp_path: Path) -> None:
+    draw_photos(tmp_path / "new", 6, first=900)
+    said: list[str] = []
+    found = dualtemp.predict(run_copy, tmp_path / "new", **SMALL, note=said.append)
+    assert [text for text in said if text.startswith("making the classifier")]
+    kept = load_classifier(run_copy / CLASSIFIER_FILE)
+    dualtemp.embed(run_copy, data=tmp_path / "new", out=tmp_path / "new.npz", **SMALL)
+    features = np.load(tmp_path / "new.npz")["features"]
+    z = (features - kept.mean.numpy()) / kept.scale.numpy()
+    logits = (z @ kept.weight.numpy().T + kept.bias.numpy()) / kept.temperature
+    p = np.exp(logits - logits.max(1, keepdims=True))
+    np.testing.assert_allclose(found.predictions.probabilities, p / p.sum(1, keepdims=True), atol=1e-4)
+    assert kept.classes == ("cat", "dog")
+    assert kept.facts["images"] == 24
+    said.clear()
+    again = dualtemp.predict(run_copy, tmp_path / "new", **SMALL, note=said.append)
+    assert not [text for text in said if text.startswith("making")]
+    assert torch.equal(again.predictions.probabilities, found.predictions.probabilities)
+    assert found.measured == {}
+    assert dualtemp.predict(run_copy, photos, **SMALL).measured["images"] == 10, "the run's own test part"
+
+
+def test_a_classifier_of_other_weights_or_a_damaged_one_is_made_anew(run_copy: Path, tmp_path: Path) -> None:
+    draw_photos(tmp_path / "new", 2, first=900)
+    dualtemp.predict(run_copy, tmp_path / "new", **SMALL)
+    path = run_copy / CLASSIFIER_FILE
+    whole = path.read_bytes()
+    save_classifier(path, load_classifier(path).with_facts(backbone="another"))
+    dualtemp.predict(run_copy, tmp_path / "new", **SMALL)
+    assert path.read_bytes() == whole
+    path.write_bytes(whole[: len(whole) // 2])
+    said: list[str] = []
+    dualtemp.predict(run_copy, tmp_path / "new", **SMALL, note=said.append)
+    assert path.read_bytes() == whole
+    assert [text for text in said if "no classifier that can be read" in text]
+
+
+def test_evaluate_keeps_the_classifier_that_predict_takes(run_copy: Path, tmp_path: Path) -> None:
+    dualtemp.evaluate(run_copy, only="probe", quiet=True, **SMALL)
+    kept = (run_copy / CLASSIFIER_FILE).read_bytes()
+    draw_photos(tmp_path / "new", 2, first=900)
+    said: list[str] = []
+    dualtemp.predict(run_copy, tmp_path / "new", **SMALL, note=said.append)
+    assert not [text for text in said if text.startswith("making")]
+    assert (run_copy / CLASSIFIER_FILE).read_bytes() == kept
+
+
+def test_a_start_learns_from_a_csv_predicts_the_rest_and_finds_the_wrong_label(
+    flat: Path, timm_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outs = [tmp_path / f"found.{ending}" for ending in ("csv", "json", "html", "parquet")]
+    words = [word for out in outs for word in ("--out", str(out))]
+    options = ["--unknown-rate", "0", "--clusters", "2", "--workers", "0", "--device", "cpu"]
+    assert main(["predict", str(timm_folder), "--data", str(flat), *options, *words]) == 0
+    out = capsys.readouterr().out
+    assert "learned from 18 of these images" in out
+    rows = list(csv.DictReader(outs[0].open()))
+    assert [row["name"] for row in rows] == [f"{i:03}.png" for i in range(60)]
+    right = [row["prediction"] == ("red" if i < 30 else "green") for i, row in enumerate(rows)]
+    assert np.mean(right) > 0.95
+    assert [row["name"] for row in rows if row["suggested"]] == ["003.png"]
+    assert rows[3]["suggested"] == "red"
+    assert len({row["cluster"] for row in rows[:30]}) == 1
+    whole = json.loads(outs[1].read_text())
+    assert whole["suspected_wrong_labels"] == ["003.png"]
+    assert [each["images"] for each in whole["clusters"]] == [30, 30]
+    assert [each["prediction"] for each in whole["predictions"]] == [row["prediction"] for row in rows]
+    page = outs[2].read_text()
+    assert "1 suspected wrong label" in page
+    assert "data:image/png" in page
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(outs[3]).to_pylist()
+    assert [each["confidence"] for each in table] == pytest.approx([float(row["confidence"]) for row in rows], abs=1e-5)
+
+
+def test_strangers_are_none_of_these_and_labels_may_be_elsewhere(timm_folder: Path, tmp_path: Path) -> None:
+    for color, name in enumerate(("red", "green")):
+        colored(tmp_path / "known" / name, 30, color)
+    colored(tmp_path / "new", 10, 0, first=100)
+    colored(tmp_path / "new", 10, 2, first=200)
+    found = dualtemp.predict(timm_folder, tmp_path / "new", learn=tmp_path / "known", **SMALL)
+    assert found.predictions is not None
+    assert (found.predictions.label[10:] < 0).all(), "blue was never seen"
+    assert (found.predictions.label[:10] == found.classifier.classes.index("red")).float().mean() > 0.6
+    assert found.wrong is None
+
+
+def test_without_labels_there_are_clusters_and_a_note(timm_folder: Path, flat: Path) -> None:
+    (flat / "labels.csv").unlink()
+    said: list[str] = []
+    found = dualtemp.predict(timm_folder, flat, **SMALL, note=said.append)
+    assert found.predictions is None
+    assert found.clusters is not None
+    assert "--labels FILE.csv" in said[-1]
+
+
+def test_killed_while_the_classifier_is_written_the_next_one_writes_it(
+    run_copy: Path, tmp_path: Path, commands: Commands
+) -> None:
+    draw_photos(tmp_path / "new", 2, first=900)
+    words = ("predict", run_copy, "--data", tmp_path / "new", "--json", "--device", "cpu", "--workers", "0")
+    kill_where_it_halts(commands.start(*words, first=halting(".classifier.safetensors*")))
+    assert not (run_copy / CLASSIFIER_FILE).exists()
+    both = [commands.start(*words) for _ in range(2)]
+    ended = [each.wait() for each in both]
+    assert [each.code for each in ended] == [0, 0], ended
+    assert json.loads(ended[0].out) == json.loads(ended[1].out)
+    assert load_classifier(run_copy / CLASSIFIER_FILE).classes == ("cat", "dog")
+    assert not list(run_copy.glob(".classifier*"))
+
+
+def test_a_run_that_cannot_be_written_to_predicts_all_the_same(run_copy: Path, tmp_path: Path) -> None:
+    draw_photos(tmp_path / "new", 2, first=900)
+    (run_copy / CLASSIFIER_FILE).mkdir()  # what stands in the way, also for root
+    said: list[str] = []
+    found = dualtemp.predict(run_copy, tmp_path / "new", **SMALL, note=said.append)
+    assert found.predictions is not None
+    assert [text for text in said if "not kept" in text]
+
+
+def test_a_file_holds_what_was_saved(tmp_path: Path) -> None:
+    g = np.random.default_rng(0)
+    x, y = g.normal(size=(40, 6)).astype(np.float32) + np.eye(6)[np.arange(40) % 3] * 3, np.arange(40) % 3
+    x[:, 5] = 1  # a constant feature has an infinite scale
+    made = fit_classifier(x, y, ["a", "ä\n", "c"], unknown_rate=0).with_facts(note="x")
+    save_classifier(tmp_path / "c", made)
+    read = load_classifier(tmp_path / "c")
+    assert (read.classes, read.threshold, read.facts) == (made.classes, torch.inf, made.facts)
+    assert torch.equal(read.predict(x).probabilities, made.predict(x).probabilities)
+
+
+@pytest.mark.parametrize("content", [b"", b"not at all", b"\x08\0\0\0\0\0\0\0{}      "])
+def test_what_is_no_classifier_is_one_line(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "c").write_bytes(content)
+    with pytest.raises(UserError, match="no classifier that can be read") as raised:
+        load_classifier(tmp_path / "c")
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--out", "x.txt"], "predictions go into .csv, .json, .html or .parquet"),
+        (["--unknown-rate", "1"], "--unknown-rate must be from 0 to below 1"),
+        (["--clusters", "0"], "--clusters must be at least 1"),
+        (["--clusters", "61"], "61 clusters of 60 images"),
+        (["--labels", "one.csv"], "one class, 'red' to learn from"),
+        (["--labels", "nowhere.csv"], "nowhere.csv: cannot be read"),
+    ],
+)
+def test_mistakes_are_one_line_and_leave_nothing(
+    words: list[str], message: str, flat: Path, timm_folder: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("one.csv").write_text("file,label\n000.png,red\n001.png,red\n")
+    before = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    given = ["--data", str(flat), "--workers", "0", "--device", "cpu", *words]
+    assert main(["predict", str(timm_folder), *given]) == 2
+    err = capsys.readouterr().err.strip().splitlines()
+    assert message in err[-1]
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == before
+
+
+def test_a_copied_run_takes_its_classifier_along(run_copy: Path, tmp_path: Path) -> None:
+    draw_photos(tmp_path / "new", 2, first=900)
+    first = dualtemp.predict(run_copy, tmp_path / "new", **SMALL)
+    moved = shutil.move(run_copy, tmp_path / "moved")
+    again = dualtemp.predict(moved, tmp_path / "new", **SMALL)
+    assert torch.equal(first.predictions.probabilities, again.predictions.probabilities)

@@ -1,0 +1,61 @@
+"""The classifier of a run goes along with its encoder, and the card's program answers as `predict` does."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+from drawn_photos import draw_photos
+
+import dualtemp
+from dualtemp.evaluation.classifier_file import CLASSIFIER_FILE, load_classifier, save_classifier
+
+# Features come as an array, as every format gives them; what follows is the card's.
+PROGRAM = """
+import sys
+import numpy as np
+class Blocked:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] in ("dualtemp", "torch"): raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Blocked())
+features = np.load("features.npy")
+exec(open("classify.py").read())
+np.savez("found.npz", probabilities=probabilities, answers=np.array(answers))
+"""
+
+
+def test_the_cards_program_answers_as_predict_does_without_dualtemp(run_copy: Path, tmp_path: Path) -> None:
+    draw_photos(tmp_path / "new", 8, first=900)
+    found = dualtemp.predict(run_copy, tmp_path / "new", device="cpu", workers=0)
+    assert found.predictions is not None
+    assert found.classifier is not None
+    folder = dualtemp.export(run_copy, out=tmp_path / "export")
+    assert json.loads((folder / "export.json").read_text())["classifier"]["classes"] == ["cat", "dog"]
+    card = (folder / "README.md").read_text()
+    (folder / "classify.py").write_text(re.findall("### Classify.*?```python\n(.*?)```", card, re.DOTALL)[0])
+    np.save(folder / "features.npy", found.features.numpy())
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], cwd=folder, capture_output=True, text=True, check=False, env=dict(os.environ)
+    )
+    assert done.returncode == 0, done.stderr
+    theirs = np.load(folder / "found.npz")
+    np.testing.assert_allclose(theirs["probabilities"], found.predictions.probabilities, atol=1e-5)
+    names = [*found.classifier.classes, "none of these"]
+    assert theirs["answers"].tolist() == [names[label] for label in found.predictions.label.tolist()]
+
+
+def test_a_classifier_of_other_weights_is_not_exported_and_an_earlier_one_goes(run_copy: Path, tmp_path: Path) -> None:
+    draw_photos(tmp_path / "new", 2, first=900)
+    dualtemp.predict(run_copy, tmp_path / "new", device="cpu", workers=0)
+    folder = dualtemp.export(run_copy)
+    assert (folder / CLASSIFIER_FILE).read_bytes() == (run_copy / CLASSIFIER_FILE).read_bytes()
+    save_classifier(
+        run_copy / CLASSIFIER_FILE, load_classifier(run_copy / CLASSIFIER_FILE).with_facts(backbone="other")
+    )
+    dualtemp.export(run_copy)
+    assert not (folder / CLASSIFIER_FILE).exists()
+    assert "Classify" not in (folder / "README.md").read_text()
+    assert "classifier" not in json.loads((folder / "export.json").read_text())
