@@ -23,7 +23,7 @@ HOW: dict[str, Any] = {"workers": 0, "device": "cpu"}
 # The process stops itself once it has computed so many batches, and a test can kill it there.
 STOP = """
 import os, signal
-from dualtemp.encoder.work_file import WorkFile
+from dualtemp.runs.work_file import WorkFile
 def append(self, record, append=WorkFile.append, done=[]):
     append(self, record)
     done.append(record)
