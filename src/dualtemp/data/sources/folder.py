@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from dualtemp.data.images import FileImages, Splits
-from dualtemp.data.loading.decode import CONVERT, FOREIGN, UnreadableImage, image_extensions
+from dualtemp.data.loading.decode import FOREIGN, UnreadableImage, image_extensions, what_to_do
 from dualtemp.data.sources.copies import copies
 from dualtemp.data.sources.held_out import held_out
 from dualtemp.data.sources.label_file import AUTO, LABEL_FILE, read_label_file
@@ -111,7 +111,8 @@ def find_images(folder: Path, only: frozenset[str] | None = None) -> list[str]:
 
 def foreign_images(folder: Path) -> list[UnreadableImage]:
     """Image files below a folder whose format is not read: HEIC, raw files of cameras, JPEG XL."""
-    return [UnreadableImage(name, CONVERT) for name in _find(folder, FOREIGN - image_extensions(), None)]
+    found = _find(folder, FOREIGN - image_extensions(), None)
+    return [UnreadableImage(name, what_to_do(os.path.splitext(name)[1])) for name in found]
 
 
 def _find(folder: Path, endings: frozenset[str], only: frozenset[str] | None) -> list[str]:
