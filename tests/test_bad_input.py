@@ -29,6 +29,7 @@ OF_RUN = {
     "near-duplicates": [],
     "select": [],
     "predict": ["--json"],
+    "judge": [],
     "export": [],
 }
 WITH_DATA = ["explore", "analyze", "evaluate", "embed", "search", "near-duplicates", "select", "predict"]

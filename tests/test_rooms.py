@@ -47,6 +47,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "evaluation.baselines",
         "evaluation.frozen_measures",
         "evaluation.frozen_sample",
+        "evaluation.judge_encoders",
         "evaluation.labeled_data",
         "evaluation.predict",
         "evaluation.prediction_files",

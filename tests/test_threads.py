@@ -23,6 +23,7 @@ WORDS = {
     "export": ["run"],
     "select": ["run"],
     "predict": ["run"],
+    "judge": ["run"],
     "studio": ["run"],
     "reproduce": ["T-reverse"],
 }

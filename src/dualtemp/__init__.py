@@ -12,7 +12,19 @@ from dualtemp.lazy import lazily
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from dualtemp.api import analyze, embed, evaluate, export, near_duplicates, predict, resume, search, select, train
+    from dualtemp.api import (
+        analyze,
+        embed,
+        evaluate,
+        export,
+        judge,
+        near_duplicates,
+        predict,
+        resume,
+        search,
+        select,
+        train,
+    )
     from dualtemp.losses import (
         AdaptiveTemperature,
         BarlowTwinsLoss,
@@ -55,6 +67,7 @@ _HOME = {
     "embed": "api",
     "evaluate": "api",
     "export": "api",
+    "judge": "api",
     "near_duplicates": "api",
     "predict": "api",
     "resume": "api",
@@ -86,6 +99,7 @@ __all__ = [
     "embed",
     "evaluate",
     "export",
+    "judge",
     "near_duplicates",
     "predict",
     "resume",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dualtemp.encoder.search import search
     from dualtemp.encoder.select import select
     from dualtemp.evaluation.evaluate import evaluate
+    from dualtemp.evaluation.judge_encoders import judge
     from dualtemp.evaluation.predict import predict
     from dualtemp.exporting.export import export
     from dualtemp.report.page_observer import RunPage
@@ -30,6 +31,7 @@ __all__ = [
     "embed",
     "evaluate",
     "export",
+    "judge",
     "near_duplicates",
     "predict",
     "resume",
@@ -44,6 +46,7 @@ _HOME = {
     "evaluate": "evaluation.evaluate",
     "export": "exporting.export",
     "near_duplicates": "encoder.near_duplicates",
+    "judge": "evaluation.judge_encoders",
     "predict": "evaluation.predict",
     "search": "encoder.search",
     "select": "encoder.select",

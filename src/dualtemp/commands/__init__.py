@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # what `lookup` finds by listing this folder, for readers and
         explore,
         export,
         grid,
+        judge,
         near_duplicates,
         paper,
         predict,

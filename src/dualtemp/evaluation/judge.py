@@ -10,10 +10,12 @@ import math
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, NamedTuple
 
 MEASURES = ("cluster_learnability", "intrinsic_dimension")
 TRANSFORMED = {"effective_rank", "lidar", "intrinsic_dimension"}  # whose logarithm is taken
+JUDGE_FILE = "judge.json"  # of a run folder
 IMAGES = 256  # that the measures are made of, as in calibration
 
 
@@ -48,3 +50,15 @@ def chance_better(one: Forecast, other: Forecast) -> float:
 
 def _percent(logit: float) -> float:
     return 100 / (1 + math.exp(-logit))
+
+
+def read_judged(run: Path) -> dict[int, dict[str, Any]]:
+    """Read RUN/judge.json: what `dualtemp judge` found, by step; empty if it is missing or damaged."""
+    try:
+        found = json.loads((run / JUDGE_FILE).read_text())
+        entries = {int(step): dict(entry) for step, entry in found.items()}
+        for entry in entries.values():
+            forecast(entry["measures"])
+        return entries
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return {}

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dualtemp.config import MEASURED_ON, Settings, applicable, complete, settings
+from dualtemp.evaluation.judge import forecast, read_judged
 from dualtemp.report.curves import run_charts
 from dualtemp.report.evaluated_part import evaluated_part
 from dualtemp.report.page import link_to, render, write_page
@@ -79,7 +80,19 @@ def _figures(run: RunRecord) -> list[tuple[str, str, str]]:
     return [
         ("epochs", f"{run.epoch} of {run.chosen.epochs}", "Epochs done."),
         *((each.name or each.title, each.text(value), each.says) for each, value in tiles if value is not None),
+        *_forecast(run),
     ]
+
+
+def _forecast(run: RunRecord) -> list[tuple[str, str, str]]:
+    """The newest forecast of `dualtemp judge`, if the run was judged."""
+    judged = read_judged(run.path)
+    if not judged:
+        return []
+    step, found = max(judged.items())
+    seen = forecast(found["measures"])
+    says = f"Forecast without labels at step {step}, one deviation to each side: for comparing runs on the same images."
+    return [("kNN forecast", f"{seen.low:.0f} to {seen.high:.0f} %", says)]
 
 
 def _contents(
