@@ -1,4 +1,4 @@
-"""DICOM and TIFF files that Pillow does not read: values against those that were written, and one line where the reader is missing."""
+"""DICOM, and TIFF files that Pillow refuses: values against those that were written; one line without the reader."""
 
 from pathlib import Path
 
