@@ -191,9 +191,16 @@ def _parts(
 def folder_parts(root: Path, labels: bool = True) -> dict[str, Part]:
     """All images of a folder by the folder of their part, such as "train" and "val"; "" if it is not divided."""
     train, tests, extra = _part_folders(root)
-    if train is None:
-        return {"": _part(root, "", labels, None, None)}
-    parts = {word: _part(root, word, labels, None, None) for word in (train, *tests)}
+    given = given_labels(root) if labels else None
+    words = ("",) if train is None else (train, *tests)
+    parts = {word: _part(root, word, labels, None, given) for word in words}
+    for part in parts.values() if given is not None else ():
+        lacking = [name for name, label in zip(part.names, part.folders, strict=True) if not label]
+        if 0 < len(lacking) < len(part.names):
+            raise UserError(
+                f"{root}: {LABEL_FILE} has no label for {len(lacking):,} images ('{lacking[0]}' is the first); label "
+                "them, move them to unlabelled/, or ask for no labels"
+            )
     parts |= {extra: _part(root, extra, False, None, None)} if extra else {}
     return {word: part for word, part in parts.items() if part.names}
 
