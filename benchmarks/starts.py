@@ -58,6 +58,7 @@ RECIPE: dict[str, Any] = {"freeze_batch_norm": True, "layer_decay": 0.03, "batch
 ARMS: dict[str, dict[str, Any]] = {
     "adapted, two temperatures": {"tau_beta": 1.0},
     "adapted, one temperature": {"tau_beta": "tied"},
+    "adapted, two temperatures, anchor": {"tau_beta": 1.0, "anchor": 20.0},
 }
 
 
@@ -294,7 +295,10 @@ def main() -> None:
             print(name, "from scratch", seed, {key: value["top1"] for key, value in measured.items()}, flush=True)
         for seed in range(given["seeds"]):
             for arm, options in ARMS.items():
-                path = given["out"] / f"{name}-{arm.removeprefix('adapted, ').replace(' ', '-')}-s{seed}.json"
+                path = (
+                    given["out"]
+                    / f"{name}-{arm.removeprefix('adapted, ').replace(', ', '-').replace(' ', '-')}-s{seed}.json"
+                )
                 if path.exists():
                     continue
                 values = {"data": name, "backbone": "tf_efficientnet_lite0", "init": "imagenet", "seed": seed}

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -72,6 +73,31 @@ def test_what_another_process_holds_is_refused_until_it_is_killed(before: str, t
             assert held(lock)
     assert not held(lock)
     assert os.listdir(tmp_path) == [".lock"]
+
+
+FORK = """
+import os, sys, time
+from pathlib import Path
+from dualtemp.file_lock import locked
+with locked(Path(sys.argv[1])):
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)
+    time.sleep(300)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_of_a_killed_process_does_not_hold_its_lock(before: str, tmp_path: Path) -> None:
+    lock = tmp_path / ".lock"
+    with start(before + FORK, lock) as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+        assert held(lock), "the child has let go, and its parent has not"
+        process.kill()
+        process.wait()
+        with locked(lock, patience=0):
+            os.kill(child, 0)  # it lives
+        os.kill(child, signal.SIGKILL)
 
 
 def test_of_many_processes_one_is_inside_at_a_time_though_each_removes_the_lock(before: str, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ WORDS = {
     "judge": ["run"],
     "studio": ["run"],
     "reproduce": ["T-reverse"],
+    "grid": ["grid.yaml"],
 }
 
 

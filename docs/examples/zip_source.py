@@ -14,7 +14,7 @@ class ZipImages(ImageSource):
     """Images in a zip file, read one by one."""
 
     place: str
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # pyright: ignore[reportIncompatibleVariableOverride]
     channels: int = 3
     enough: int | None = None
 

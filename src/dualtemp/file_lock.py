@@ -30,9 +30,23 @@ try:
 except ImportError:
     msvcrt = None
 
-PATIENCE = 3.0  # seconds; reading processes of a run that was killed hold its lock for a moment longer
+PATIENCE = 3.0  # seconds; a process that is just ending holds its lock for a moment longer
 CLAIM = ".held-by."  # between the name of the lock file and the process
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}
+
+
+# The files by which this process holds locks. A fork shares them, and would hold a lock beyond its parent's end.
+_holding: set[BinaryIO] = set()
+
+
+def _let_go_in_child() -> None:
+    for file in _holding:
+        file.close()  # the parent's stays locked
+    _holding.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go_in_child)
 
 
 class Busy(UserError):
@@ -109,6 +123,8 @@ def open_locked(path: Path) -> BinaryIO:
 def _acquire(path: Path, held: contextlib.ExitStack) -> str | None:
     """Take the lock, to be given back by `held`; None if that succeeded, else what is known of its holder."""
     file = held.enter_context(open(path, "ab"))  # noqa: SIM115
+    _holding.add(file)
+    held.callback(_holding.discard, file)
     try:
         if not _try_lock(file):
             return ""

@@ -12,7 +12,7 @@ from dualtemp.studio.space import make_space
 
 @pytest.fixture(scope="module")
 def digits() -> tuple[np.ndarray, np.ndarray]:
-    space = make_space("digits", None, load_digits().data[:900].astype(np.float32))
+    space = make_space("digits", None, load_digits(return_X_y=True)[0][:900].astype(np.float32))
     return space.features, space.places["components"]
 
 

@@ -169,7 +169,7 @@ def test_files_that_cannot_be_read_are_left_out_and_views_are_of_the_image_that_
     for batch in run.anchors(10):
         assert len(batch.q) == len(batch.index) == len(batch.views[0])
         for place, i in enumerate(batch.index.tolist()):
-            colour = int(names[i][:2]) * 10 / 255
+            colour = int(str(names[i])[:2]) * 10 / 255
             for view in batch.views:
                 assert (run.data.views.unnormalize(view[place : place + 1])[0, 0] - colour).abs().max() < 0.01
             seen.add(names[i])

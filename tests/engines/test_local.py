@@ -58,7 +58,8 @@ def test_a_killed_process_takes_its_own_task_with_it_and_its_place_goes_on(tmp_p
                 Task("saved", save_when_stopped, (tmp_path / "saved",)),
             ]
         )
-        until(lambda: (tmp_path / "killed").exists() and (tmp_path / "saved").exists())
+        signs = [tmp_path / "killed", tmp_path / "saved"]
+        until(lambda: all(sign.exists() and sign.read_text() for sign in signs))
         os.kill(int((tmp_path / "killed").read_text()), signal.SIGKILL)
         assert ended(killed)[0].lost
         assert saved.outcome() is None

@@ -43,7 +43,9 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlurmEngine:
     monkeypatch.setenv("PYTHONPATH", path)
     monkeypatch.setattr(slurm, "GRACE", 0.1)
     monkeypatch.setattr(slurm, "LOOK", 0.0)
-    engine = SlurmEngine(submitit.LocalExecutor(tmp_path / "jobs"), Place("cpu", 2), at_once=10)
+    executor = submitit.LocalExecutor(tmp_path / "jobs")
+    executor.update_parameters(timeout_min=600)
+    engine = SlurmEngine(executor, Place("cpu", 1), at_once=10)
     engine.queue = LocalQueue()
     return engine
 
@@ -71,7 +73,7 @@ def test_jobs_return_values_and_users_errors_and_are_lost_when_killed(engine: Sl
         Task("c", wait_forever, (tmp_path / "c",)),
     )
     device, threads, process, x = ended(done).value
-    assert (device, threads, x) == ("cpu", 2, 7)
+    assert (device, threads, x) == ("cpu", 1, 7)
     assert process != os.getpid()
     with pytest.raises(UserError, match="no room"):
         ended(wrong)

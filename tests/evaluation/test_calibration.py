@@ -1,5 +1,7 @@
 """Temperature and calibration error compared with scipy and with a computation by hand."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -27,7 +29,7 @@ def test_the_temperature_is_where_scipy_finds_the_least_cross_entropy(sharpness:
     def loss(log_t: float) -> float:
         return -log_softmax(z / np.exp(log_t), 1)[np.arange(len(z)), labels].mean()
 
-    found = minimize_scalar(loss, bounds=(np.log(0.05), np.log(20)), method="bounded", options={"xatol": 1e-9})
+    found: Any = minimize_scalar(loss, bounds=(np.log(0.05), np.log(20)), method="bounded", options={"xatol": 1e-9})
     assert fit_temperature(z, labels) == pytest.approx(np.exp(found.x), rel=1e-4)
     assert fit_temperature(z, labels) == pytest.approx(sharpness, rel=0.25)
 

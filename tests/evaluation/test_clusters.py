@@ -1,5 +1,7 @@
 """k-means compared with scikit-learn's, and the rule for the number of clusters."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -22,7 +24,7 @@ def inertia(x: np.ndarray, labels: np.ndarray) -> float:
 def test_inertia_is_no_worse_than_that_of_scikit_learn(k: int) -> None:
     x, _ = blobs(6, 40, spread=0.8)
     ours = k_means(x, k, restarts=8)
-    theirs = KMeans(k, n_init=8, random_state=0).fit(x)
+    theirs: Any = KMeans(k, n_init=8, random_state=0).fit(x)  # pyright: ignore
     assert ours.inertia == pytest.approx(inertia(x, ours.labels.numpy()), rel=1e-4)
     assert ours.inertia <= theirs.inertia_ * 1.01
     for c in range(k):

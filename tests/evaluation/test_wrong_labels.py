@@ -45,7 +45,7 @@ def test_votes_are_scikit_learns_without_the_image_itself() -> None:
 
     for i in range(0, 45, 7):
         others = np.arange(45) != i
-        theirs = KNeighborsClassifier(5, metric="cosine", weights=weight).fit(x[others], y[others])
+        theirs = KNeighborsClassifier(5, metric="cosine", weights=weight).fit(x[others], y[others])  # pyright: ignore
         np.testing.assert_allclose(votes[i], theirs.predict_proba(x[i : i + 1])[0], atol=1e-4)
 
 

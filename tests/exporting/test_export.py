@@ -345,7 +345,11 @@ def test_formats_of_the_same_encoder_gather_and_those_of_another_go(tmp_path: Pa
         ("resnet18", ("--format", "onnx,timm"), "timm has no resnet18 with the stem for small images"),
         ("resnet_mini", ("--format", "onxn"), "no format is called 'onxn': choose among safetensors, timm, onnx"),
         ("resnet_mini", ("--format", ""), "no format is called ''"),
-        ("resnet_mini", ("--normalize",), "normalize is for graphs: give --format onnx or torch-export"),
+        (
+            "resnet_mini",
+            ("--normalize",),
+            "normalize is for graphs: give --format onnx or onnx-int8 or onnx-web or torch-export",
+        ),
         ("resnet_mini", ("--out", "{file}"), "exists and is not an export"),
         ("resnet_mini", ("--out", "{file}/export"), "cannot be written"),
         ("resnet_mini", ("--out", "{folder}"), "exists and is not an export"),

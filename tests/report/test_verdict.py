@@ -331,3 +331,30 @@ def test_a_run_is_compared_with_what_it_began_from(rows: list[Beside], headline:
     assert (found.headline, found.tone) == (headline, tone)
     above = [remark for remark in found.remarks if remark.startswith("Above its start by 9.3 points: kNN 93.3 %")]
     assert bool(above) == (tone == "good")
+
+
+@pytest.mark.parametrize(
+    ("knn", "headline"),
+    [
+        ([87.2, 87.1, 87], "below its start by 8.0 points: use the start"),
+        ([94.5, 94.6, 94.5], None),
+        ([96, 97, 98], None),
+    ],
+)
+def test_a_run_below_what_knn_was_before_the_first_step_says_so_without_an_evaluation(
+    knn: list[float], headline: str | None
+) -> None:
+    history = lines(loss=[4, 3, 2], spread=[0.6] * 3, knn_top1=knn, start_knn_top1=[95.0] * 3)
+    found = health(history, FACTS)
+    assert (found.headline == headline) if headline else ("below its start" not in found.headline)
+    evaluated = replace(FACTS, beside=(paired("kNN", START, 250, 30, 2, 300),))
+    assert "before the first step" not in health(history, evaluated).reason  # image by image is the better comparison
+
+
+def test_a_run_that_ended_itself_below_its_start_says_what_is_left() -> None:
+    history = lines(loss=[4, 3], spread=[0.6] * 2, knn_top1=[94, 90], held_out_lost=[1, 9], held_out_gained=[1, 0])
+    history[-1]["stopped"] = True
+    found = verdict(history, FACTS, "done")
+    assert found.headline == "stopped after epoch 2: it fell below its start"
+    assert "9 held-out images wrong" in found.reason
+    assert "the measurement before" in found.reason

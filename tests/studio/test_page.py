@@ -239,3 +239,19 @@ def test_the_temperatures_act_on_selected_anchors_and_a_picture_can_be_dropped(
         names = studio.workspace.shown.images.names
         assert names[page.evaluate("studio.store.selection[0]")] == "train/cat/003.png"
         page.view.close()  # before its studio ends
+
+
+def test_a_page_whose_studio_has_ended_says_so_and_stays_quiet(
+    embeddings: Path, tmp_path: Path, open_studio: OpenStudio
+) -> None:
+    with serve(embeddings, tmp_path) as studio:
+        page = open_studio(studio)
+    asked: list[str] = []
+    page.view.on("request", lambda request: asked.append(request.url))
+    page.until("document.body.classList.contains('lost')")
+    for number in range(5):  # new thumbnails and names are wanted, and cannot be had
+        page.evaluate(f"studio.store.select([{number}, {number + 30}], 'chosen')")
+        page.view.wait_for_timeout(100)
+    page.view.wait_for_timeout(500)
+    assert len(asked) < 20
+    page.complaints.clear()  # that the studio refuses is what this is about

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_processes import PATIENCE, Commands, until
+from command_processes import PATIENCE, Command, Commands, until
 from served_studio import ServedStudio, ask, serve
 
 from dualtemp.runs.folder import RunFolder
@@ -62,7 +62,7 @@ def test_a_run_learns_from_the_chosen_images_and_the_map_is_seen_by_it(
 def test_a_run_outlives_the_studio_and_the_next_one_stops_and_resumes_it(
     commands: Commands, photos_run: Path, tmp_path: Path
 ) -> None:
-    def start() -> tuple[object, int, str]:
+    def start() -> tuple[Command, int, str]:
         command = commands.start(
             "studio",
             photos_run,
@@ -85,8 +85,8 @@ def test_a_run_outlives_the_studio_and_the_next_one_stops_and_resumes_it(
     name = ask(port, token, "/api/train", {**SMALL, "epochs": 100_000}).json()["run"]
     run = RunFolder(tmp_path / "r" / name)
     assert until(first, lambda: len(run.history()) > 1)
-    first.send(signal.SIGKILL)  # pyright: ignore
-    first.wait()  # pyright: ignore
+    first.send(signal.SIGKILL)
+    first.wait()
     so_far = len(run.history())
     second, port, token = start()
     assert until(second, lambda: len(run.history()) > so_far), "it goes on by itself"
@@ -98,8 +98,8 @@ def test_a_run_outlives_the_studio_and_the_next_one_stops_and_resumes_it(
     assert until(second, lambda: len(run.history()) > stopped)
     assert ask(port, token, "/api/runs/stop", {"run": name}).code == 200
     assert until(second, lambda: status_of(run).word == "interrupted")
-    second.send(signal.SIGINT)  # pyright: ignore
-    assert second.wait(PATIENCE).code == 0  # pyright: ignore
+    second.send(signal.SIGINT)
+    assert second.wait(PATIENCE).code == 0
 
 
 def test_only_runs_that_exist_and_methods_that_exist_are_named(studio: ServedStudio, tmp_path: Path) -> None:

@@ -170,11 +170,14 @@ os.fsync = halt
 """
 
 
-def kill_where_it_halts(command: Command) -> None:
-    """Kill a command that was started with `halting`."""
+def kill_where_it_halts(command: Command, *others: Command) -> None:
+    """Kill a command that was started with `halting`, and others that form a group with it."""
     assert until(command, lambda: halted(command)), (command.code, command.err.read_text())
-    command.send(signal.SIGKILL)
+    for each in (command, *others):
+        each.send(signal.SIGKILL)
     assert command.wait().code == -signal.SIGKILL
+    for each in others:
+        each.wait()
 
 
 def signal_where_it_halts(command: Command, number: int) -> None:

@@ -89,6 +89,8 @@ def serve(what: Path | str, folder: Path, **options: Any) -> Any:
     finally:
         workspace.news.close()
         server.should_exit = True
+        thread.join(10)
+        server.force_exit = True  # without waiting for a page that holds on
         thread.join(PATIENCE)
         sock.close()
 

@@ -1,10 +1,9 @@
 """What a run on shards must equal: the batches and the bits of a run on the folder."""
 
-import signal
 from pathlib import Path
 
 import torch
-from command_processes import OFTEN, Command, Commands, together, until
+from command_processes import OFTEN, Commands, halting, kill_where_it_halts, together
 from run_contents import different, everything
 
 from dualtemp.data.augment.views import Views
@@ -26,20 +25,14 @@ def seen(images: ImageSet, world: int, workers: int, start: int = 0) -> tuple[li
     return index, torch.cat([views for step in steps for _, views in step], dim=1)
 
 
-def kill_in_an_epoch(started: list[Command], run: Path) -> None:
-    assert until(started[0], lambda: list(run.glob("checkpoints/step-*[124578].ckpt"))), started[0].err.read_text()
-    for command in started:
-        command.send(signal.SIGKILL)
-    for command in started:
-        command.wait()
-
-
 def check_kill(commands: Commands, photos: Path, data: object, tmp_path: Path, count: int) -> None:
     """A run on `data` that is killed in an epoch and resumed has the bits of a run on the folder that was not."""
     run, reference = tmp_path / "run", tmp_path / "reference"
     words = ("train", *TINY, "--epochs", "3", "--warmup-epochs", "0")
-    started = together(commands, *words, "--data", data, *OFTEN, "--out", run, count=count)
-    kill_in_an_epoch(started, run)
+    in_an_epoch = halting(".step-*.part", 2)
+    kill_where_it_halts(
+        *together(commands, *words, "--data", data, *OFTEN, "--out", run, count=count, first=in_an_epoch)
+    )
     ended = [each.wait() for each in together(commands, "resume", run, "--no-page", "--workers", "1", count=count)]
     assert [each.code for each in ended] == [0] * count, "".join(each.err for each in ended)
     ended = [each.wait() for each in together(commands, *words, "--data", photos, "--out", reference, count=count)]

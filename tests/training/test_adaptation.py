@@ -27,7 +27,7 @@ __all__ = ["photos", "timm_folder"]  # fixtures
 
 QUIET: dict[str, Any] = {"device": "cpu", "workers": 0, "threads": 1, "quiet": True, "page": False}
 # Everything given: of what is not, a start of others gets what suits it.
-ALL_LEARNS = {"freeze": 0, "freeze_batch_norm": False, "layer_decay": 1.0, "stop_below_start": False}
+ALL_LEARNS = {"freeze": 0, "freeze_batch_norm": False, "layer_decay": 1.0, "anchor": 0.0, "stop_below_start": False}
 SMALL: dict[str, Any] = {**QUIET, **ALL_LEARNS, "batch": 8, "image_size": 40, "lr": 0.5, "epochs": 2}
 
 
@@ -35,7 +35,7 @@ def weights(path: Path, name: str = "backbone") -> dict[str, torch.Tensor]:
     return safetensors.torch.load_file(path / f"{name}.safetensors")
 
 
-@pytest.mark.parametrize("method", ["simco", "moco", "byol"])
+@pytest.mark.parametrize("method", ["simco", "moco", pytest.param("byol", marks=pytest.mark.slow)])
 def test_frozen_stages_keep_weights_and_statistics_and_the_others_learn(
     method: str, photos: Path, timm_folder: Path, tmp_path: Path
 ) -> None:
@@ -116,12 +116,13 @@ def test_an_anchor_gives_the_same_whether_the_frozen_work_is_shared_or_not(
     ).read_bytes()
 
 
+@pytest.mark.slow
 def test_an_anchor_holds_the_encoder_near_its_start(photos: Path, timm_folder: Path, tmp_path: Path) -> None:
     given = {**SMALL, "lr": 0.05, "freeze_batch_norm": True}
     far = {}
     for anchor in (0.0, 100.0):
         run = tmp_path / f"anchor{anchor:g}"
-        train(data=str(photos), init=str(timm_folder), out=run, anchor=anchor, **given)
+        train(data=str(photos), init=str(timm_folder), out=run, **{**given, "anchor": anchor})
         before, after = weights(run, "start"), weights(run)
         far[anchor] = sum(float((after[n] - before[n]).float().norm()) for n in after if n.endswith("conv2.weight"))
     assert far[100.0] < far[0.0]

@@ -1,11 +1,10 @@
 """Adapting in real processes: killed and resumed to the same bits, and by two processes as by one."""
 
-import signal
 from pathlib import Path
 
 import pytest
 import torch
-from command_processes import Commands, together, until
+from command_processes import OFTEN, Commands, halting, kill_where_it_halts, together
 from local_starts import timm_folder
 from run_contents import different, everything
 from trained_encoders import photos
@@ -25,15 +24,13 @@ def finish(commands: list) -> None:
     assert [each.code for each in ended] == [0] * len(ended), "".join(each.err for each in ended)
 
 
+@pytest.mark.slow
 def test_a_killed_adaptation_goes_on_to_the_same_bits(
     photos: Path, timm_folder: Path, commands: Commands, tmp_path: Path
 ) -> None:
     run, whole = tmp_path / "run", tmp_path / "whole"
     given = words(photos, timm_folder, *ALL)
-    command = commands.start("train", *given, "--checkpoint-minutes", "1e-9", "--out", run)
-    assert until(command, lambda: list(run.glob("checkpoints/step-*[12].ckpt"))), command.err.read_text()
-    command.send(signal.SIGKILL)
-    command.wait()
+    kill_where_it_halts(commands.start("train", *given, *OFTEN, "--out", run, first=halting(".step-*.part", 2)))
     finish([commands.start("resume", run, "--workers", "0")])
     finish([commands.start("train", *given, "--out", whole)])
     assert different(everything(run), everything(whole)) == []

@@ -58,7 +58,7 @@ def test_the_teacher_sees_every_image_at_its_own_size_and_with_its_own_constants
     files = open_source(str(photos)).train.source
     prepare = v2.Compose([v2.Resize(100, v2.InterpolationMode.BILINEAR, antialias=True), v2.CenterCrop(96)])
     mean, std = (torch.tensor(INPUT[name]).view(3, 1, 1) for name in ("mean", "std"))
-    pixels = [torch.from_numpy(np.array(Image.open(files.path(i)).convert("RGB"))) for i in range(len(files))]
+    pixels = [torch.from_numpy(np.array(Image.open(files.path(i) or "").convert("RGB"))) for i in range(len(files))]
     images = torch.stack([(prepare(each.permute(2, 0, 1)) / 255 - mean) / std for each in pixels])
     with torch.no_grad():
         network: Any = timm_network()

@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from command_processes import OFTEN, PATIENCE, Commands, until
+from command_processes import OFTEN, PATIENCE, Commands, halting, kill_where_it_halts
 from run_contents import different, everything
 
 from dualtemp.analysis.trained_run import open_trained_run
@@ -49,10 +48,8 @@ def test_a_run_that_is_killed_goes_on_with_what_it_remembered(
     words: tuple[str, ...], commands: Commands, tmp_path: Path, run_once: Any
 ) -> None:
     whole, path = run_once(*WORDS, *words), tmp_path / "run"
-    command = commands.start("train", *WORDS, *words, *OFTEN, "--out", path)
-    assert until(command, lambda: any(int(each.stem[5:]) >= 7 for each in path.glob("checkpoints/step-*")))
-    command.send(signal.SIGKILL)
-    assert command.wait().code == -signal.SIGKILL
+    at_the_eighth = halting(".step-*.part", 8)
+    kill_where_it_halts(commands.start("train", *WORDS, *words, *OFTEN, "--out", path, first=at_the_eighth))
     ended = commands.run("resume", path)
     assert ended.code == 0, ended.err
     assert different(everything(path), everything(whole)) == []

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_processes import OFTEN, PATIENCE, Commands, halting, kill_where_it_halts, signal_where_it_halts, until
+from command_processes import OFTEN, PATIENCE, Commands, halting, kill_where_it_halts, signal_where_it_halts
 from PIL import Image
 from run_contents import different, everything
 
@@ -128,12 +128,9 @@ def test_a_run_on_photographs_is_resumed_at_once_though_its_readers_may_still_en
     words = (*data, "--backbone", "resnet_mini", "--workers", "2", *OFTEN)
     assert commands.run("train", *words, "--out", tmp_path / "whole").code == 0
     path = tmp_path / "run"
-    command = commands.start("train", *words, "--out", path)
-    for step in (2, 7):
-        assert until(command, lambda step=step: list(path.glob(f"checkpoints/step-*{step}.ckpt")))
-        command.send(signal.SIGKILL)
-        command.wait()
-        command = commands.start("resume", path, "--workers", "2", *OFTEN)
-    ended = command.wait()
+    kill_where_it_halts(commands.start("train", *words, "--out", path, first=halting(".step-*.part", 3)))
+    goes_on = ("resume", path, "--workers", "2", *OFTEN)
+    kill_where_it_halts(commands.start(*goes_on, first=halting(".step-*.part", 5)))
+    ended = commands.run(*goes_on)
     assert ended.code == 0, ended.err
     assert different(everything(path), everything(tmp_path / "whole")) == []

@@ -2,24 +2,18 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command_processes import OFTEN, PATIENCE
+from command_processes import PATIENCE
 from run_contents import different, everything
 
 # Batch norm of each process sees its own share: as many processes must give the same bits, wherever they run.
-MINI = ("--data", "digits", "--batch", "64", "--subset", "256", "--epochs", "6", "--backbone", "resnet_mini")
-ENVIRONMENT = {
-    **os.environ,
-    "OMP_NUM_THREADS": "1",
-    "TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGTERM,SIGINT,SIGUSR1",  # torchrun passes them on to its processes
-}
+MINI = ("--data", "digits", "--batch", "64", "--subset", "256", "--epochs", "2", "--backbone", "resnet_mini")
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
 def ip(*words: str) -> None:
@@ -78,35 +72,17 @@ def end(started: list[subprocess.Popen[str]]) -> list[tuple[int, str]]:
         return [(process.returncode, text) for process, text in zip(started, said, strict=True)]
     finally:
         for process in started:
-            process.kill()
+            process.terminate()  # torchrun ends its processes
+            process.wait()
 
 
 @pytest.mark.slow
-def test_two_nodes_make_the_bits_of_one_and_save_when_a_cluster_announces_the_end(
-    nodes: dict[str, str], tmp_path: Path
-) -> None:
+def test_two_processes_on_two_nodes_make_the_bits_of_two_on_one(nodes: dict[str, str], tmp_path: Path) -> None:
     whole, path = tmp_path / "whole", tmp_path / "run"
     one = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "dualtemp"]
-    subprocess.run(
-        [*one, "train", *MINI, *OFTEN, "--out", str(whole)], env=ENVIRONMENT, check=True, capture_output=True
-    )
+    subprocess.run([*one, "train", *MINI, "--out", str(whole)], env=ENVIRONMENT, check=True, capture_output=True)
 
-    started = launch(nodes, "train", *MINI, *OFTEN, "--epochs", "2000", "--out", path)
-    deadline = time.monotonic() + PATIENCE
-    while not list(path.glob("checkpoints/step-*.ckpt")):
-        assert [process.poll() for process in started] == [None, None], end(started)
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    for process in started:  # as `#SBATCH --signal=USR1@120` does
-        process.send_signal(signal.SIGUSR1)
-    (first, said), (second, also) = end(started)
-    assert first != 0
-    assert second != 0
-    assert (said + also).count("saved as step-") == 1, said + also
-    assert "no Slurm job to requeue" in said + also
-    shutil.rmtree(path)
-
-    started = launch(nodes, "train", *MINI, *OFTEN, "--out", path)
+    started = launch(nodes, "train", *MINI, "--out", path)
     for code, text in end(started):
         assert code == 0, text
     assert different(everything(path), everything(whole)) == []

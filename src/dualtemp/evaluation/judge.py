@@ -40,7 +40,7 @@ def forecast(measures: Mapping[str, float]) -> Forecast:
     values = [math.log(measures[name]) if name in TRANSFORMED else measures[name] for name in made["measures"]]
     score = made["level"] + sum(w * value for w, value in zip(made["weights"], values, strict=True))
     error = math.hypot(made["level_sd"], made["residual_sd"])
-    return Forecast(*(_percent(score + side * error) for side in (0, -1, 1)), score)
+    return Forecast(_percent(score), _percent(score - error), _percent(score + error), score)
 
 
 def chance_better(one: Forecast, other: Forecast) -> float:

@@ -153,7 +153,8 @@ def _chosen(found: Found, chosen: Settings, device: torch.device) -> str:
     place = f"a CPU of {counted(cores(), 'core')}" if on_cpu else f"an accelerator ({device})"
     begins = ""
     if found.start and chosen.freeze:
-        begins = f" begins from {found.start}, of which stages learn as --freeze {chosen.freeze} says, the rest stays"
+        last = "its last stage" if chosen.freeze == -1 else f"what --freeze {chosen.freeze} leaves"
+        begins = f" begins from {found.start}; {last} learns, the rest of it stays as it is"
     elif found.start:
         begins = f" begins from {found.start}"
     if found.start and not found.asked:

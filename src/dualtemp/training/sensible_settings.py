@@ -21,7 +21,13 @@ EVALUATIONS = 20  # of a run
 PHOTOGRAPH = 96  # px: a typical shorter side from which on images profit from a start of ImageNet
 
 # A pretrained start is adapted with care: docs/results/starts has the measurements behind these.
-ADAPTED: dict[str, Any] = {"freeze": -1, "freeze_batch_norm": True, "layer_decay": 0.03, "stop_below_start": True}
+ADAPTED: dict[str, Any] = {
+    "freeze": -1,
+    "freeze_batch_norm": True,
+    "layer_decay": 0.03,
+    "anchor": 20.0,
+    "stop_below_start": True,
+}
 ADAPTED_EPOCHS = 3
 HELD_OUT_OF = 10  # images a class at least, of which one is held out to tell when to stop
 

@@ -44,8 +44,8 @@ export async function attempt<T>(act: () => Promise<T>): Promise<T | undefined> 
 export function listen(handlers: Record<string, (content: any) => void>, again: () => void): EventSource {
   const source = new EventSource("/api/events");
   let lost = false;
-  source.addEventListener("hello", () => { if (lost) again(); lost = false; });
-  source.addEventListener("error", () => { lost = true; });
+  source.addEventListener("hello", () => { document.body.classList.remove("lost"); if (lost) again(); lost = false; });
+  source.addEventListener("error", () => { document.body.classList.add("lost"); lost = true; });
   source.addEventListener("lost", () => again());
   for (const [kind, handle] of Object.entries(handlers)) {
     source.addEventListener(kind, event => handle(JSON.parse((event as MessageEvent).data)));

@@ -9,10 +9,11 @@ class Items {
   private known = new Map<number, Item>();
   private wanted = new Set<number>();
   private planned = false;
+  private silent = 0; // until when nothing is asked, after a request that failed
 
   get(id: number): Item | undefined {
     const found = this.known.get(id);
-    if (!found && !this.wanted.has(id)) {
+    if (!found && !this.wanted.has(id) && performance.now() > this.silent) {
       this.wanted.add(id);
       if (!this.planned) {
         this.planned = true;
@@ -37,14 +38,16 @@ class Items {
     this.planned = false;
     const ids = [...this.wanted];
     for (let start = 0; start < ids.length; start += MOST) await this.load(ids.slice(start, start + MOST));
-    store.tell("items");
+    if (performance.now() > this.silent) store.tell("items");
   }
 
   private async load(ids: number[]): Promise<void> {
     try {
       const { items } = await post<{ items: Item[] }>("/api/items", { ids });
       for (const item of items) this.known.set(item.id, item);
-    } catch { /* asked again when it is needed again */ }
+    } catch {
+      this.silent = performance.now() + 3000;
+    }
     ids.forEach(id => this.wanted.delete(id));
   }
 }

@@ -6,8 +6,19 @@ import { store } from "./store";
 
 const SHOWN = 24;
 
+// While the temperatures act, points show what they carry of the gradient.
+let gradient = false;
+export function showGradient(on: boolean): void {
+  gradient = on;
+  drawLegend();
+}
+
 export function drawLegend(): void {
   const column = store.column, legend = byId("legend");
+  if (gradient) {
+    const dots = ["anchors", "negatives"].map(kind => h("div", { class: `key ${kind}` }, h("i", { "aria-hidden": "true" }), h("span", {}, kind)));
+    return fill(legend, h("b", {}, "gradient"), ...dots, h("small", {}, "larger: carries more"));
+  }
   if (!column) return fill(legend);
   if (column.kind === "number") {
     const { low, high } = rangeOf(column.values as Float32Array), bar = h("canvas", { width: 120, height: 8, "aria-hidden": "true" });

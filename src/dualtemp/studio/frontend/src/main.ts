@@ -5,7 +5,7 @@ import { byId, debounce, fill, h, many, say } from "./dom";
 import { Grid } from "./grid";
 import { items, labelOf } from "./items";
 import { labelPanel, setLabel, undo } from "./label_panel";
-import { drawLegend } from "./legend";
+import { drawLegend, showGradient } from "./legend";
 import { PointMap, Tool } from "./map";
 import { picture, settlePanel } from "./settle_panel";
 import { ColumnName, Entry, Job, Run, SpaceInfo, store } from "./store";
@@ -61,6 +61,7 @@ async function build(): Promise<void> {
   map.onOpen = id => openViewer(id, grid!.ids.length ? grid!.ids : Int32Array.of(id));
   map.onHover = hover;
   map.onTool = tool => document.querySelectorAll<HTMLElement>("[data-tool]").forEach(each => each.setAttribute("aria-pressed", String(each.dataset.tool === tool)));
+  map.onEmphasis = showGradient;
   buildTabs(map);
   drawSelects();
   listenToPage(map);

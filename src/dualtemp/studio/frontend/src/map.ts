@@ -44,6 +44,7 @@ export class PointMap {
   onHover: (id: number | null, x: number, y: number) => void = () => {};
   onOpen: (id: number) => void = () => {};
   onTool: (tool: Tool) => void = () => {};
+  onEmphasis: (on: boolean) => void = () => {};
 
   constructor(count: number, places: Float32Array) {
     this.points = new Points(this.canvas, count);
@@ -117,6 +118,7 @@ export class PointMap {
 
   setEmphasis(emphasis: Emphasis | null): void {
     this.emphasis = emphasis;
+    this.onEmphasis(emphasis !== null);
     this.look();
   }
 
@@ -254,12 +256,12 @@ export class PointMap {
         if (seen.length > MOST_PICTURES) return;
       }
     }
-    const taken = new Set<string>(), ink = this.ink;
+    const taken = new Map<string, [number, number]>(), ink = this.ink; // by cell: the middle of the picture in it
     if (some) seen.sort((a, b) => store.selected[b] - store.selected[a]);
     for (const id of seen) {
-      const [x, y] = this.pixel(id), cell = `${Math.floor(x / CELL)},${Math.floor(y / CELL)}`;
-      if (taken.has(cell)) continue;
-      taken.add(cell);
+      const [x, y] = this.pixel(id), column = Math.floor(x / CELL), row = Math.floor(y / CELL);
+      if (covers(taken, column, row, x, y)) continue;
+      taken.set(`${column},${row}`, [x, y]);
       const side: Side = devicePixelRatio > 1 ? 96 : 48;
       const picture = thumbs.get(id, side, () => this.redraw());
       if (!picture) continue;
@@ -357,6 +359,17 @@ export class PointMap {
     if (!adds) store.select([id], "clicked");
     else store.select(store.selected[id] ? store.selection.filter(each => each !== id) : [...store.selection, id], "clicked");
   }
+}
+
+// Whether a picture at (x, y) would cover one that is there already.
+function covers(taken: Map<string, [number, number]>, column: number, row: number, x: number, y: number): boolean {
+  for (let dc = -1; dc <= 1; dc++) {
+    for (let dr = -1; dr <= 1; dr++) {
+      const other = taken.get(`${column + dc},${row + dr}`);
+      if (other && Math.abs(other[0] - x) < CELL && Math.abs(other[1] - y) < CELL) return true;
+    }
+  }
+  return false;
 }
 
 const ease = (t: number): number => t < 0.5 ? 4 * t ** 3 : 1 - (-2 * t + 2) ** 3 / 2;

@@ -80,8 +80,8 @@ function draw(element: HTMLElement, found: Weighed): void {
     }));
   };
   fill(element,
-    h("p", {}, "The hardest tenth of ", h("b", {}, many(found.anchors.length, "anchor")), " carries ", h("b", { id: "hardest" }, `${(100 * found.hardest_tenth).toFixed(0)} %`), ` of the gradient: as much as ${found.effective_anchors.toFixed(1)} equal ones.`),
+    h("p", {}, "The hardest tenth of ", h("b", {}, many(found.anchors.length, "anchor")), " carries ", h("b", { id: "hardest" }, `${(100 * found.hardest_tenth).toFixed(0)} %`), ` of the gradient; it is spread as over ${found.effective_anchors.toFixed(1)} equal anchors.`),
     bars(found.anchors, found.share, "anchors"),
-    h("p", {}, "Of ", h("b", {}, many(found.keys.length, "negative")), `, these push most: as much as ${found.effective_keys.toFixed(0)} equal ones.`),
+    h("p", {}, "Of ", h("b", {}, many(found.keys.length, "negative")), `, the push comes as from ${found.effective_keys.toFixed(0)} equal ones; the strongest:`),
     bars(found.keys, found.carried, "negatives"));
 }

@@ -2,6 +2,7 @@
 
 export type Side = 48 | 96 | 160;
 const BATCH = 32, KEPT = 4000, AT_ONCE = 3;
+const PAUSE = 3000; // ms after a request that failed: a studio that has ended is not asked again and again
 
 class Thumbs {
   private kept = new Map<string, ImageBitmap>();
@@ -9,6 +10,7 @@ class Thumbs {
   private waiting = new Map<string, Set<() => void>>();
   private asking = 0;
   private planned = false;
+  private silent = 0; // until when nothing is asked
   enabled = true;
 
   // The thumbnail if it is here; else it is asked for, and `then` is called when it has come.
@@ -20,6 +22,7 @@ class Thumbs {
       this.kept.set(key, found); // used last
       return found;
     }
+    if (performance.now() < this.silent) return undefined;
     const already = this.waiting.get(key);
     if (already) { already.add(then); return undefined; }
     this.waiting.set(key, new Set([then]));
@@ -58,18 +61,18 @@ class Thumbs {
     const acts = new Set<() => void>();
     try {
       const response = await fetch(`/api/thumbs?side=${side}&ids=${batch.join(",")}`);
-      if (!response.ok) return;
+      if (!response.ok) throw new Error(String(response.status));
       const columns = Number(response.headers.get("x-columns")) || 8, sheet = await createImageBitmap(await response.blob());
       await Promise.all(batch.map(async (id, place) => {
         const x = (place % columns) * side, y = Math.floor(place / columns) * side;
         this.kept.set(`${side}/${id}`, await createImageBitmap(sheet, x, y, side, side));
       }));
       sheet.close();
+      for (const id of batch) this.waiting.get(`${side}/${id}`)?.forEach(act => acts.add(act));
     } catch {
-      return; // the studio has ended, or the page is closing
+      this.silent = performance.now() + PAUSE; // the studio has ended, or the page is closing
     } finally {
       for (const id of batch) {
-        this.waiting.get(`${side}/${id}`)?.forEach(act => acts.add(act));
         this.waiting.delete(`${side}/${id}`);
       }
       while (this.kept.size > KEPT) {
