@@ -108,3 +108,16 @@ def test_sizes_are_read(number: int, unit: str) -> None:
 def test_other_sizes_are_refused(text: str) -> None:
     with pytest.raises(UserError, match="256MB"):
         bytes_of(text)
+
+
+def test_labels_of_a_file_are_packed_and_a_part_of_them_is_a_mistake(tmp_path: Path) -> None:
+    names = [path.name for path in draw_photos(tmp_path / "in", 12)]
+    lines = [f"{name},{'ab'[i % 2]}" for i, name in enumerate(names)]
+    (tmp_path / "in" / "labels.csv").write_text("\n".join(["name,label", *lines, ""]))
+    pack_folder(tmp_path / "in", tmp_path / "out")
+    found, expected = open_source(tmp_path / "out").train, open_source(tmp_path / "in").train
+    assert found.classes == ("a", "b")
+    assert found.fingerprint == expected.fingerprint
+    (tmp_path / "in" / "labels.csv").write_text("\n".join(["name,label", *lines[:6], ""]))
+    with pytest.raises(UserError, match="no label for 6 images"):
+        pack_folder(tmp_path / "in", tmp_path / "again")

@@ -21,6 +21,8 @@ import numpy as np
 from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 
+from dualtemp.data.loading.optional_readers import DICOM_ENDINGS, NEEDS_PYDICOM, extra_endings, open_otherwise
+
 GRAY_MODES = frozenset({"1", "L", "LA", "La", "I", "F", "I;16", "I;16L", "I;16B", "I;16N"})
 
 # Formats that Pillow names but does not decode by itself; EPS it hands to Ghostscript.
@@ -28,8 +30,15 @@ NOT_DECODED = frozenset({"BUFR", "GRIB", "HDF5", "MPEG", "EPS", "WMF"})
 # Endings of image files that Pillow does not decode: they are named, not passed over in silence.
 FOREIGN = frozenset(
     {".heic", ".heif", ".jxl", ".cr2", ".cr3", ".nef", ".arw", ".dng", ".raf", ".orf", ".rw2", ".pef", ".srw"}
+    | DICOM_ENDINGS  # which are read if pydicom is there
 )
 CONVERT = "Pillow does not read this format; convert it to JPEG or PNG"
+
+
+def what_to_do(ending: str) -> str:
+    """What somebody can do about a file of a foreign format."""
+    return NEEDS_PYDICOM if ending.lower() in DICOM_ENDINGS else CONVERT
+
 
 MOST_PIXELS = 100_000_000  # 0.3 GB in color
 MOST_JPEG_PIXELS = 4 * MOST_PIXELS
@@ -44,9 +53,10 @@ warnings.simplefilter("ignore", Image.DecompressionBombWarning)
 
 @cache
 def image_extensions() -> frozenset[str]:
-    """The file name endings, in small letters, of every format that Pillow decodes."""
+    """The file name endings, in small letters, of every format that Pillow decodes, or an optional reader."""
     known = Image.registered_extensions()
-    return frozenset(ext for ext, form in known.items() if form in Image.OPEN and form not in NOT_DECODED)
+    endings = frozenset(ext for ext, form in known.items() if form in Image.OPEN and form not in NOT_DECODED)
+    return endings | extra_endings()
 
 
 @cache
@@ -111,6 +121,11 @@ def open_image(encoded: Encoded) -> Image.Image:
         raise OSError("not a regular file")  # a pipe would be waited for, a device read without end
     try:
         image = Image.open(_stream(encoded), formats=_formats())
+    except UnidentifiedImageError:
+        found = open_otherwise(encoded)
+        if found is None:
+            raise
+        image = found
     except Image.DecompressionBombError as error:
         try:
             image = JpegImageFile(_stream(encoded))  # which can be decoded smaller, but Pillow refuses it before

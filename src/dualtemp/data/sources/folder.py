@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from dualtemp.data.images import FileImages, Splits
-from dualtemp.data.loading.decode import CONVERT, FOREIGN, UnreadableImage, image_extensions
+from dualtemp.data.loading.decode import FOREIGN, UnreadableImage, image_extensions, what_to_do
 from dualtemp.data.sources.copies import copies
 from dualtemp.data.sources.held_out import held_out
 from dualtemp.data.sources.label_file import AUTO, LABEL_FILE, read_label_file
@@ -111,7 +111,8 @@ def find_images(folder: Path, only: frozenset[str] | None = None) -> list[str]:
 
 def foreign_images(folder: Path) -> list[UnreadableImage]:
     """Image files below a folder whose format is not read: HEIC, raw files of cameras, JPEG XL."""
-    return [UnreadableImage(name, CONVERT) for name in _find(folder, FOREIGN - image_extensions(), None)]
+    found = _find(folder, FOREIGN - image_extensions(), None)
+    return [UnreadableImage(name, what_to_do(os.path.splitext(name)[1])) for name in found]
 
 
 def _find(folder: Path, endings: frozenset[str], only: frozenset[str] | None) -> list[str]:
@@ -190,9 +191,16 @@ def _parts(
 def folder_parts(root: Path, labels: bool = True) -> dict[str, Part]:
     """All images of a folder by the folder of their part, such as "train" and "val"; "" if it is not divided."""
     train, tests, extra = _part_folders(root)
-    if train is None:
-        return {"": _part(root, "", labels, None, None)}
-    parts = {word: _part(root, word, labels, None, None) for word in (train, *tests)}
+    given = given_labels(root) if labels else None
+    words = ("",) if train is None else (train, *tests)
+    parts = {word: _part(root, word, labels, None, given) for word in words}
+    for part in parts.values() if given is not None else ():
+        lacking = [name for name, label in zip(part.names, part.folders, strict=True) if not label]
+        if 0 < len(lacking) < len(part.names):
+            raise UserError(
+                f"{root}: {LABEL_FILE} has no label for {len(lacking):,} images ('{lacking[0]}' is the first); label "
+                "them, move them to unlabelled/, or ask for no labels"
+            )
     parts |= {extra: _part(root, extra, False, None, None)} if extra else {}
     return {word: part for word, part in parts.items() if part.names}
 

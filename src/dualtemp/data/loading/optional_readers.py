@@ -1,0 +1,121 @@
+"""Images that Pillow does not read, by packages that need not be installed: DICOM, and some TIFF files.
+
+Decided once, as for all other images: the first frame, 8 bits.
+- DICOM (pydicom): slope and intercept are applied, then the file's first window (center and width) becomes 0 to 255;
+  without a window the whole range of the stored bits does. MONOCHROME1 is turned around; color becomes RGB.
+- TIFF (tifffile), what Pillow refuses: color in floating point, in [0, 1] or [0, 255] as gray is; 16 bits of kinds that
+  Pillow does not know are divided by 257.
+"""
+
+import importlib.util
+import io
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+DICOM_ENDINGS = frozenset({".dcm", ".dicom"})
+NEEDS_PYDICOM = "a DICOM file: reading it needs pydicom, pip install 'dualtemp[dicom]'"
+NEEDS_TIFFFILE = "a TIFF file that Pillow does not read: reading it needs tifffile, pip install 'dualtemp[tiff]'"
+_TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+
+
+class NeedsReader(Exception):
+    """An image whose reader is not installed, or that has more in it than an image here can have."""
+
+
+@cache
+def has_reader(package: str) -> bool:
+    """Whether a package is installed."""
+    return importlib.util.find_spec(package) is not None
+
+
+def extra_endings() -> frozenset[str]:
+    """Endings of files that are images because a reader is installed."""
+    return DICOM_ENDINGS if has_reader("pydicom") else frozenset()
+
+
+def open_otherwise(encoded: Path | bytes) -> Image.Image | None:
+    """Decode an image that Pillow does not know; None if no reader here knows it either. Raises NeedsReader."""
+    start = _start(encoded)
+    if start[128:132] == b"DICM":
+        return _open_dicom(encoded)
+    if start[:4] in _TIFF:
+        return _open_tiff(encoded)
+    return None
+
+
+def _start(encoded: Path | bytes) -> bytes:
+    if isinstance(encoded, bytes):
+        return encoded[:132]
+    with open(encoded, "rb") as file:
+        return file.read(132)
+
+
+def _stream(encoded: Path | bytes) -> Any:
+    return io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded
+
+
+def _open_dicom(encoded: Path | bytes) -> Image.Image:
+    if not has_reader("pydicom"):
+        raise NeedsReader(NEEDS_PYDICOM)
+    import pydicom
+
+    about = pydicom.dcmread(_stream(encoded))
+    values = about.pixel_array
+    if int(about.get("NumberOfFrames", 1) or 1) > 1:
+        values = values[0]
+    if int(about.get("SamplesPerPixel", 1)) == 3:
+        if str(about.PhotometricInterpretation).startswith("YBR"):
+            from pydicom.pixels import convert_color_space
+
+            values = convert_color_space(values, str(about.PhotometricInterpretation), "RGB")
+        shift = max(0, int(about.BitsStored) - 8)
+        return Image.fromarray((values >> shift).astype(np.uint8))
+    return Image.fromarray(_eight_bit(values, about))
+
+
+def _eight_bit(values: np.ndarray, about: Any) -> np.ndarray:
+    slope, intercept = float(about.get("RescaleSlope", 1) or 1), float(about.get("RescaleIntercept", 0) or 0)
+    scaled = values.astype(np.float64) * slope + intercept
+    low, high = _window(about)
+    if low is None or high is None:
+        bits = int(about.BitsStored)
+        ends = (-(1 << bits - 1), (1 << bits - 1) - 1) if int(about.PixelRepresentation) else (0, (1 << bits) - 1)
+        low, high = sorted(end * slope + intercept for end in ends)
+    found = ((scaled - low) * (255.0 / max(high - low, 1e-9))).round().clip(0, 255).astype(np.uint8)
+    return 255 - found if str(about.PhotometricInterpretation) == "MONOCHROME1" else found
+
+
+def _window(about: Any) -> tuple[float | None, float | None]:
+    """The values that become 0 and 255, by the first window, as DICOM's linear function has them."""
+    center, width = (about.get(name) for name in ("WindowCenter", "WindowWidth"))
+    if center is None or width is None:
+        return None, None
+    center, width = (float(each[0] if hasattr(each, "__len__") else each) for each in (center, width))
+    return (center - 0.5 - (width - 1) / 2, center - 0.5 + (width - 1) / 2) if width >= 1 else (None, None)
+
+
+def _open_tiff(encoded: Path | bytes) -> Image.Image:
+    if not has_reader("tifffile"):
+        raise NeedsReader(NEEDS_TIFFFILE)
+    import tifffile
+
+    with tifffile.TiffFile(_stream(encoded)) as file:
+        page: Any = file.pages[0]
+        values, axes = page.asarray(), page.axes
+    if "S" in axes:
+        values = np.moveaxis(values, axes.index("S"), -1)
+    channels = 1 if values.ndim == 2 else values.shape[-1]
+    if values.ndim > 3 or channels not in (1, 3, 4):
+        raise NeedsReader(f"{channels} channels, and files have 1 or 3: give an .npz file, which takes any number")
+    if values.dtype == np.uint16:
+        values = ((values.astype(np.int32) + 128) // 257).astype(np.uint8)
+    elif values.dtype.kind == "f":
+        values = np.nan_to_num(values.astype(np.float64), posinf=0, neginf=0)
+        values = (values * (255.0 if values.max(initial=0) <= 1 else 1.0)).round().clip(0, 255).astype(np.uint8)
+    elif values.dtype != np.uint8:
+        raise NeedsReader(f"values of type {values.dtype}; expected 8 or 16 bits without a sign, or floating point")
+    return Image.fromarray(values[..., 0] if values.ndim == 3 and channels == 1 else values)

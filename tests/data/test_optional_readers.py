@@ -1,0 +1,93 @@
+"""DICOM, and TIFF files that Pillow refuses: values against those that were written; one line without the reader."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dualtemp.data import open_source
+from dualtemp.data.loading import decode, optional_readers
+from dualtemp.data.loading.decode import UnreadableImage, read_header, read_image
+
+RAMP = np.linspace(0, 4095, 60 * 50).reshape(60, 50).astype(np.uint16)
+
+
+def write_dicom(path: Path, values: np.ndarray, bits: int = 12, **more: object) -> None:
+    pydicom = pytest.importorskip("pydicom")
+    from pydicom.dataset import FileMetaDataset
+    from pydicom.uid import ExplicitVRLittleEndian, SecondaryCaptureImageStorage, generate_uid
+
+    about = pydicom.Dataset()
+    about.file_meta = FileMetaDataset()
+    about.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
+    about.file_meta.MediaStorageSOPClassUID = about.SOPClassUID = SecondaryCaptureImageStorage
+    about.file_meta.MediaStorageSOPInstanceUID = about.SOPInstanceUID = generate_uid(entropy_srcs=[path.name])
+    about.Rows, about.Columns = values.shape[:2]
+    about.SamplesPerPixel = 1 if values.ndim == 2 else 3
+    about.PhotometricInterpretation = "MONOCHROME2" if values.ndim == 2 else "RGB"
+    if values.ndim == 3:
+        about.PlanarConfiguration = 0
+    about.BitsAllocated = values.dtype.itemsize * 8
+    about.BitsStored, about.HighBit, about.PixelRepresentation = bits, bits - 1, int(values.dtype.kind == "i")
+    about.PixelData = values.tobytes()
+    for name, value in more.items():
+        setattr(about, name, value)
+    about.save_as(path, enforce_file_format=True)
+
+
+def test_without_a_window_the_range_of_the_stored_bits_becomes_0_to_255(tmp_path: Path) -> None:
+    write_dicom(tmp_path / "x.dcm", RAMP)
+    assert read_header(tmp_path / "x.dcm", "x") == (60, 50, "L")
+    found = np.asarray(read_image((tmp_path / "x.dcm").read_bytes(), "x", 1)).astype(float)
+    assert np.abs(found - RAMP / 4095 * 255).max() <= 0.5
+    write_dicom(tmp_path / "y.dcm", RAMP, PhotometricInterpretation="MONOCHROME1")
+    assert (np.asarray(read_image(tmp_path / "y.dcm", "y", 1)) == 255 - found).all()
+
+
+def test_a_window_is_applied_after_slope_and_intercept(tmp_path: Path) -> None:
+    signed = RAMP.astype(np.int16)
+    more = {"RescaleSlope": 2, "RescaleIntercept": -1024, "WindowCenter": [40, 600], "WindowWidth": [400, 1500]}
+    write_dicom(tmp_path / "x.dcm", signed, 16, **more)
+    found = np.asarray(read_image(tmp_path / "x.dcm", "x", 1)).astype(float)
+    units = signed.astype(float) * 2 - 1024
+    expected = (((units - 39.5) / 399 + 0.5) * 255).clip(0, 255)  # the formula of the standard, C.11.2.1.2
+    assert np.abs(found - expected).max() <= 0.5
+
+
+def test_color_and_a_folder_of_dicom_files(tmp_path: Path) -> None:
+    color = np.random.default_rng(0).integers(0, 256, (40, 30, 3), np.uint8)
+    for i in range(12):
+        write_dicom(tmp_path / f"{i}.dcm", color + np.uint8(i), 8)
+    splits = open_source(tmp_path)
+    whole = splits.train.join([splits.test]) if splits.test is not None else splits.train
+    assert len(whole) == 12
+
+    assert (np.asarray(read_image(tmp_path / "0.dcm", "0", 3)) == color).all()
+
+
+def test_a_tiff_of_floating_point_color_is_read_and_one_of_many_channels_says_what_to_do(tmp_path: Path) -> None:
+    tifffile = pytest.importorskip("tifffile")
+    values = np.random.default_rng(0).random((50, 40, 3), np.float32)
+    tifffile.imwrite(tmp_path / "x.tif", values, photometric="rgb")
+    found = np.asarray(read_image(tmp_path / "x.tif", "x", 3)).astype(float)
+    assert np.abs(found - values.astype(float) * 255).max() <= 0.5 + 1e-4
+    tifffile.imwrite(
+        tmp_path / "many.tif", np.zeros((50, 40, 7), np.uint16), photometric="minisblack", planarconfig="contig"
+    )
+    with pytest.raises(UnreadableImage, match=r"7 channels, and files have 1 or 3"):
+        read_image(tmp_path / "many.tif", "many", 3)
+
+
+def test_without_the_reader_a_file_is_named_with_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_dicom(tmp_path / "x.dcm", RAMP)
+    monkeypatch.setattr(optional_readers, "has_reader", lambda package: False)
+    decode.image_extensions.cache_clear()
+    try:
+        with pytest.raises(Exception, match=r"pip install 'dualtemp\[dicom\]'"):
+            open_source(tmp_path)
+        with pytest.raises(UnreadableImage, match=r"dualtemp\[dicom\]"):
+            read_image(tmp_path / "x.dcm", "x", 1)
+    finally:
+        decode.image_extensions.cache_clear()
