@@ -22,5 +22,7 @@ if TYPE_CHECKING:  # what `lookup` finds by listing this folder, for readers and
         resume,
         runs,
         search,
+        select,
+        studio,
         train,
     )

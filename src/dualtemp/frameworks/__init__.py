@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dualtemp.frameworks import (  # noqa: F401
         barlow_twins,
         byol,
+        distil,
         moco,
         simclr,
         simco,
