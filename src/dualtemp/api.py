@@ -16,6 +16,7 @@ from dualtemp.runs.folder import RunFolder
 if TYPE_CHECKING:
     from dualtemp.analysis.analyze import analyze
     from dualtemp.encoder.embed import embed
+    from dualtemp.encoder.index import index
     from dualtemp.encoder.near_duplicates import near_duplicates
     from dualtemp.encoder.search import search
     from dualtemp.encoder.select import select
@@ -31,6 +32,7 @@ __all__ = [
     "embed",
     "evaluate",
     "export",
+    "index",
     "judge",
     "near_duplicates",
     "predict",
@@ -45,6 +47,7 @@ _HOME = {
     "embed": "encoder.embed",
     "evaluate": "evaluation.evaluate",
     "export": "exporting.export",
+    "index": "encoder.index",
     "near_duplicates": "encoder.near_duplicates",
     "judge": "evaluation.judge_encoders",
     "predict": "evaluation.predict",

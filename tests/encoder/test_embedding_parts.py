@@ -92,7 +92,7 @@ def test_images_of_a_set_in_parts_have_the_bits_of_one_file(digits_run: Path, tm
     assert_same(rows(tmp_path / "e"), rows(tmp_path / "e.npz"))
 
 
-@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_processes_of_torchrun_share_the_list_and_resume_after_kills(
     commands: Commands, photos_run: Path, some: Path, whole: Gathered, tmp_path: Path, count: int
 ) -> None:
@@ -115,6 +115,7 @@ def test_processes_of_torchrun_share_the_list_and_resume_after_kills(
     assert {path: path.stat().st_mtime_ns for path in out.iterdir()} == before
 
 
+@pytest.mark.slow
 def test_a_folder_begun_by_four_processes_is_finished_by_one(
     commands: Commands, photos_run: Path, some: Path, whole: Gathered, tmp_path: Path
 ) -> None:
@@ -129,6 +130,7 @@ def test_a_folder_begun_by_four_processes_is_finished_by_one(
     assert_same(rows(out), whole)
 
 
+@pytest.mark.slow
 def test_a_part_that_is_killed_while_it_is_written_is_written_again(
     commands: Commands, photos_run: Path, some: Path, whole: Gathered, tmp_path: Path
 ) -> None:

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dualtemp.data.sources.label_file import read_label_file
+from dualtemp.encoder.label_file import read_labels
 from dualtemp.errors import UserError
 from dualtemp.studio.label_file import Entry, LabelFile, valid_word
 
@@ -112,3 +114,12 @@ def test_every_valid_word_survives_the_file(tmp_path_factory: pytest.TempPathFac
     file.set_label([3], word)
     file.add_tag([3], word)
     assert LabelFile(path, NAMES).entry(3) == Entry(word, (word,))
+
+
+def test_other_commands_read_the_file(tmp_path: Path) -> None:
+    path, names = tmp_path / "labels.csv", ["a.png", "b.png", "c.png"]
+    file = LabelFile(path, names)
+    file.set_label([0, 2], "cat")
+    file.add_tag([1], "night")
+    assert read_labels(path) == {"a.png": "cat", "c.png": "cat"}  # select
+    assert read_label_file(path, names) == {"a.png": "cat", "c.png": "cat"}  # train, evaluate, predict

@@ -76,12 +76,18 @@ def add_encoding_options(parser: argparse.ArgumentParser) -> None:
     add_workers(group)
 
 
-def add_searched_images(parser: argparse.ArgumentParser) -> None:
-    """Flags that say among which images to search."""
+def add_searched_images(parser: argparse.ArgumentParser, index: bool = False) -> None:
+    """Flags that say among which images to search; index: whether an index can be used."""
     parser.add_argument("--data", metavar=SOURCE, help="images to search in (default: the run's own)")
     parser.add_argument(
-        "--embeddings", type=Path, metavar="FILE", help="take their features from this file of `dualtemp embed`"
+        "--embeddings",
+        type=Path,
+        metavar="FILE",
+        help="take their features from this file or folder of `dualtemp embed`",
     )
+    if index:
+        text = "search by this index of `dualtemp index`: most of them, with its stated recall, in far less work"
+        parser.add_argument("--index", type=Path, metavar="FILE.index", help=text)
     parser.add_argument(
         "--cache",
         action=argparse.BooleanOptionalAction,

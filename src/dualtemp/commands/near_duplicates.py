@@ -26,7 +26,7 @@ SHOWN_GROUPS = 200  # on a page
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     add_encoder(parser)
-    add_searched_images(parser)
+    add_searched_images(parser, index=True)
     parser.add_argument("--threshold", type=float, metavar="X", help="least cosine of a pair (default: 0.99)")
     parser.add_argument(
         "--mirrored", action="store_true", help="find mirrored copies too; takes twice the time, not with --embeddings"
@@ -45,7 +45,7 @@ def run(given: dict[str, Any]) -> int:
     from dualtemp.report.search_pages import write_duplicates_page, write_pairs
 
     threshold = THRESHOLD if given["threshold"] is None else given["threshold"]
-    words = {name: given[name] for name in ("data", "embeddings", "mirrored", "cache")}
+    words = {name: given[name] for name in ("data", "embeddings", "index", "mirrored", "cache")}
     with image_progress() as progress:
         found = near_duplicates(
             given["run"], threshold=threshold, **words, **options, progress=progress, note=print_note
@@ -78,7 +78,9 @@ def _for_json(found: "NearDuplicates", threshold: float) -> dict[str, Any]:
         for pair in found.pairs
     ]
     groups = [[names[i] for i in group] for group in found.groups]
-    summary = {"images": len(names), "threshold": threshold, "cut": found.cut, "unreadable": found.unreadable}
+    summary = {"images": found.among, "threshold": threshold, "cut": found.cut, "unreadable": found.unreadable}
+    if found.recall is not None:
+        summary["recall"] = found.recall
     return {**summary, "pairs": pairs, "groups": groups}
 
 
@@ -88,7 +90,7 @@ def _print_pairs(found: "NearDuplicates", threshold: float) -> None:
     names = found.names
     remarks = Counter(remark for pair in found.pairs for remark in found.remarks(pair))
     print(
-        f"{counted(len(found.pairs), 'pair')} among {counted(len(names), 'image')} with a cosine of at least "
+        f"{counted(len(found.pairs), 'pair')} among {counted(found.among, 'image')} with a cosine of at least "
         f"{threshold:g}, in {counted(len(found.groups), 'group')}"
         + "".join(f"; {remark}: {count:,}" for remark, count in remarks.items())
     )

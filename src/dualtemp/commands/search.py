@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     add_encoder(parser)
     parser.add_argument("photos", nargs="+", type=Path, metavar="PHOTO", help="image files")
-    add_searched_images(parser)
+    add_searched_images(parser, index=True)
     parser.add_argument("-k", type=int, default=12, metavar="N", help="images to find for each (default: 12)")
     parser.add_argument(
         "--out",
@@ -45,7 +45,7 @@ def run(given: dict[str, Any]) -> int:
     from dualtemp.encoder.search import search
     from dualtemp.progress_bar import image_progress
 
-    words = {name: given[name] for name in ("data", "embeddings", "k", "cache")}
+    words = {name: given[name] for name in ("data", "embeddings", "index", "k", "cache")}
     with image_progress() as progress:
         found = search(given["run"], given["photos"], **words, **options, progress=progress, note=print_note)
     out = given["out"] or (None if given["json"] else default_out(given["run"], "search.html"))

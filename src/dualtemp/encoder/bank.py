@@ -68,7 +68,7 @@ def bank_of(
 def bank_of_file(embeddings: Path, data: Path | str | None = None) -> Bank:
     """Take features from a file, whatever encoder has made them; `data` says where its images are."""
     file = EmbeddingFile(embeddings)
-    return Bank(file.rows(), _locate(file, data), bool(file.about.get("quick")))
+    return Bank(file.rows(), locate(file, data), bool(file.about.get("quick")))
 
 
 def gather_rows(rows: Iterable[Rows]) -> Gathered:
@@ -88,7 +88,14 @@ def gather_rows(rows: Iterable[Rows]) -> Gathered:
 
 
 def _of_file(encoder: RunEncoder, data: Path | str | None, embeddings: Path) -> Bank:
-    file, own = EmbeddingFile(embeddings), encoder.fingerprint
+    file = EmbeddingFile(embeddings)
+    check_encoder(file, encoder)
+    return Bank(file.rows(), locate(file, data), bool(file.about.get("quick")))
+
+
+def check_encoder(file: EmbeddingFile, encoder: RunEncoder) -> None:
+    """Refuse features of another encoder."""
+    embeddings, own = file.path, encoder.fingerprint
     if file.about.get("backbone", own) != own:
         raise UserError(f"{embeddings} has features of another encoder than {encoder.path}: embed the images anew")
     if file.width != encoder.width:
@@ -96,10 +103,11 @@ def _of_file(encoder: RunEncoder, data: Path | str | None, embeddings: Path) -> 
             f"{embeddings} has {file.width} features an image, the encoder of {encoder.path} makes {encoder.width}: "
             "embed the images anew"
         )
-    return Bank(file.rows(), _locate(file, data), bool(file.about.get("quick")))
 
 
-def _locate(file: EmbeddingFile, data: Path | str | None) -> Callable[[], ImageList | None]:
+def locate(file: EmbeddingFile, data: Path | str | None) -> Callable[[], ImageList | None]:
+    """Return a function that lists the images of a file of features: of `data`, or where they were; else None."""
+
     def located() -> ImageList | None:
         if data is not None:
             return listed(data)

@@ -55,7 +55,15 @@ class EmbeddingFile:
     def rows(self) -> Iterator[Rows]:
         """Yield all rows, in pieces."""
         for file in self.files:
-            yield from _rows(file)
+            yield from file_rows(file)
+
+    @property
+    def dtype(self) -> str:
+        """As what features are kept, "float32" or "float16"; they are read as float32."""
+        for file in self.files:
+            with explained(file):
+                return _kept_as(file)
+        return "float32"
 
 
 def is_embeddings(path: Path) -> bool:
@@ -67,7 +75,7 @@ def read_about(path: Path) -> tuple[dict[str, Any], int]:
     """Read the metadata and the number of rows of a .parquet file; raises UserError if it is not one."""
     import pyarrow.parquet as pq
 
-    with _explained(path):
+    with explained(path):
         rows = pq.read_metadata(path).num_rows
     return _about(path), rows
 
@@ -76,15 +84,16 @@ def _about(path: Path) -> dict[str, Any]:
     ending = checked_format(path)
     if ending == ".csv":
         return {}
-    with _explained(path):
+    with explained(path):
         said = json.loads((_about_parquet if ending == ".parquet" else _about_npz)(path))
     return said if isinstance(said, dict) else {}
 
 
-def _rows(path: Path) -> Iterator[Rows]:
+def file_rows(path: Path) -> Iterator[Rows]:
+    """Yield all rows of one file, in pieces."""
     pieces = {".parquet": _parquet, ".npz": _npz, ".csv": _csv}[checked_format(path)](path)
     while True:
-        with _explained(path):
+        with explained(path):
             piece = next(pieces, None)
             if piece is not None and not np.isfinite(piece.features).all():
                 raise ValueError("features that are not finite")
@@ -93,7 +102,7 @@ def _rows(path: Path) -> Iterator[Rows]:
         yield piece
 
 
-class _explained:  # noqa: N801  used as a statement
+class explained:  # noqa: N801  used as a statement
     """Turn any read error into a UserError. A class, not @contextmanager, because the reader yields between uses."""
 
     def __init__(self, path: Path) -> None:
@@ -107,6 +116,20 @@ class _explained:  # noqa: N801  used as a statement
         if isinstance(error, Exception) and not isinstance(error, UserError):
             reason = " ".join(str(error).split())[:120] or type(error).__name__
             raise UserError(f"{self.path}: cannot be read ({reason}); {EXPECTED}") from None
+
+
+def _kept_as(path: Path) -> str:
+    ending = path.suffix.lower()
+    if ending == ".parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        kind: Any = pq.read_schema(path).field("features").type
+        return "float16" if kind.value_type == pa.float16() else "float32"
+    if ending == ".npz":
+        with zipfile.ZipFile(path) as archive:
+            return str(next(_pieces(archive, "features")).dtype)
+    return "float32"
 
 
 def _about_parquet(path: Path) -> str:

@@ -9,11 +9,15 @@ import torch
 from torch import Tensor
 
 from dualtemp.data.loading.loader import EVALUATION_BATCH
-from dualtemp.encoder.bank import bank_of, gather_rows
+from dualtemp.encoder.bank import bank_of, check_encoder, gather_rows, locate
+from dualtemp.encoder.captions import captions
 from dualtemp.encoder.complete_linkage import complete_groups
+from dualtemp.encoder.embedding_reader import EmbeddingFile
 from dualtemp.encoder.encoder import run_encoder
 from dualtemp.encoder.feature_records import EncodingOptions, Progress
+from dualtemp.encoder.index_pairs import index_pairs
 from dualtemp.encoder.pictures_by_name import PicturesByName
+from dualtemp.encoder.vector_index import VectorIndex, open_index
 from dualtemp.errors import UserError
 from dualtemp.losses.similarity import true_precision, unit
 from dualtemp.renamed import renamed_arguments
@@ -40,7 +44,8 @@ class NearDuplicates(NamedTuple):
 
     pairs: the most similar first; groups: images of which every two are a pair (complete_linkage.py), in the order of
     their most similar pairs; cut: whether there were more pairs than these, which are the most similar; pictures: the
-    images by name; unreadable: files that were skipped, name -> reason.
+    images by name; unreadable: files that were skipped, name -> reason; among: number of images that were compared
+    (with an index, names are those of images in pairs alone); recall: the share of pairs that the index finds.
     """
 
     names: list[str]
@@ -51,6 +56,8 @@ class NearDuplicates(NamedTuple):
     cut: bool
     pictures: PicturesByName
     unreadable: dict[str, str]
+    among: int
+    recall: float | None = None
 
     def remarks(self, pair: Pair) -> list[str]:
         """What a person should know about a pair: "same content", "two labels", "train and test"."""
@@ -66,6 +73,7 @@ def near_duplicates(
     *,
     data: Path | str | None = None,
     embeddings: Path | str | None = None,
+    index: Path | str | None = None,
     threshold: float = THRESHOLD,
     mirrored: bool = False,
     batch: int = EVALUATION_BATCH,
@@ -83,6 +91,8 @@ def near_duplicates(
         run: the run's folder.
         data: a set, a folder of images or an .npz file; default: the run's own images.
         embeddings: take features from this file of `dualtemp embed`; `data` then only says where its images are.
+        index: an index of these embeddings by `dualtemp index`: finds most pairs, with a recall that is measured, in
+            less than quadratic work. Cosines are exact.
         threshold: least cosine of a pair, default 0.99.
         mirrored: find mirrored copies too; takes twice the time, not with `embeddings`.
         batch: images at once, default 256.
@@ -94,22 +104,50 @@ def near_duplicates(
     """
     if not -1 <= threshold <= 1:
         raise UserError(f"threshold is the cosine of two images' features: give a number up to 1, got {threshold}")
-    if mirrored and embeddings is not None:
+    if mirrored and (embeddings is not None or index is not None):
         raise UserError("--mirrored needs the images themselves: give --data instead of --embeddings")
     encoder, problems = run_encoder(Path(run), device), {}
     options = EncodingOptions(batch, workers, mirrored, cache, progress, note)
+    if index is not None:
+        opened = open_index(Path(index), None if embeddings is None else Path(embeddings))
+        check_encoder(opened[2], encoder)
+        return _by_index(opened[0], opened[2], data, threshold, options)
     bank = bank_of(encoder, data, embeddings, options, problems)
     names, labels, parts, features = gather_rows(bank.rows)
     many = len(names) > MANY
     if many:
         options.tell(f"comparing all pairs of {len(names):,} images")
-    index, s, cut = similar_pairs(features.to(encoder.device), threshold, progress=progress if many else None)
+    rows, s, cut = similar_pairs(features.to(encoder.device), threshold, progress=progress if many else None)
     pictures = PicturesByName(bank.images())
-    pairs = [
+    pairs = _compared(rows, s, names, pictures)
+    return NearDuplicates(names, labels, parts, pairs, complete_groups(rows), cut, pictures, problems, len(names))
+
+
+def _by_index(
+    index: VectorIndex, file: EmbeddingFile, data: Path | str | None, threshold: float, options: EncodingOptions
+) -> NearDuplicates:
+    found = index_pairs(index, threshold, progress=options.progress if len(index) > MANY else None)
+    if found.recall is not None:
+        options.tell(
+            f"found {100 * found.recall:.1f} % of the {found.sampled:,} pairs of sampled images; leave --index out to "
+            "compare all"
+        )
+    images, rows = np.unique(found.pairs, return_inverse=True)
+    rows = rows.reshape(-1, 2)
+    known = captions(file, images.tolist())
+    shown = [known[i] for i in images.tolist()]
+    names, labels, parts = [each.name for each in shown], [each.label for each in shown], [each.part for each in shown]
+    pictures = PicturesByName(locate(file, data)())
+    pairs = _compared(rows, found.s, names, pictures)
+    groups = complete_groups(rows)
+    return NearDuplicates(names, labels, parts, pairs, groups, found.cut, pictures, {}, len(index), found.recall)
+
+
+def _compared(rows: np.ndarray, s: np.ndarray, names: list[str], pictures: PicturesByName) -> list[Pair]:
+    return [
         Pair(first, second, each, _same(pictures, names[first], names[second]) if each >= EQUAL else False)
-        for (first, second), each in zip(index.tolist(), s.tolist(), strict=True)
+        for (first, second), each in zip(rows.tolist(), s.tolist(), strict=True)
     ]
-    return NearDuplicates(names, labels, parts, pairs, complete_groups(index), cut, pictures, problems)
 
 
 @torch.no_grad()

@@ -12,12 +12,15 @@ from torch import Tensor
 from dualtemp.data.images import FileImages, ImageSet, UnreadableImage
 from dualtemp.data.loading.crop_files import to_tensor
 from dualtemp.data.loading.loader import EVALUATION_BATCH
-from dualtemp.encoder.bank import bank_of
-from dualtemp.encoder.embedding_reader import Rows
+from dualtemp.encoder.bank import bank_of, check_encoder, locate
+from dualtemp.encoder.captions import captions
+from dualtemp.encoder.embedding_reader import EmbeddingFile, Rows
 from dualtemp.encoder.encoder import RunEncoder, run_encoder
 from dualtemp.encoder.feature_records import EncodingOptions, Progress
 from dualtemp.encoder.image_list import ImageList
 from dualtemp.encoder.pictures_by_name import PicturesByName
+from dualtemp.encoder.stored_vectors import unit_rows
+from dualtemp.encoder.vector_index import VectorIndex, open_index
 from dualtemp.errors import UserError
 from dualtemp.losses.similarity import unit
 from dualtemp.renamed import renamed_arguments
@@ -53,6 +56,7 @@ def search(
     *,
     data: Path | str | None = None,
     embeddings: Path | str | None = None,
+    index: Path | str | None = None,
     k: int = 12,
     batch: int = EVALUATION_BATCH,
     workers: int | None = None,
@@ -71,6 +75,8 @@ def search(
         photos: image files.
         data: where to search: a set, a folder of images or an .npz file; default: the run's own images.
         embeddings: search this file of `dualtemp embed` instead; `data` then only says where its images are.
+        index: an index of these embeddings by `dualtemp index`: most of the nearest, with its stated recall, instead of
+            all, without comparing with every image. Cosines are exact.
         k: number of images for each photo, default 12.
         batch: images at once, default 256.
         workers: processes that read image files, default one for each core but one.
@@ -84,9 +90,18 @@ def search(
     encoder, paths = run_encoder(Path(run), device), [Path(photo) for photo in photos]
     problems: dict[str, str] = {}
     options = EncodingOptions(batch, workers, cache=cache, progress=progress, note=note)
-    bank = bank_of(encoder, data, embeddings, options, problems)
-    images = bank.images()
-    near, among = nearest_rows(photo_features(replace(encoder, quick=bank.quick), paths, images), bank.rows, k + 1)
+    if index is not None:
+        found, _, file = open_index(Path(index), None if embeddings is None else Path(embeddings))
+        check_encoder(file, encoder)
+        images, quick = locate(file, data)(), bool(file.about.get("quick"))
+        near, among = (
+            _nearest_indexed(photo_features(replace(encoder, quick=quick), paths, images), found, file, k + 1),
+            len(found),
+        )
+    else:
+        bank = bank_of(encoder, data, embeddings, options, problems)
+        images = bank.images()
+        near, among = nearest_rows(photo_features(replace(encoder, quick=bank.quick), paths, images), bank.rows, k + 1)
     pictures = PicturesByName(images)
     others = [_without(path, found, pictures)[:k] for path, found in zip(paths, near, strict=True)]
     return Found(paths, others, among, pictures, problems)
@@ -144,6 +159,15 @@ def nearest_rows(queries: Tensor, rows: Iterable[Rows], k: int) -> tuple[list[li
     if not among:
         raise UserError("there is no image to search in: give --data a folder with images that can be read")
     return kept, among
+
+
+def _nearest_indexed(queries: Tensor, index: VectorIndex, file: EmbeddingFile, k: int) -> list[list[Near]]:
+    rows, s = index.search(unit_rows(queries.numpy()), k)
+    known = captions(file, rows[rows >= 0].tolist())
+    return [
+        [Near(known[row].name, known[row].label, value) for row, value in zip(*each, strict=True) if row >= 0]
+        for each in zip(rows.tolist(), s.tolist(), strict=True)
+    ]
 
 
 def _near(piece: Rows, place: int, similarities: Tensor) -> Near:

@@ -21,6 +21,7 @@ from dualtemp.encoder.selection import (
     Selection,
     anchor_weights,
     select_diverse,
+    select_farthest,
     select_hardest,
     select_random,
     select_typical,
@@ -135,7 +136,7 @@ def select(
 def choose(
     by: str, features: torch.Tensor, labels: np.ndarray, n: int, *, seed: int = 0, weights: np.ndarray | None = None
 ) -> Selection:
-    """Select n images in a way of WAYS by features (N, F), labels int64 (N,) with -1 for none, and weights W (N,)."""
+    """Select n images in a way of WAYS, or "farthest": labels int64 (N,), -1 for none; weights W (N,) for "hardest"."""
     known = np.flatnonzero(labels >= 0)
     if by == "uncertain":
         return select_uncertain(features, labels, n)
@@ -144,7 +145,8 @@ def choose(
         return select_hardest(weights, n, chosen=known)
     if by == "random":
         return select_random(len(labels), n, chosen=known, seed=seed)
-    return {"diverse": select_diverse, "typical": select_typical}[by](features, n, chosen=known, seed=seed)
+    way = {"diverse": select_diverse, "typical": select_typical, "farthest": select_farthest}[by]
+    return way(features, n, chosen=known, seed=seed)
 
 
 def open_candidates(

@@ -84,7 +84,7 @@ def export(
     )
     names = _possible(names, encoder, everything="all" in _words(format))
     if normalize and not any(export_formats()[name].is_graph for name in names):
-        graphs = [each.name for each in export_formats().values() if each.is_graph]
+        graphs = [each.name for each in export_formats().values() if each.is_graph and each.in_all]
         raise UserError(f"normalize is for graphs: give --format {' or '.join(graphs)}, or leave it out")
     how = preprocessing(trained.views)
     manifest = _facts(RunFolder(path), encoder, how)
@@ -146,7 +146,7 @@ def _possible(names: tuple[str, ...], encoder: ExportedEncoder, everything: bool
     refusals = {name: reason for name in names if (reason := export_formats()[name].refusal(encoder))}
     if refusals and not everything:
         name, reason = next(iter(refusals.items()))
-        others = [each for each in export_formats().values() if not each.refusal(encoder)]
+        others = [each for each in export_formats().values() if each.in_all and not each.refusal(encoder)]
         others = [f"{each.name} ({each.hint})" if each.hint else each.name for each in others]
         raise UserError(f"--format {name}: {reason}; take {', '.join(others[:-1])} or {others[-1]}")
     return tuple(name for name in names if name not in refusals)

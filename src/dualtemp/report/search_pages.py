@@ -35,9 +35,13 @@ def write_duplicates_page(out: Path, run: Path, found: NearDuplicates, threshold
     )
     facts = [
         ("Run", str(run)),
-        ("Searched", f"{len(found.names):,} images of {_source(found.pictures)}"),
+        ("Searched", f"{found.among:,} images of {_source(found.pictures)}"),
         ("Found", count + (f"; the first {most} groups are shown" if len(found.groups) > most else "")),
     ]
+    if found.recall is not None:
+        facts.append(
+            ("Recall", f"{100 * found.recall:.1f} % of the pairs, by the index; without one, all are compared")
+        )
     if found.cut:
         facts.append(("Left out", "less similar pairs, because there are too many: give a higher --threshold"))
     pairs = {pair[:2]: pair for pair in found.pairs}

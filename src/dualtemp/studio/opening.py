@@ -114,12 +114,10 @@ def _of_file(path: Path, data: str | None, encoder: str | None) -> Opening:
     source = data or str(file.about.get("source") or path.resolve())
 
     def images() -> "ImageList | None":
-        from dualtemp.encoder.image_list import listed
-
         if data is not None:
-            return listed(data)
+            return _located(data)
         with suppress(UserError):  # moved or gone: points are shown without pictures
-            return listed(source) if file.about.get("source") else None
+            return _located(source) if file.about.get("source") else None
         return None
 
     def load(progress: Progress, note: Callable[[str], None]) -> tuple[Collection, Space]:
@@ -142,6 +140,25 @@ def _of_file(path: Path, data: str | None, encoder: str | None) -> Opening:
         return collection, make_space(title, None if encoder is None else Path(encoder), np.concatenate(features))
 
     return Opening(path.stem, source, load)
+
+
+def _located(data: str) -> "ImageList":
+    """The images of a source. Of a folder only the names are looked up: how it splits is said in the file of features.
+
+    Splitting a folder reads every file, for copies; that would be most of the time until the first picture.
+    """
+    from dualtemp.data.images import FileImages, ImageSet
+    from dualtemp.data.sources.folder import find_images
+    from dualtemp.data.sources.npz import is_npz_folder
+    from dualtemp.data.sources.opening import named_path
+    from dualtemp.encoder.image_list import ImageList, listed
+
+    path = named_path(data)
+    if path is None or not path.is_dir() or is_npz_folder(path):
+        return listed(data)
+    root = path.resolve()
+    names = tuple(find_images(root))
+    return ImageList(str(root), ImageSet(root.name, FileImages(root, names)), names, np.full(len(names), -1))
 
 
 def _told(file: EmbeddingFile, progress: Progress) -> Iterator:

@@ -1,0 +1,189 @@
+"""Growth of an index with the number of vectors, and near-duplicates by it against plain faiss and against all pairs.
+
+    python benchmarks/index.py RUN --data cifar10 --counts 10000 100000 1000000 --work FOLDER
+
+Vectors are features of drawn views of the images by the run's encoder, made once and kept in FOLDER. Every measurement
+is a process of its own: processor seconds and peak memory are those of the work alone, beyond what importing takes.
+
+    ours     dualtemp index, then search (held-out queries) and near-duplicates by it, with exact cosines and recall
+    faiss    a plain script: IndexIVFFlat of all vectors in memory, 17 neighbors of each in 8 cells, cosine >= threshold
+    exact    all pairs, tile by tile, up to --exact vectors
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from dualtemp.data.loading.drawn_views import draw_views
+from dualtemp.encoder.embedding_file import Columns, write_features
+from dualtemp.encoder.embedding_parts import COMPUTED, SHARE, Share
+from dualtemp.encoder.embedding_reader import EmbeddingFile
+from dualtemp.encoder.encoder import run_encoder
+from dualtemp.encoder.image_list import listed
+from dualtemp.encoder.index import index
+from dualtemp.encoder.index_pairs import index_pairs
+from dualtemp.encoder.index_recall import drawn_queries
+from dualtemp.encoder.near_duplicates import similar_pairs
+from dualtemp.encoder.vector_index import import_faiss, open_index
+from dualtemp.losses.similarity import unit
+
+THRESHOLD = 0.99
+
+
+def make_views(run: Path, data: str, count: int, folder: Path) -> None:
+    """Features of drawn views, one part for each draw of all images; parts that are there stay."""
+    encoder, images = run_encoder(run, "cpu"), listed(data)
+    parts = -(-count // len(images))
+    folder.mkdir(parents=True, exist_ok=True)
+    shown = encoder.fitted(images.images)
+    about = {"backbone": encoder.fingerprint, "source": images.source, COMPUTED: data}
+    for part in range(parts):
+        out = folder / Share(part, parts).file_name
+        if out.exists():
+            continue
+        batches = torch.arange(len(images)).split(256)
+        features = np.concatenate(
+            [
+                encoder.of_views(drawn.views[0]).numpy()
+                for drawn in draw_views(shown, encoder.views, batches, [(part, 0)], encoder.device, 0)
+            ]
+        )
+        columns = Columns([f"{part:03}/{name}" for name in images.names], None, (), None, ())
+        with open(out.with_suffix(".new"), "wb") as file:
+            write_features(file, ".parquet", columns, [features], encoder.width, {**about, SHARE: [part, parts]})
+        out.with_suffix(".new").rename(out)
+        print(f"views: {part + 1} of {parts} draws", file=sys.stderr, flush=True)
+
+
+def first_rows(folder: Path, count: int, out: Path) -> None:
+    """The first rows of a folder as a file of their own."""
+    if out.exists():
+        return
+    file, names, blocks, held = EmbeddingFile(folder), [], [], 0
+    for piece in file.rows():
+        names += piece.names[: count - held]
+        blocks.append(piece.features[: count - held])
+        held += len(blocks[-1])
+        if held == count:
+            break
+    with open(out, "wb") as opened:
+        write_features(opened, ".parquet", Columns(names, None, (), None, ()), blocks, file.width, file.about)
+
+
+class Meter:
+    """Processor seconds since it was made, and peak memory above what was held then, in MB (Linux)."""
+
+    def __init__(self) -> None:
+        Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+        self.began, self.held = time.process_time(), self._memory("VmRSS")
+
+    @staticmethod
+    def _memory(word: str) -> float:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith(word)) / 1024
+
+    def read(self) -> dict[str, float]:
+        """The figures."""
+        return {"seconds": time.process_time() - self.began, "megabytes": self._memory("VmHWM") - self.held}
+
+
+def measure(what: str, features: Path, kind: str | None) -> dict[str, Any]:
+    """One measurement, in this process."""
+    import_faiss().omp_set_num_threads(1)
+    torch.set_num_threads(1)
+    out = features.with_suffix(".index")
+    meter = Meter()
+    if what == "build":
+        made = index(features, out=out, kind=kind)
+        per = made.header.files["index"]["bytes"] / made.header.count
+        told = {"kind": made.header.kind, "bytes": per, **made.header.settings, **made.header.recall}
+        return {**meter.read(), **told}
+    if what == "search":
+        opened, _, _ = open_index(out)
+        _, rows = drawn_queries(len(opened), seed=1)
+        queries = opened.vectors.unit(rows)
+        meter = Meter()
+        for row in range(len(queries)):  # one photograph after another
+            opened.search(queries[row : row + 1], 10)
+        return {**meter.read(), "queries": len(queries)}
+    if what == "duplicates":
+        opened, _, _ = open_index(out)
+        meter = Meter()
+        found = index_pairs(opened, THRESHOLD)
+        return {**meter.read(), "pairs": len(found.pairs), "recall": found.recall}
+    x = np.concatenate([piece.features for piece in EmbeddingFile(features).rows()])
+    meter = Meter()
+    if what == "exact":
+        pairs, _, _ = similar_pairs(torch.from_numpy(x), THRESHOLD)
+        return {**meter.read(), "pairs": len(pairs)}
+    return {**_plain_faiss(x), **meter.read()}
+
+
+def _plain_faiss(x: np.ndarray) -> dict[str, Any]:
+    faiss = import_faiss()
+    z = unit(torch.from_numpy(x))[0].numpy()
+    cells = max(1, round(2 * len(z) ** 0.5))
+    quantizer = faiss.IndexFlatIP(z.shape[1])
+    found = faiss.IndexIVFFlat(quantizer, z.shape[1], cells, faiss.METRIC_INNER_PRODUCT)
+    found.train(z)
+    found.add(z)
+    found.nprobe = 8
+    s, rows = found.search(z, 17)
+    at, place = np.nonzero((s >= THRESHOLD) & (rows != np.arange(len(z))[:, None]) & (rows >= 0))
+    one, other = at, rows[at, place]
+    return {"pairs": len(np.unique(np.minimum(one, other) * len(z) + np.maximum(one, other)))}
+
+
+def measured(counts: list[int], work: Path, exact: int, kind: str | None) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    for count in counts:
+        features = work / f"{count}.parquet"
+        first_rows(work / "views", count, features)
+        for what in ("build", "search", "duplicates", "faiss", *(["exact"] if count <= exact else [])):
+            words = [
+                sys.executable,
+                __file__,
+                "--one",
+                what,
+                str(features),
+                *([] if kind is None else ["--kind", kind]),
+            ]
+            ended = subprocess.run(words, capture_output=True, text=True, check=False)
+            if ended.returncode:
+                raise SystemExit(ended.stderr)
+            yield count, what, json.loads(ended.stdout.splitlines()[-1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path, nargs="?")
+    parser.add_argument("--data", default="cifar10")
+    parser.add_argument("--counts", type=int, nargs="+", default=[10_000, 100_000])
+    parser.add_argument("--exact", type=int, default=100_000)
+    parser.add_argument("--kind", choices=("exact", "hnsw", "ivfpq"))
+    parser.add_argument("--work", type=Path, default=Path("index-benchmark"))
+    parser.add_argument("--one", nargs=2, metavar=("WHAT", "FILE"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(measure(arguments.one[0], Path(arguments.one[1]), arguments.kind)))
+        return
+    if arguments.run is None:
+        parser.error("give a run")
+    torch.set_num_threads(1)
+    make_views(arguments.run, arguments.data, max(arguments.counts), arguments.work / "views")
+    for count, what, told in measured(arguments.counts, arguments.work, arguments.exact, arguments.kind):
+        figures = ", ".join(
+            f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in told.items()
+        )
+        print(f"{count:>9,} {what:<10} {figures}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

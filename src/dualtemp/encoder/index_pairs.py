@@ -1,0 +1,117 @@
+"""Near-duplicates by an index: the neighbors of each image are candidates, and compared exactly.
+
+Work grows with N times what a search costs (for ivfpq about sqrt(N)), not with N squared. What it misses is measured:
+a sample of images is compared with all others, and the share of its pairs that were found is the recall.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from dualtemp.encoder.vector_index import VectorIndex
+
+NEIGHBORS = 16  # asked for each image at first; an image whose neighbors are all pairs is asked again for more
+MOST_NEIGHBORS = 4096
+BLOCK = 1 << 23  # numbers that are compared exactly at once
+SAMPLE = 500  # images whose pairs are all compared, for the recall
+ROUNDING = 1e-6
+
+
+class IndexPairs(NamedTuple):
+    """Pairs int64 (P, 2), each i < j, their cosines float32 (P,), both as `similar_pairs` orders them.
+
+    cut: whether there were more; recall: share of the true pairs of sampled images that were found, None if they have
+    no pair; sampled: so many true pairs the recall is measured on.
+    """
+
+    pairs: np.ndarray
+    s: np.ndarray
+    cut: bool
+    recall: float | None
+    sampled: int
+
+
+def index_pairs(
+    index: VectorIndex, threshold: float, most: int | None = None, progress: Callable[[int, int], None] | None = None
+) -> IndexPairs:
+    """Find pairs with a cosine of at least `threshold` among all rows of an index; at most `most`, the most similar."""
+    count, least = len(index), threshold - ROUNDING
+    most = max(100_000, 10 * count) if most is None else most
+    keys, values, held, cut = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)], 0, False
+    full: list[np.ndarray] = []  # images that have more neighbors than were asked for
+    step = max(1, BLOCK // (NEIGHBORS * index.vectors.width))
+    for start in range(0, count, step):
+        rows = np.arange(start, min(start + step, count))
+        key, s, more = _neighbors(index, rows, NEIGHBORS, least)
+        keys.append(key)
+        values.append(s)
+        full.append(more)
+        held += len(key)
+        if held > 4 * most:
+            keys, values, least, was_cut = _kept(keys, values, most, least)
+            held, cut = len(keys[0]), cut or was_cut
+        if progress is not None:
+            progress(int(rows[-1]) + 1, count)
+    waiting, k = np.concatenate(full), 4 * NEIGHBORS
+    while len(waiting):
+        again = []
+        step = max(1, BLOCK // (min(k, count) * index.vectors.width))
+        for start in range(0, len(waiting), step):
+            key, s, more = _neighbors(index, waiting[start : start + step], k, least)
+            keys.append(key)
+            values.append(s)
+            again.append(more)
+            held += len(key)
+            if held > 4 * most:
+                keys, values, least, was_cut = _kept(keys, values, most, least)
+                held, cut = len(keys[0]), cut or was_cut
+        waiting, k = np.concatenate(again) if k < min(MOST_NEIGHBORS, count) else waiting[:0], 4 * k
+    keys, values, _, was_cut = _kept(keys, values, most, least)
+    pairs = np.stack(np.divmod(keys[0], count), 1)
+    found, sampled = (None, 0) if cut or was_cut else _recall(index, pairs, threshold)
+    return IndexPairs(pairs, values[0], cut or was_cut, found, sampled)
+
+
+def _neighbors(index: VectorIndex, rows: np.ndarray, k: int, least: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Pairs of these rows as keys i N + j, i < j, their cosines, and the rows all of whose k neighbors are pairs."""
+    z = index.vectors.unit(rows)
+    found = index.candidates(z, k + 1)
+    s = index.exact(z, found)
+    above = (s >= least) & (found != rows[:, None]) & (found >= 0)
+    at, place = np.nonzero(above)
+    one, other = rows[at], found[at, place]
+    key = np.minimum(one, other) * len(index) + np.maximum(one, other)
+    return key, s[at, place], rows[(above.sum(1) >= k) & (k + 1 < len(index))]
+
+
+def _kept(
+    keys: list[np.ndarray], values: list[np.ndarray], most: int, least: float
+) -> tuple[list[np.ndarray], list[np.ndarray], float, bool]:
+    """Each pair once, the most similar first, at most `most`; and from now on the least cosine that can still count."""
+    key, first = np.unique(np.concatenate(keys), return_index=True)
+    s = np.concatenate(values)[first]
+    order = np.lexsort((key, -s))
+    cut = len(order) > most
+    order = order[:most]
+    return [key[order]], [s[order]], float(s[order[-1]]) if cut else least, cut
+
+
+@torch.no_grad()
+def _recall(index: VectorIndex, pairs: np.ndarray, threshold: float) -> tuple[float | None, int]:
+    """Compare a sample of images with all others, exactly."""
+    count = len(index)
+    asked = np.sort(np.random.default_rng(0).permutation(count)[:SAMPLE])
+    queries = torch.from_numpy(index.vectors.unit(asked))
+    known = np.sort(pairs[:, 0] * count + pairs[:, 1])
+    true = [np.zeros(0, np.int64)]
+    for start, z in index.vectors.pieces():
+        at, other = (queries @ torch.from_numpy(z).T >= threshold).nonzero().numpy().T
+        one, other = asked[at], other + start
+        here = one != other
+        true.append((np.minimum(one, other) * count + np.maximum(one, other))[here])
+    wanted = np.unique(np.concatenate(true))
+    if not len(wanted):
+        return None, 0
+    return float(np.isin(wanted, known).mean()), len(wanted)
