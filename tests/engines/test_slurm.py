@@ -12,11 +12,14 @@ from typing import Any
 import pytest
 from command_processes import PATIENCE
 from engines.tasks import fail, tell_place, wait_forever
+from paper.smoke import tiny_job
 
 from dualtemp.engines import slurm
 from dualtemp.engines.engine import Outcome, Place, Submitted, Task
 from dualtemp.engines.slurm import Queue, SlurmEngine, open_slurm, parse_parameters
 from dualtemp.errors import UserError
+from dualtemp.grids.results import Results
+from dualtemp.grids.worker import ProgressFile, execute, perform
 
 submitit: Any = pytest.importorskip("submitit")
 
@@ -85,6 +88,33 @@ def test_jobs_return_values_and_users_errors_and_are_lost_when_killed(engine: Sl
     engine.queue.processes[killed.job.job_id].kill()  # pyright: ignore
     os.kill(int((tmp_path / "c").read_text()), signal.SIGKILL)
     assert "without a result" in ended(killed).lost
+    engine.close()
+
+
+@pytest.mark.slow
+def test_a_run_whose_time_is_over_saves_and_goes_on_when_its_job_is_requeued(
+    engine: SlurmEngine, tmp_path: Path
+) -> None:
+    job = tiny_job(epochs=30, evaluate_every=30)
+    results, whole = Results(tmp_path / "results"), Results(tmp_path / "whole")
+    (task,) = submit(engine, Task(job.name, execute, (job, results.path, False)))
+    controller: int = task.job._process.pid  # pyright: ignore
+    deadline = time.monotonic() + PATIENCE
+    while results.progress(job) is None:
+        assert task.outcome() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    (process,) = Path(f"/proc/{controller}/task/{controller}/children").read_text().split()
+    os.kill(int(process), signal.SIGUSR2)  # as Slurm does, which submitit has asked for it
+    assert ended(task).value == ("done", "")
+    logs = "".join(path.read_text() for path in (tmp_path / "jobs").glob("*log*"))
+    assert logs.count("stopping after this step") == 1
+    assert logs.count("Requeued job") == 1
+    assert perform(job, whole, "cpu", 1, ProgressFile(tmp_path / "progress", job))[0] == "done"
+    found, expected = results.read(job), whole.read(job)
+    assert found is not None
+    assert expected is not None
+    assert found["losses"] == expected["losses"]
     engine.close()
 
 
