@@ -75,7 +75,7 @@ GETS = [
 SLOW = ["/api/duplicates", "/api/doubts", "/api/cluster", "/api/export/folders", "/api/train", "/api/weigh"]
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(path=st.sampled_from(POSTS), body=NEARLY | JSON)
 def test_no_body_breaks_the_studio(shared_studio: ServedStudio, path: str, body: Any) -> None:
     answer = shared_studio.ask(path, json.dumps(body).encode())
@@ -84,7 +84,7 @@ def test_no_body_breaks_the_studio(shared_studio: ServedStudio, path: str, body:
         assert "\n" not in answer.json()["error"]
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(path=st.sampled_from(POSTS + SLOW + ["/api/drop"]), body=st.binary(max_size=60))
 def test_no_bytes_break_the_studio(shared_studio: ServedStudio, path: str, body: bytes) -> None:
     if path in SLOW:
@@ -92,7 +92,7 @@ def test_no_bytes_break_the_studio(shared_studio: ServedStudio, path: str, body:
     assert shared_studio.ask(path, body).code < 500
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(
     path=st.sampled_from(GETS),
     word=st.text(max_size=12) | st.sampled_from(["../state", "..%2f", "0", "59", "60", "-1", "9" * 30, "%00", "file0"]),
