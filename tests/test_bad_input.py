@@ -158,6 +158,7 @@ def test_an_unknown_flag_is_refused_by_every_command(
         "embed": ["good", "--out", "x.npz"],
         "studio": ["good"],
         "grid": ["grid.yaml"],
+        "index": ["e.npz", "--out", "x.index"],
     }
     needed = words.get(command, ["good"] if command in OF_RUN else [])
     assert "--no-such-flag" in refused([command, *needed, "--no-such-flag"], here, capsys)

@@ -27,6 +27,7 @@ WORDS = {
     "studio": ["run"],
     "reproduce": ["T-reverse"],
     "grid": ["grid.yaml"],
+    "index": ["e.npz", "--out", "x.index"],
 }
 
 

@@ -348,7 +348,7 @@ def test_formats_of_the_same_encoder_gather_and_those_of_another_go(tmp_path: Pa
         (
             "resnet_mini",
             ("--normalize",),
-            "normalize is for graphs: give --format onnx or onnx-int8 or onnx-web or torch-export",
+            "normalize is for graphs: give --format onnx or torch-export",
         ),
         ("resnet_mini", ("--out", "{file}"), "exists and is not an export"),
         ("resnet_mini", ("--out", "{file}/export"), "cannot be written"),

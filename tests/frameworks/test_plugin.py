@@ -116,6 +116,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_plugins_runs_make_a_grid(tmp_path: Path) -> None:
     (tmp_path / "grid.py").write_text(GRID)
     tests = Path(__file__).parents[1]

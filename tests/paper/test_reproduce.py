@@ -53,6 +53,7 @@ def test_other_seeds_are_refused(text: str) -> None:
         parse_seeds(text)
 
 
+@pytest.mark.slow
 def test_two_cells_of_every_table_and_figure_run(tmp_path: Path) -> None:
     request = Request(["all"], "smoke", (1,), results=tmp_path)
     found = request.make_plan()

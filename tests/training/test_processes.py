@@ -180,6 +180,7 @@ sys.exit(main(sys.argv[2:]))
 """
 
 
+@pytest.mark.slow
 def test_torchrun_restarts_a_run_whose_process_was_killed(tmp_path: Path) -> None:
     path, program = tmp_path / "run", tmp_path / "restarted.py"
     program.write_text(RESTARTED)

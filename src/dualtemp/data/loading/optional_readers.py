@@ -69,7 +69,7 @@ def _open_dicom(encoded: Path | bytes) -> Image.Image:
         values = values[0]
     if int(about.get("SamplesPerPixel", 1)) == 3:
         if str(about.PhotometricInterpretation).startswith("YBR"):
-            from pydicom.pixels import convert_color_space
+            from pydicom.pixels.processing import convert_color_space
 
             values = convert_color_space(values, str(about.PhotometricInterpretation), "RGB")
         shift = max(0, int(about.BitsStored) - 8)
