@@ -75,8 +75,11 @@ def open_studio(browser: Any) -> Iterator[OpenStudio]:
     """open_studio(studio, ...): a page; at the end it must have nothing to complain about."""
     opened: list[Page] = []
 
-    def show(studio: ServedStudio, width: int = 1400, scheme: str = "light") -> Page:
-        page = Page(browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme), studio)
+    def show(studio: ServedStudio, width: int = 1400, scheme: str = "light", **routes: Callable[[Any], None]) -> Page:
+        view = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+        for path, handle in routes.items():
+            view.route(f"**/api/{path}*", handle)
+        page = Page(view, studio)
         opened.append(page)
         return page
 
@@ -141,6 +144,30 @@ def test_labels_persist_move_predictions_and_reach_the_other_tab(
         other.until(f"studio.store.entries.size === {left}")
     one.until("document.querySelector('#undo').disabled")
     assert studio.workspace.shown.labels.entries == {}
+
+
+@pytest.mark.parametrize("held", ["state", "points"])
+def test_news_that_come_while_the_page_loads_are_not_lost(
+    studio: ServedStudio, open_studio: OpenStudio, held: str
+) -> None:
+    """An answer that was given before a label was set and the map was made, and arrives after the news of both."""
+    workspace, happened = studio.workspace, []
+    studio.until(lambda: workspace.ready and not workspace.background.busy("layout"))
+    space = workspace.shown.spaces[0]
+    del space.places["neighbors"]
+
+    def deliver_late(route: Any) -> None:
+        answer = route.fetch()
+        if not happened:
+            happened.append(studio.ask("/api/label", {"ids": [7], "label": "late"}).code)
+            workspace.lay_out(0)
+            studio.until(lambda: not workspace.background.busy("layout"))
+            time.sleep(0.2)  # the news are there before the answer
+        route.fulfill(response=answer)
+
+    page = open_studio(studio, **{held: deliver_late})
+    assert happened == [200]
+    page.until("studio.store.entries.get(7)?.[0] === 'late'")
 
 
 def test_keys_and_grid_work_without_a_mouse(studio: ServedStudio, open_studio: OpenStudio) -> None:

@@ -232,7 +232,7 @@ class Workspace:
             first = self.shown.spaces[0].places.get("neighbors")
             space.places["neighbors"] = fitted(places if first is None else aligned(places, first))
             space.notes["neighbors"] = note
-            self.news.publish("space", current=self.current, spaces=self.described_spaces(), laid_out=number)
+            self.news.publish("space", current=self.current, spaces=self.described_spaces())
             return note
 
         self.background.start("layout", f"map of neighbors, {space.title}", work)

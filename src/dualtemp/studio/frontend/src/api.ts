@@ -41,14 +41,18 @@ export async function attempt<T>(act: () => Promise<T>): Promise<T | undefined> 
   }
 }
 
-export function listen(handlers: Record<string, (content: any) => void>, again: () => void): EventSource {
+// `begin` is called once the server says hello, so that nothing falls between what it loads and the news; and again after a break.
+export function listen(heard: (kind: string, content: any) => void, handlers: Record<string, (content: any) => void>, begin: () => void): EventSource {
   const source = new EventSource("/api/events");
-  let lost = false;
-  source.addEventListener("hello", () => { document.body.classList.remove("lost"); if (lost) again(); lost = false; });
-  source.addEventListener("error", () => { document.body.classList.add("lost"); lost = true; });
-  source.addEventListener("lost", () => again());
+  source.addEventListener("hello", () => { document.body.classList.remove("lost"); begin(); });
+  source.addEventListener("error", () => document.body.classList.add("lost"));
+  source.addEventListener("lost", begin);
   for (const [kind, handle] of Object.entries(handlers)) {
-    source.addEventListener(kind, event => handle(JSON.parse((event as MessageEvent).data)));
+    source.addEventListener(kind, event => {
+      const content = JSON.parse((event as MessageEvent).data);
+      heard(kind, content);
+      handle(content);
+    });
   }
   return source;
 }

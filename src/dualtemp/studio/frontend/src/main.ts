@@ -24,7 +24,21 @@ interface State {
 let map: PointMap | null = null;
 let grid: Grid | null = null;
 
+let loading = false, outdated = false;
+
+// Load everything. Whoever asks, or brings news, while it loads has it loaded once more: an answer on its way may be older than the news.
 async function begin(): Promise<void> {
+  outdated = true;
+  if (loading) return;
+  loading = true;
+  try {
+    while (outdated) { outdated = false; await load(); }
+  } finally {
+    loading = false;
+  }
+}
+
+async function load(): Promise<void> {
   const state = await attempt(() => getJson<State>("/api/state"));
   if (!state) return;
   store.title = state.title;
@@ -43,7 +57,7 @@ async function begin(): Promise<void> {
   if (!map) await build();
   else {
     items.stale();
-    drawSelects();
+    followSpaces();
     await loadColumn(store.column?.id);
     store.tell("labels", "predictions", "runs", "columns", "jobs");
   }
@@ -52,6 +66,7 @@ async function begin(): Promise<void> {
 
 async function build(): Promise<void> {
   store.layout = bestLayout();
+  offered = offer();
   const places = await loadPlaces();
   store.selected = new Uint8Array(store.count);
   map = new PointMap(store.count, places);
@@ -75,6 +90,17 @@ async function build(): Promise<void> {
 }
 
 const bestLayout = (): string => store.spaces[store.current].layouts.some(each => each.id === "neighbors") ? "neighbors" : "components";
+
+const offer = (): string => `${store.current} ${bestLayout()}`;
+let offered = "";
+
+// Go to the encoder that is current and its best map, if either is new; a map that the person has chosen stays otherwise.
+function followSpaces(): void {
+  if (offer() === offered) return drawSelects();
+  offered = offer();
+  store.layout = bestLayout();
+  void moveMap();
+}
 
 async function loadPlaces(): Promise<Float32Array> {
   const frame = await getFrame(`/api/points?space=${store.current}&layout=${store.layout}`);
@@ -288,7 +314,12 @@ function showHelp(): void {
   dialog.showModal();
 }
 
-listen({
+// What has begun to load may be older than these news.
+function heard(kind: string, content: { job?: Job }): void {
+  if (kind !== "job" || !["waiting", "running"].includes(content.job!.state)) outdated ||= loading;
+}
+
+listen(heard, {
   job: ({ job }: { job: Job }) => {
     store.jobs.set(job.id, job);
     showOpening(job);
@@ -325,15 +356,12 @@ listen({
     drawSelects();
     void loadColumn(changed);
   },
-  space: ({ current, spaces, laid_out }: { current: number; spaces: SpaceInfo[]; laid_out?: number }) => {
-    const moved = current !== store.current || laid_out === current;
+  space: ({ current, spaces }: { current: number; spaces: SpaceInfo[] }) => {
     store.spaces = spaces;
     store.current = current;
-    if (!map) return;
-    if (moved) { store.layout = bestLayout(); void moveMap(); } else drawSelects();
+    if (map) followSpaces();
   },
   runs: ({ runs }: { runs: Run[] }) => { store.runs = runs; if (map) store.tell("runs"); },
 }, () => void begin());
 
 if (location.search) history.replaceState(null, "", "/"); // the token is in the cookie now
-void begin();
