@@ -1,4 +1,4 @@
-"""The site that `make docs` builds: whole, from docstrings too, with a live explorer, and asking nobody for anything."""
+"""The site that `make docs` builds: whole, from docstrings too, with a live explorer, nothing from elsewhere."""
 
 import functools
 import re

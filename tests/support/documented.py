@@ -1,4 +1,4 @@
-"""The pages of the documentation: their code blocks, links and headings, as a reader on the web or in a terminal sees them."""
+"""The pages of the documentation: their blocks of code, links and headings."""
 
 import re
 import shlex
