@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,7 +65,7 @@ def test_temperature_and_threshold_come_from_the_validation_images() -> None:
     def cross_entropy(log_t: float) -> float:
         return -log_softmax(z / np.exp(log_t), 1)[np.arange(len(z)), y].mean()
 
-    best = minimize_scalar(cross_entropy, bounds=(-3, 3), method="bounded", options={"xatol": 1e-7})
+    best: Any = minimize_scalar(cross_entropy, bounds=(-3, 3), method="bounded", options={"xatol": 1e-7})
     assert made.temperature == pytest.approx(np.exp(best.x), rel=1e-3)
     assert made.temperature > 1.2, "too sure of itself"
     found = made.predict(x)
