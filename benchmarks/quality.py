@@ -99,7 +99,7 @@ def train_lightly(images: Tensor, minutes: float, seed: int) -> torch.nn.Module:
     declare_missing_operators()
     from lightly.loss import NTXentLoss
     from lightly.models.modules import SimCLRProjectionHead
-    from lightly.transforms import SimCLRTransform
+    from lightly.transforms.simclr_transform import SimCLRTransform
     from torchvision.transforms.functional import to_pil_image
 
     torch.manual_seed(seed)
@@ -120,7 +120,7 @@ def train_lightly(images: Tensor, minutes: float, seed: int) -> torch.nn.Module:
         pairs = [views(to_pil_image(images[i])) for i in order[at : at + batch]]
         for group in optimizer.param_groups:
             group["lr"] = 0.06 * 0.5 * (1 + math.cos(math.pi * spent / budget))
-        x0, x1 = (torch.stack([pair[side] for pair in pairs]) for side in (0, 1))
+        x0, x1 = (torch.stack([torch.as_tensor(pair[side]) for pair in pairs]) for side in (0, 1))
         value = loss(head(network(x0)), head(network(x1)))
         optimizer.zero_grad()
         value.backward()
