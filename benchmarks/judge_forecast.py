@@ -123,7 +123,7 @@ def main() -> None:
     }
     print(json.dumps(made, indent=1))
     seen = stopping(points, made["residual_sd"])
-    gains = f"{seen['chosen']:+.2f} points of kNN, standard error {seen['error']:.2f}; by the best epoch {seen['best']:+.2f}"
+    gains = f"{seen['chosen']:+.2f} points of kNN (standard error {seen['error']:.2f}), by the best {seen['best']:+.2f}"
     print(f"it would have stopped {seen['stops']} of {seen['runs']} runs")
     print(f"by the epoch of the highest forecast in the place of the last {gains}")
     if given.out is not None:
