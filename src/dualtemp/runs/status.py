@@ -18,10 +18,19 @@ def status_of(run: RunFolder) -> Status:
 
     Raises UserError if the config cannot be read.
     """
+    return _status(run, running=held(run.lock))
+
+
+def status_at_rest(run: RunFolder) -> Status:
+    """Status of a run whose lock this process holds."""
+    return _status(run, running=False)
+
+
+def _status(run: RunFolder, running: bool) -> Status:
     epochs, history = run.settings().epochs, run.history()
     reached = int(history[-1]["epoch"]) if history else 0
     so_far = f"{reached} of {epochs} epochs"
-    if held(run.lock):
+    if running:
         return Status("running", so_far)
     if run.trouble.is_file():
         return Status("failed", run.trouble.read_text(errors="replace").strip())
