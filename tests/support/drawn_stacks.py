@@ -1,12 +1,13 @@
 """Small TIFF files of several channels that tests draw."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
 
-def write_stack(path: Path, values: np.ndarray, **how: object) -> np.ndarray:
+def write_stack(path: Path, values: np.ndarray, **how: Any) -> np.ndarray:
     """values: (H, W, C)."""
     path.parent.mkdir(parents=True, exist_ok=True)
     how = {"photometric": "minisblack", "planarconfig": "contig", **how}
