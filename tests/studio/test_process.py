@@ -50,9 +50,18 @@ def test_a_killed_studio_loses_no_label_that_it_has_confirmed(
     again = Started(commands, features, "--labels", path)
     entries = again.ask("/api/state").json()["labels"]["entries"]
     assert {int(number): entry[0] for number, entry in entries.items()} == {n: f"word {n}" for n in range(12)}
-    again.command.send(signal.SIGINT)
-    assert again.command.wait().code == 0
-    assert not list(tmp_path.glob(".l.csv*")), "neither a lock nor a half-written file stays"
+    for left in range(11, 7, -1):  # it still knows what can be undone, one by one
+        assert again.ask("/api/undo", {}).code == 200
+        assert len(labels(path)) == left
+    again.command.send(signal.SIGKILL)
+    again.command.wait()
+    third = Started(commands, features, "--labels", path)
+    for left in range(7, -1, -1):
+        assert third.ask("/api/undo", {}).json()["can_undo"] == (left > 0)
+        assert len(labels(path)) == left
+    third.command.send(signal.SIGINT)
+    assert third.command.wait().code == 0
+    assert [each.name for each in tmp_path.glob(".l.csv*")] == [".l.csv.undo"], "no lock, nothing half-written"
 
 
 def test_a_full_disk_refuses_a_label_and_loses_none(commands: Commands, features: Path, tmp_path: Path) -> None:
