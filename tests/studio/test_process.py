@@ -8,23 +8,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from command_processes import Commands, until
-from served_studio import Answer, ask
-
-
-class Started:
-    """A studio in a process of its own."""
-
-    def __init__(self, commands: Commands, *words: object) -> None:
-        self.command = commands.start("studio", *words, "--no-browser", "--port", "0")
-        assert until(self.command, lambda: "Ctrl-C" in self.command.out.read_text()), self.command.err.read_text()
-        found = re.search(r"http://127\.0\.0\.1:(\d+)/\?token=(\S+)", self.command.out.read_text())
-        assert found is not None
-        self.port, self.token = int(found[1]), found[2]
-        assert until(self.command, lambda: self.ask("/api/state").json()["ready"])
-
-    def ask(self, path: str, body: object = None) -> Answer:
-        return ask(self.port, self.token, path, body)
+from command_processes import Commands
+from started_studio import Started
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from command_processes import PATIENCE
 from served_studio import ServedStudio
+from started_studio import Started
 
 WAIT = 1000 * PATIENCE
 BEYOND = 3  # px around the points that are to be selected
@@ -17,7 +18,7 @@ OpenStudio = Callable[..., Any]
 class Page:
     """An open page, and what it has complained about."""
 
-    def __init__(self, view: Any, studio: ServedStudio) -> None:
+    def __init__(self, view: Any, studio: ServedStudio | Started) -> None:
         self.view, self.studio, self.complaints = view, studio, []
         view.set_default_timeout(WAIT)
         view.on("console", self._hear)
@@ -74,7 +75,9 @@ def open_studio(browser: Any) -> Iterator[OpenStudio]:
     """open_studio(studio, ...): a page; at the end it must have nothing to complain about."""
     opened: list[Page] = []
 
-    def show(studio: ServedStudio, width: int = 1400, scheme: str = "light", **routes: Callable[[Any], None]) -> Page:
+    def show(
+        studio: ServedStudio | Started, width: int = 1400, scheme: str = "light", **routes: Callable[[Any], None]
+    ) -> Page:
         view = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
         for path, handle in routes.items():
             view.route(f"**/api/{path}*", handle)

@@ -7,8 +7,8 @@
 After the first line, each line is a step, the newest last: what was said of its images before it. The journal is
 written whole, before the file of labels is: whenever a studio is killed, the file of labels is either as it was before
 the newest step, or as it was after it. `states` are the digests of these two; so the next studio knows which. In any
-other state the file was written by another program, and the steps are no longer true. Labels are synced to the disk, and
-the journal is not: a power cut may cost what could be undone, but no label.
+other state the file was written by another program, and the steps are no longer true. The labels are synced to the
+disk, the journal is not: a power cut may cost what could be undone, but no label.
 """
 
 import hashlib

@@ -18,6 +18,9 @@ from dualtemp.studio.predictions import Predictions, fit_predictions
 from dualtemp.studio.space import Space, aligned, fitted
 from dualtemp.studio.thumbnail_sheets import ThumbnailSheets
 
+LABEL = "labels given here, else the class of the image's folder"
+UNCERTAINTY = "entropy of the predicted classes: 0 sure, 1 no idea"
+
 
 @dataclass(frozen=True)
 class Places:
@@ -102,22 +105,25 @@ class Workspace:
 
     def column(self, name: str) -> Column | None:
         """A column by its name; None if there is none."""
-        shown, found = self.shown, self.probe.predictions
+        found = self.probe.predictions
         if name == "label":
-            return category_column("label", self.words(), "labels given here, else the class of the image's folder")
+            return category_column(name, self.words(), LABEL)
         if found is not None and name == "prediction":
-            return coded_column(name, found.codes, found.classes, f"by a probe on {found.labeled} labeled images")
+            return coded_column(name, found.codes, found.classes, _about_predictions(found))
         if found is not None and name == "uncertainty":
-            return number_column(name, found.uncertainty, "entropy of the predicted classes: 0 sure, 1 no idea")
-        return self._computed.get(name) or shown.columns.get(name)
+            return number_column(name, found.uncertainty, UNCERTAINTY)
+        return self._computed.get(name) or self.shown.columns.get(name)
 
     def column_names(self) -> list[dict[str, Any]]:
-        """All columns: id, title, kind and one line about each."""
-        made = [(name, found) for name in ("label", "prediction", "uncertainty") if (found := self.column(name))]
-        return [
-            {"id": name, "title": each.title, "kind": each.kind, "about": each.about}
-            for name, each in [*made, *self._computed.items(), *self.shown.columns.items()]
-        ]
+        """All columns: id, title, kind and one line about each; those that change are not computed for it."""
+        found = self.probe.predictions
+        heads = [("label", "label", "category", LABEL)]
+        if found is not None:
+            heads.append(("prediction", "prediction", "category", _about_predictions(found)))
+            heads.append(("uncertainty", "uncertainty", "number", UNCERTAINTY))
+        there = [*self._computed.items(), *self.shown.columns.items()]
+        heads += [(name, each.title, each.kind, each.about) for name, each in there]
+        return [{"id": name, "title": title, "kind": kind, "about": about} for name, title, kind, about in heads]
 
     def add_column(self, name: str, column: Column) -> None:
         """Add a column that was computed, or replace it, and tell all pages."""
@@ -127,8 +133,10 @@ class Workspace:
 
     def words(self) -> list[str | None]:
         """The label of each image: the one given here, else its class."""
-        images, given = self.shown.images, self.shown.labels.labels()
-        return [given.get(i) or images.given_label(i) for i in range(len(images))]
+        words = list(self.shown.images.given_labels)
+        for number, label in self.shown.labels.labels().items():
+            words[number] = label
+        return words
 
     # ---- labels
 
@@ -236,6 +244,10 @@ class Workspace:
     def _tell_predictions(self) -> None:
         with self._telling:
             self.news.publish("predictions", **self.probe.described(), columns=self.column_names())
+
+
+def _about_predictions(found: Predictions) -> str:
+    return f"by a probe on {found.labeled} labeled images"
 
 
 def _fixed_columns(images: Collection) -> dict[str, Column]:

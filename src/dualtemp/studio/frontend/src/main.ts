@@ -38,6 +38,7 @@ async function begin(): Promise<void> {
   try {
     while (outdated) { outdated = false; await load(); }
   } catch (error) { // such as a browser that cannot draw the map
+    byId("opening").classList.remove("gone");
     byId("opening-text").textContent = error instanceof Error ? error.message : String(error);
   } finally {
     loading = false;
@@ -70,13 +71,19 @@ async function load(): Promise<void> {
   for (const note of state.notes.slice(-1)) say(note);
 }
 
+function showGrid(): void {
+  grid ??= new Grid();
+  grid.colorOf = id => map?.colorOf(id) ?? "";
+  grid.onOpen = id => openViewer(id, grid!.ids);
+  grid.show();
+  byId("opening").classList.add("gone");
+}
+
 async function build(): Promise<void> {
   store.selected = new Uint8Array(store.count);
+  showGrid(); // first: pictures are on their way while the map is made
   map = await makeMap();
   Object.assign(window, { studio: { store, map, items } }); // for the benchmark and for the curious
-  grid = new Grid();
-  grid.colorOf = id => map!.colorOf(id);
-  grid.onOpen = id => openViewer(id, grid!.ids);
   map.onOpen = id => openViewer(id, grid!.ids.length ? grid!.ids : Int32Array.of(id));
   map.onHover = hover;
   map.onTool = tool => document.querySelectorAll<HTMLElement>("[data-tool]").forEach(each => each.setAttribute("aria-pressed", String(each.dataset.tool === tool)));
@@ -84,8 +91,6 @@ async function build(): Promise<void> {
   buildTabs(map);
   drawSelects();
   listenToPage(map);
-  grid.show();
-  byId("opening").classList.add("gone");
   document.body.classList.add("ready");
   const first = ["label", "class"].find(id => store.columns.some(each => each.id === id && each.kind === "category"));
   await loadColumn(first ?? "");

@@ -18,7 +18,12 @@ const turns = new Turns();
 export function picture(id: number, side = 64): HTMLCanvasElement {
   const canvas = h("canvas", { width: 96, height: 96, class: "thumb", title: items.get(id)?.name ?? `image ${id}` });
   canvas.style.width = canvas.style.height = `${side}px`;
-  const paint = (): void => { const found = thumbs.get(id, 96, paint); if (found) canvas.getContext("2d")!.drawImage(found, 0, 0); };
+  const paint = (): void => {
+    const found = thumbs.get(id, 96, paint);
+    if (!found) return;
+    canvas.getContext("2d")!.drawImage(found, 0, 0);
+    canvas.dataset.drawn = "1";
+  };
   paint();
   return canvas;
 }

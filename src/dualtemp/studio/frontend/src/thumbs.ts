@@ -51,7 +51,7 @@ class Thumbs {
   private plan(): void {
     if (this.planned) return;
     this.planned = true;
-    queueMicrotask(() => requestAnimationFrame(() => { this.planned = false; this.ask(); }));
+    queueMicrotask(() => { this.planned = false; this.ask(); }); // once everything that is wanted now is known
   }
 
   private ask(): void {
