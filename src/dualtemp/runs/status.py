@@ -35,5 +35,6 @@ def _status(run: RunFolder, running: bool) -> Status:
     if run.trouble.is_file():
         return Status("failed", run.trouble.read_text(errors="replace").strip())
     if history and history[-1].get("stopped"):
-        return Status("done", f"{so_far}; stopped, because it fell below its start")
+        why = "the judge held it for better before" if "judged_past" in history[-1] else "it fell below its start"
+        return Status("done", f"{so_far}; stopped, because {why}")
     return Status("done" if reached >= epochs else "interrupted", so_far)
