@@ -58,7 +58,7 @@ def pinned() -> dict[str, str]:
 def license_of(name: str) -> list[dict[str, Any]]:
     """The license that a package states, as CycloneDX has it: an expression, or a name."""
     try:
-        about = metadata.metadata(name)
+        about: Any = metadata.metadata(name)  # a message with headers
     except metadata.PackageNotFoundError:
         return []
     if expression := about.get("License-Expression"):
@@ -72,7 +72,7 @@ def license_of(name: str) -> list[dict[str, Any]]:
     if classifiers:
         return [{"license": {"name": text}} for text in classifiers]
     for file in metadata.files(name) or []:
-        if re.search(r"(?i)^(licen[cs]e|copying)(\.\w+)?$", file.name) and file.locate().is_file():
+        if re.search(r"(?i)^(licen[cs]e|copying)(\.\w+)?$", file.name) and Path(str(file.locate())).is_file():
             title = next((line.strip() for line in file.read_text().splitlines() if line.strip()), "")
             return [{"license": {"id": TITLES[title]} if title in TITLES else {"name": title[:100]}}]
     return []
