@@ -54,7 +54,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "evaluation.run_classifier",
         "evaluation.tuned_measures",
     ),
-    ("grids",),
+    ("grids", "storage"),
     ("paper", "studio"),
     ("api",),
     ("commands",),

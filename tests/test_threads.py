@@ -9,7 +9,7 @@ from dualtemp.cli import main
 from dualtemp.commands.lookup import all_commands
 
 COMMANDS = [command.name for command in all_commands()]
-COMPUTE_NOTHING = {"runs", "paper", "doctor"}  # paper measures a step with one thread, always
+COMPUTE_NOTHING = {"clean", "runs", "paper", "doctor"}  # paper measures a step with one thread, always
 WORDS = {
     "train": ["--data", "digits", "--out", "new"],
     "resume": ["run"],

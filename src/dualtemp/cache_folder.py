@@ -20,6 +20,16 @@ def cache_folder() -> Path:
     return _at_home(base) / "dualtemp"
 
 
+def features_folder() -> Path:
+    """The features that `search`, `near-duplicates` and others have computed: a file for each list of images."""
+    return cache_folder() / "features"
+
+
+def shards_folder() -> Path:
+    """The indexes of shards; copies of shards are in its folder `copies`."""
+    return cache_folder() / "shards"
+
+
 def _at_home(path: str) -> Path:
     try:
         return Path(path).expanduser()

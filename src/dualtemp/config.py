@@ -37,6 +37,7 @@ ADDED_LATER: dict[str, Any] = {
     "warmup_heads": 0.0,
     "anchor": 0.0,
     "stop_below_start": False,
+    "stop_by_judge": False,
 }
 MEASURED_ON = {"test": "test images", "held-out": "held-out training images"}  # by what `validate` says
 SUBSET = "a number of images, 1 or more, or a fraction above 0 and at most 1"
@@ -103,6 +104,9 @@ class Settings(BaseModel):
     )
     stop_below_start: bool = Field(
         False, description="Stop when kNN of a held-out tenth of the images falls below the start, and keep what was."
+    )
+    stop_by_judge: bool = Field(
+        False, description="Stop when the label-free judge is 80 % sure that the encoder was better before; keep that."
     )
     recipe: str = Field(
         "paper", description="Augmentation: paper, mocov2, simclr, byol, weak, one of a plugin, or FILE.yaml."

@@ -18,6 +18,14 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
+def size(number: int) -> str:
+    """512 bytes, 3.2 MB, 1.4 GB."""
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if number >= factor:
+            return f"{number / factor:.{0 if number >= 100 * factor else 1}f} {unit}"
+    return counted(number, "byte")
+
+
 def bytes_of(text: str) -> int:
     """Read a size: 256MB, 1GiB, 500000."""
     number, unit = text.strip(), ""

@@ -8,10 +8,17 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
+import torch
 from drawn_photos import draw_photos
 
 import dualtemp
+from dualtemp.cli import main
+from dualtemp.data.loading.loader import evaluation_batches
+from dualtemp.encoder.encoder import run_encoder
+from dualtemp.encoder.image_list import listed
 from dualtemp.evaluation.classifier_file import CLASSIFIER_FILE, load_classifier, save_classifier
+from dualtemp.training.run_encoder import onnx_encoder
 
 # Features come as an array, as every format gives them; what follows is the card's.
 PROGRAM = """
@@ -59,3 +66,61 @@ def test_a_classifier_of_other_weights_is_not_exported_and_an_earlier_one_goes(r
     assert not (folder / CLASSIFIER_FILE).exists()
     assert "Classify" not in (folder / "README.md").read_text()
     assert "classifier" not in json.loads((folder / "export.json").read_text())
+
+
+ANSWERING = """
+import sys
+import numpy as np
+class Blocked:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] in ("dualtemp", "torch"): raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Blocked())
+images = np.load("images.npy")
+exec(open("onnx_program.py").read())
+np.savez("found.npz", features=features, probabilities=probabilities, novelty=novelty, answers=np.array(answers))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", ["probe", "fine-tuned"])
+def test_a_graph_answers_as_predict_does_without_dualtemp(which: str, run_copy: Path, tmp_path: Path) -> None:
+    draw_photos(tmp_path / "new", 8, first=900)
+    measure = {"probe": "probe", "fine-tuned": "fine-tune"}[which]
+    dualtemp.evaluate(run_copy, only=measure, fine_tune_epochs=2, quiet=True, device="cpu", workers=0)
+    found = dualtemp.predict(run_copy, tmp_path / "new", classifier=which, device="cpu", workers=0)
+    assert found.predictions is not None
+    assert found.classifier is not None
+    folder = dualtemp.export(run_copy, "onnx", classifier=which)
+    assert folder == run_copy / {"probe": "export", "fine-tuned": "export-fine-tuned"}[which]
+    own = run_encoder(run_copy, "cpu")
+    images = evaluation_batches(listed(tmp_path / "new").images, own.views, workers=0)
+    np.save(folder / "images.npy", torch.cat([each.pixels for each in images]).numpy())
+    card = (folder / "README.md").read_text()
+    assert ("then fine-tuned with labels" in card) == (which == "fine-tuned")
+    (folder / "onnx_program.py").write_text(re.findall("### onnxruntime.*?```python\n(.*?)```", card, re.DOTALL)[0])
+    words = [sys.executable, "-c", ANSWERING]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False, env=dict(os.environ))
+    assert done.returncode == 0, done.stderr
+    theirs = np.load(folder / "found.npz")
+    np.testing.assert_allclose(theirs["features"], found.features, atol=1e-4)
+    np.testing.assert_allclose(theirs["probabilities"], found.predictions.probabilities, atol=1e-4)
+    np.testing.assert_allclose(theirs["novelty"], found.predictions.novelty, rtol=1e-3, atol=1e-2)
+    names = [*found.classifier.classes, "none of these"]
+    assert theirs["answers"].tolist() == [names[label] for label in found.predictions.label.tolist()]
+    assert json.loads((folder / "export.json").read_text())["formats"]["onnx"]["probability_difference"] < 1e-4
+    teacher = onnx_encoder(folder / "model.onnx")
+    assert teacher.width == found.features.shape[1], "a graph that classifies is a teacher all the same"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--classifier", "probe"], "keeps no probe classifier of its present weights"),
+        (["--classifier", "fine-tuned"], "--only fine-tune` makes it"),
+        (["--classifier", "knn"], "no classifier is called 'knn': take probe or fine-tuned"),
+    ],
+)
+def test_a_classifier_that_is_not_there_is_one_line(words: list[str], message: str, run_copy: Path, capsys) -> None:
+    assert main(["export", str(run_copy), "--format", "onnx", *words]) == 2
+    assert message in capsys.readouterr().err.strip().splitlines()[-1]
+    assert not list(run_copy.glob("export*"))

@@ -29,7 +29,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     words: dict[str, Any] = {"backbone": "resnet_mini", "batch": 64, "subset": 192, "knn": "auto", "quiet": True}
     dualtemp.train(data="digits", **words, epochs=1, lr=1e-9, page=False, out=folder / "start")
-    words |= {"init": str(folder / "start"), "stop_below_start": True}
+    words |= {"init": str(folder / "start"), "stop_below_start": True, "stop_by_judge": True}
     dualtemp.train(data="digits", **words, epochs=2, page=False, out=folder / "run")
     return folder / "run"
 

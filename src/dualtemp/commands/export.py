@@ -29,6 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER|SET|FILE.npz",
         help="images that calibrate onnx-int8, and on which it is compared (default: the run's own)",
     )
+    parser.add_argument(
+        "--classifier",
+        metavar="probe|fine-tuned",
+        help="let graphs (onnx, onnx-web) classify, as `evaluate` has learned; fine-tuned: export that network",
+    )
     add_former_switch(parser, "--normalise", "--normalize")
 
 
@@ -38,7 +43,7 @@ def run(given: dict[str, Any]) -> int:
     from dualtemp.exporting.lookup import export_formats
 
     asked = given["format"] or ["safetensors"]
-    how = {name: given[name] for name in ("normalize", "data")}
+    how = {name: given[name] for name in ("normalize", "data", "classifier")}
     folder = export(given["run"], asked, given["out"], **how, note=print_note)
     written = formats_in(folder)
     for name, entry in written.items():

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from dualtemp.evaluation.predict import Predicted
 
 SHOWN = 20  # suspected labels in the terminal
-DETAILS = """The classifier is the run's own, kept in RUN/classifier.safetensors; with --learn FOLDER, --labels FILE.csv
-or a pretrained start it learns from those labeled images. Without any labels there are clusters alone."""
+DETAILS = """The classifier is the run's own, as `dualtemp evaluate` keeps it: a probe, or the fine-tuned network;
+with --learn FOLDER, --labels FILE.csv or a pretrained start it learns from those labeled images. Without any labels
+there are clusters alone."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="FILE",
         help="FILE.csv, .json, .html or .parquet; repeatable (default: RUN/predictions.html; with --json, none)",
+    )
+    parser.add_argument(
+        "--classifier",
+        default="auto",
+        metavar="auto|probe|fine-tuned",
+        help="which of the run's own; auto: the one that was right more often on its validation images",
     )
     parser.add_argument("--clusters", type=int, metavar="N", help="number of clusters (default: chosen)")
     parser.add_argument(
@@ -72,7 +79,9 @@ def run(given: dict[str, Any]) -> int:
     outs = given["out"] or ([] if given["json"] else [default_out(given["run"], "predictions.html")])
     for out in outs:
         check_prediction_file(out)
-    words = {name: given[name] for name in ("data", "labels", "learn", "clusters", "unknown_rate", "cache")}
+    words = {
+        name: given[name] for name in ("data", "labels", "learn", "classifier", "clusters", "unknown_rate", "cache")
+    }
     with image_progress() as progress:
         found = predict(given["run"], **words, **options, progress=progress, note=print_note)
     for out in outs:

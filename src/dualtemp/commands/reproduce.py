@@ -32,6 +32,8 @@ def run(given: dict[str, Any]) -> int:
     engine = engine_options(given)
     request = parse_request(given)
     found = request.make_plan()
+    if found.scale.retired:
+        raise UserError(f"scale {request.scale} is retired ({found.scale.retired}): `dualtemp paper` reads its results")
     Results(request.results).refuse_impossible()  # before a set is fetched
     left = find_missing(request, found, given["cell"], given["retry"], fetch=not given["list"])
     for word, reason in left.unavailable.items():

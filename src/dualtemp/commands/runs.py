@@ -8,7 +8,7 @@ from dualtemp.commands.arguments import add_json
 from dualtemp.commands.command import Command, Group
 from dualtemp.errors import UserError
 
-SORTS = "name, method, data, tau_alpha, tau_beta, seed, status, epoch, probe, knn or date"
+SORTS = "name, method, data, tau_alpha, tau_beta, seed, status, epoch, probe, knn, forecast or date"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 from hashlib import blake2b
 from pathlib import Path
 
-from dualtemp.data.sources.cache import cache_folder
+from dualtemp.cache_folder import features_folder
 from dualtemp.encoder.encoder import RunEncoder
 from dualtemp.encoder.feature_records import EncodingOptions, feature_records, features_facts
 from dualtemp.encoder.image_list import ImageList
@@ -23,11 +23,6 @@ from dualtemp.file_lock import Busy, held, locked
 from dualtemp.runs.work_file import Record, WorkFile
 
 LIMIT = 2 << 30  # bytes of all files together
-
-
-def features_folder() -> Path:
-    """The folder of the cache."""
-    return cache_folder() / "features"
 
 
 def cached_records(

@@ -137,10 +137,10 @@ def fit_with_answers(
     names = tuple(map(str, range(int(y.max()) + 1))) if classes is None else tuple(classes)
     mean, scale = standardization(x)
     weight, bias, penalty = fit_probe((x - mean) / scale, y, len(names), seed=seed)
-    asked = _balanced(y, len(y) if most is None else most, seed)
+    asked = balanced_sample(y, len(y) if most is None else most, seed)
     apart, truth = cross_fitted_logits(x[asked], y[asked], len(names), penalty, seed=seed), y[asked]
     temperature = fit_temperature(apart, truth)
-    kept = _balanced(y, BANK_IMAGES, seed)
+    kept = balanced_sample(y, BANK_IMAGES, seed)
     (bank,) = unit(x[kept])
     place = torch.full((len(x),), -1).index_put((kept,), torch.arange(len(kept)))
     distance = neighbor_distance(x[asked], bank, itself=place[asked])
@@ -201,7 +201,7 @@ def neighbor_distance(features: Array, bank: Array, *, k: int = NEIGHBORS, itsel
     return torch.cat(found)
 
 
-def _balanced(labels: Tensor, most: int, seed: int) -> Tensor:
+def balanced_sample(labels: Tensor, most: int, seed: int) -> Tensor:
     """Images, int64, rising: all, or `most` of them that the classes have equal shares in."""
     if len(labels) <= most:
         return torch.arange(len(labels))

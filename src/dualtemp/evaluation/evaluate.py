@@ -14,8 +14,8 @@ from dualtemp.evaluation.baselines import with_baselines
 from dualtemp.evaluation.evaluation_file import EVALUATION_FILE, add_to_evaluation, place, result
 from dualtemp.evaluation.frozen_measures import Features, frozen_measures
 from dualtemp.evaluation.labeled_data import LabeledData, labeled_data
-from dualtemp.evaluation.run_classifier import keep_classifier
-from dualtemp.evaluation.tuned_measures import tuned_measures
+from dualtemp.evaluation.run_classifier import keep_classifier, keep_fine_tuned
+from dualtemp.evaluation.tuned_measures import Tuned, tuned_measures
 from dualtemp.quantities import duration
 from dualtemp.renamed import renamed_arguments
 from dualtemp.runs.evaluated_measures import EVALUATED, WORDS, encoder_title
@@ -42,7 +42,8 @@ def evaluate(
     """Measure a run's encoder, as `dualtemp evaluate` does; returns the results.
 
     Each result is written to RUN/evaluation.json, and shown on the run's page, as soon as it is known. With the probe
-    of the run's own images, the classifier is written to RUN/classifier.safetensors, for `predict` and `export`.
+    of the run's own images, the classifier is written to RUN/classifier.safetensors, for `predict` and `export`; with
+    fine-tuning on them, the tuned network to RUN/fine_tuned.safetensors, and its classifier beside it.
 
     Args:
         run: the run's folder; or a pretrained start ("imagenet", "timm:NAME", a folder of timm), which is measured as
@@ -81,24 +82,29 @@ def evaluate(
         tell(line)
     kept, lost = _Kept(folder), _LeftOut(found.unreadable, tell)
     encoders = with_baselines(encoder)
+    own = folder is not None and data is None and labels is None
     try:
         if wanted - {"fine-tune"}:
-            own = folder is not None and data is None and labels is None and "probe" in wanted
 
             def keep(features: Features) -> None:
-                if own and folder is not None:
+                if own and folder is not None and "probe" in wanted:
                     keep_classifier(folder.path, encoder, features.train, features.train_labels, found)
 
             for row in frozen_measures(encoders, found, wanted, seed, workers, lost.problems, keep):
                 lost.tell_new()
                 # Not before files were read: only then it is known how many images there are.
-                if folder is not None and data is None and labels is None and not kept.measured:
+                if own and folder is not None and not kept.measured:
                     kept.add(online(folder, found, wanted, lost.problems))
                 kept.add([row])
                 tell(f"{encoder_title(row['encoder'])}: {row['name']} {row['top1']:.2f} %, {duration(row['seconds'])}")
         if "fine-tune" in wanted:
             tuned = {name: encoders[name] for name in ("trained", "untrained")}
-            for row in tuned_measures(tuned, found, fine_tune_epochs, seed, workers, tell, lost.problems):
+
+            def keep_tuned(made: Tuned) -> None:
+                if own:
+                    keep_fine_tuned(encoder, made, found, workers)
+
+            for row in tuned_measures(tuned, found, fine_tune_epochs, seed, workers, tell, lost.problems, keep_tuned):
                 lost.tell_new()
                 kept.add([row])
     except KeyboardInterrupt:

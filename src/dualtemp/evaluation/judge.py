@@ -13,9 +13,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dualtemp.atomic_write import whole_file
+
+SURE = 0.8  # chance from which an advice is given without "perhaps", and from which a run that is asked to stops
 MEASURES = ("cluster_learnability", "intrinsic_dimension")
 TRANSFORMED = {"effective_rank", "lidar", "intrinsic_dimension"}  # whose logarithm is taken
 JUDGE_FILE = "judge.json"  # of a run folder
+FEWEST = 32  # images that tell anything
 IMAGES = 256  # that the measures are made of, as in calibration
 
 
@@ -62,3 +66,22 @@ def read_judged(run: Path) -> dict[int, dict[str, Any]]:
         return entries
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return {}
+
+
+def keep_judged(run: Path, step: int, measures: Mapping[str, float]) -> dict[int, dict[str, Any]]:
+    """Add the measures of a step to RUN/judge.json; returns all. A run that cannot be written to is judged as well."""
+    now = forecast(measures)
+    found = {**read_judged(run), step: {"measures": dict(measures), "knn": now.knn, "low": now.low, "high": now.high}}
+    try:
+        with whole_file(run / JUDGE_FILE) as file:
+            file.write((json.dumps({str(each): found[each] for each in sorted(found)}, indent=1) + "\n").encode())
+    except OSError:
+        pass
+    return found
+
+
+def best_before(judged: Mapping[int, Mapping[str, Any]], step: int) -> tuple[int, float]:
+    """The step up to this one with the highest forecast, and the chance that the encoder was better then than now."""
+    known = {each: forecast(entry["measures"]) for each, entry in judged.items() if each <= step}
+    best = max(known, key=lambda each: (known[each].score, each))
+    return best, chance_better(known[best], known[step])

@@ -1,26 +1,20 @@
 """Judge encoders without labels: which of several runs on the same images to take, and whether to train on."""
 
-import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
-from dualtemp.atomic_write import whole_file
 from dualtemp.data.images import ImageSet
 from dualtemp.encoder.encoder import RunEncoder, run_encoder
 from dualtemp.errors import UserError
 from dualtemp.evaluation.baselines import with_baselines
-from dualtemp.evaluation.judge import IMAGES, JUDGE_FILE, Forecast, chance_better, forecast, read_judged
-from dualtemp.evaluation.label_free import cluster_learnability, intrinsic_dimension
-from dualtemp.evaluation.spread import effective_rank
+from dualtemp.evaluation.judge import FEWEST, IMAGES, SURE, Forecast, best_before, chance_better, forecast, keep_judged
+from dualtemp.evaluation.label_free import judged_images, judged_measures
 from dualtemp.runs.evaluated_measures import START
 from dualtemp.runs.folder import RunFolder
 from dualtemp.training.run_data import open_data
-
-SURE = 0.8  # chance from which an advice is given without "perhaps"
 
 
 class Judged(NamedTuple):
@@ -67,8 +61,8 @@ def judge(
         device: default "auto", the best one.
         workers: processes that read image files.
     """
-    if images < 32:
-        raise UserError(f"images must be at least 32, got {images}")
+    if images < FEWEST:
+        raise UserError(f"images must be at least {FEWEST}, got {images}")
     found = [_judged(Path(run), images, device, workers) for run in runs]
     return sorted(found, key=lambda each: -each.found.score)
 
@@ -78,37 +72,17 @@ def _judged(path: Path, images: int, device: str, workers: int | None) -> Judged
     settings = folder.settings()
     encoder = run_encoder(path, device)
     splits = open_data(settings, folder.read_environment())
-    part = splits.test if splits.test is not None and len(splits.test) >= images else splits.pretraining
-    part = replace(part, labels=None, classes=())
-    if len(part) < 32:
-        raise UserError(f"{settings.data} has {len(part)} images: at least 32 are needed to judge an encoder")
-    some = part.subset(min(images, len(part)))
+    some = judged_images(splits.test, splits.pretraining, images)
+    if len(some) < FEWEST:
+        raise UserError(f"{settings.data} has {len(some)} images: at least {FEWEST} are needed to judge an encoder")
     encoders = with_baselines(encoder)
     over = START if START in encoders else "untrained"
     measures = _measures(encoder, some, workers)
     now, then = forecast(measures), forecast(_measures(encoders[over], some, workers))
     step = next((line.get("step", 0) for line in folder.history()[-1:]), 0)
-    kept = {**read_judged(path), step: {"measures": measures, "knn": now.knn, "low": now.low, "high": now.high}}
-    _keep(path, kept)
-    all_of_them = {each: forecast(entry["measures"]) for each, entry in kept.items()}
-    best = max(all_of_them, key=lambda each: (all_of_them[each].score, each))
-    past = chance_better(all_of_them[best], now)
+    best, past = best_before(keep_judged(path, step, measures), step)
     return Judged(path, settings.data, measures, now, over, chance_better(now, then), step, best, past)
 
 
 def _measures(encoder: RunEncoder, images: ImageSet, workers: int | None) -> dict[str, float]:
-    features = torch.cat([found for _, found in encoder.features(images, workers=workers)])
-    return {
-        "cluster_learnability": cluster_learnability(features),
-        "intrinsic_dimension": intrinsic_dimension(features),
-        "effective_rank": float(effective_rank(features)),
-    }
-
-
-def _keep(path: Path, judged: dict[int, Any]) -> None:
-    """Write RUN/judge.json; a run that cannot be written to is judged all the same."""
-    try:
-        with whole_file(path / JUDGE_FILE) as file:
-            file.write((json.dumps({str(step): judged[step] for step in sorted(judged)}, indent=1) + "\n").encode())
-    except OSError:
-        return
+    return judged_measures(torch.cat([found for _, found in encoder.features(images, workers=workers)]))

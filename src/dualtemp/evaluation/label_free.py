@@ -5,13 +5,16 @@ Each takes features and returns a float. Which of them tell good encoders from b
 """
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from dualtemp.data.images import ImageSet
 from dualtemp.evaluation.arrays import Array, as_features
 from dualtemp.evaluation.clusters import k_means
 from dualtemp.evaluation.knn import nearest
+from dualtemp.evaluation.spread import effective_rank
 from dualtemp.evaluation.wrong_labels import neighbor_votes
 from dualtemp.losses.similarity import unit
 
@@ -91,3 +94,19 @@ def intrinsic_dimension(features: Array) -> float:
     near = torch.cat([similarity for similarity, _ in nearest(z, z, 3)])[:, 1:]  # the first is the image itself
     distance = (2 - 2 * near).clamp_min(1e-12).sqrt()
     return float(1 / (distance[:, 1] / distance[:, 0]).log().mean().clamp_min(1e-6))
+
+
+def judged_measures(features: Array) -> dict[str, float]:
+    """The measures that the judge forecasts from, and the effective rank, of features (N, F)."""
+    x = as_features(features)
+    return {
+        "cluster_learnability": cluster_learnability(x),
+        "intrinsic_dimension": intrinsic_dimension(x),
+        "effective_rank": float(effective_rank(x)),
+    }
+
+
+def judged_images(test: ImageSet | None, training: ImageSet, count: int) -> ImageSet:
+    """So many images to judge an encoder by, without their labels: test images if there are so many."""
+    part = test if test is not None and len(test) >= count else training
+    return replace(part, labels=None, classes=()).subset(min(count, len(part)))

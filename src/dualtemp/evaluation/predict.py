@@ -14,14 +14,16 @@ from dualtemp.data.sources.label_file import AUTO
 from dualtemp.encoder.encoder import RunEncoder, run_encoder
 from dualtemp.encoder.feature_cache import cached_records
 from dualtemp.encoder.feature_records import EncodingOptions, Progress, images_of
+from dualtemp.encoder.fine_tuned import FineTuned
 from dualtemp.encoder.image_list import ImageList, listed
 from dualtemp.encoder.pictures_by_name import PicturesByName
 from dualtemp.errors import UserError
 from dualtemp.evaluation.calibration import expected_calibration_error
 from dualtemp.evaluation.classifier import UNKNOWN_RATE, Classifier, Predictions, fit_classifier, fit_with_answers
 from dualtemp.evaluation.clusters import Clusters, find_clusters
-from dualtemp.evaluation.run_classifier import run_classifier
+from dualtemp.evaluation.run_classifier import CHOICES, FINE_TUNED, chosen_network, run_classifier
 from dualtemp.evaluation.wrong_labels import WrongLabels, suspected_wrong_labels
+from dualtemp.text import suggest
 
 FEWEST = 4  # images that are grouped into clusters
 
@@ -81,6 +83,7 @@ def predict(
     *,
     labels: Path | str | None = None,
     learn: Path | str | None = None,
+    classifier: str = "auto",
     clusters: int | None = None,
     unknown_rate: float = UNKNOWN_RATE,
     batch: int = EVALUATION_BATCH,
@@ -95,12 +98,16 @@ def predict(
     The classifier is, in this order: one that learns from `learn`; one that learns from the labeled images of `data`,
     if `labels` is given; the run's own; one that learns from the labeled images of `data`. Images that it learned from
     are answered by a classifier of other folds. Of labeled images a tenth, or the test part, is never learned from.
+    If `evaluate` has fine-tuned the run's encoder, the run's own classifier may be that network, see `classifier`; then
+    features, clusters and suspicions are of its features too.
 
     Args:
         run: the run's folder; or a pretrained start: "imagenet", "timm:NAME", a folder of timm.
         data: images: a folder, a set or an .npz file; default: the run's own.
         labels: a CSV file with the labels of some of them: file, label.
         learn: labeled images to learn from, if they are not among `data`.
+        classifier: which of the run's own: "probe", "fine-tuned", or "auto", the one that was right more often on the
+            run's validation images.
         clusters: number of groups; default: chosen by the silhouette.
         unknown_rate: share of images of known classes that may be called "none of these"; 0 never says so.
         batch: images at once, default 256.
@@ -118,14 +125,25 @@ def predict(
         raise UserError(f"unknown_rate must be from 0 to below 1, got {unknown_rate}")
     if clusters is not None and clusters < 1:
         raise UserError(f"clusters must be at least 1, got {clusters}")
+    if classifier not in CHOICES:
+        raise UserError(f"no classifier is called {classifier!r}: {suggest(classifier, CHOICES)}")
     encoder = run_encoder(Path(run), device)
     options = EncodingOptions(batch, workers, cache=cache, progress=progress, note=note)
+    own = data is None or Path(str(data)).resolve() == Path(encoder.settings.data).resolve()
+    tuned = None
+    if learn is None and labels is None and not own:
+        tuned = chosen_network(encoder, classifier, options.tell)
+    elif classifier == FINE_TUNED:
+        raise UserError(
+            "the fine-tuned network knows the labels of its training images: it is for other images, --data FOLDER, "
+            "without --labels and --learn"
+        )
+    encoder = encoder if tuned is None else tuned.encoder
     problems: dict[str, str] = {}
     asked = _read(encoder, images_of(encoder, data, labels_from=AUTO if labels is None else labels), options, problems)
     if clusters is not None and clusters > len(asked.index):
         raise UserError(f"{clusters} clusters of {len(asked.index)} images: give --clusters that many or fewer")
-    own = data is None or Path(str(data)).resolve() == Path(encoder.settings.data).resolve()
-    source = _learn(encoder, asked, labels, learn, own, unknown_rate, options)
+    source = _learn(encoder, asked, labels, learn, own, unknown_rate, options, tuned)
     return _predicted(asked, *source, clusters, problems)
 
 
@@ -137,6 +155,7 @@ def _learn(
     own: bool,
     unknown_rate: float,
     options: EncodingOptions,
+    tuned: FineTuned | None,
 ) -> tuple[Classifier | None, Predictions | None, str]:
     """The classifier, answers for the images of `asked` that it learned from, and in words what it learned from."""
     if learn is not None:
@@ -146,7 +165,7 @@ def _learn(
         made = fit_classifier(found.features[chosen], known, found.images.images.classes, unknown_rate=unknown_rate)
         return made, None, f"{int(chosen.sum()):,} images of {learn}"
     if labels is None and not own:
-        made = run_classifier(encoder, options.workers, options.tell)
+        made = run_classifier(encoder, options.workers, options.tell) if tuned is None else tuned.classifier
         if made is not None:
             if unknown_rate != made.facts["unknown_rate"]:
                 options.tell(f"unknown_rate of the run's classifier is {made.facts['unknown_rate']:g}; it stays so")

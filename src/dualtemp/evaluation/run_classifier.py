@@ -1,16 +1,24 @@
-"""The classifier of a run: made from its labeled training images, kept in its folder, made anew for other weights."""
+"""The classifiers of a run: the probe, made from its training images whenever it is missing, and fine-tuning's."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from dualtemp.encoder.encoder import RunEncoder
+from dualtemp.encoder.fine_tuned import FineTuned, fine_tuned, save_fine_tuned
 from dualtemp.errors import UserError
-from dualtemp.evaluation.classifier import UNKNOWN_RATE, Classifier, fit_classifier
+from dualtemp.evaluation.answers import TRAINED
+from dualtemp.evaluation.classifier import BANK_IMAGES, UNKNOWN_RATE, Classifier, balanced_sample, fit_classifier
 from dualtemp.evaluation.classifier_file import CLASSIFIER_FILE, kept_classifier, save_classifier
+from dualtemp.evaluation.evaluation_file import read_evaluation
 from dualtemp.evaluation.frozen_measures import readable_features
-from dualtemp.evaluation.labeled_data import LabeledData, labeled_data
+from dualtemp.evaluation.labeled_data import VALIDATION, LabeledData, labeled_data, labels_of
+from dualtemp.evaluation.tuned_classifier import tuned_classifier
+from dualtemp.evaluation.tuned_measures import Tuned
+
+AUTO, PROBE, FINE_TUNED = CHOICES = ("auto", "probe", "fine-tuned")
 
 
 def keep_classifier(
@@ -51,3 +59,53 @@ def run_classifier(
         tell(f"the classifier is not kept: {error}")
         made = fit_classifier(features["trained"], labels, found.train.classes, unknown_rate=UNKNOWN_RATE)
         return made.with_facts(backbone=encoder.fingerprint, data=encoder.settings.data)
+
+
+def keep_fine_tuned(encoder: RunEncoder, tuned: Tuned, found: LabeledData, workers: int | None = None) -> None:
+    """Write a fine-tuned network to the run's folder, with its classifier, calibrated on the test images."""
+    backbone, head = tuned.model.children()
+    assert isinstance(head, nn.Linear)
+    there = replace(encoder, backbone=backbone.eval(), progress=None)
+    some = balanced_sample(labels_of(tuned.train), BANK_IMAGES, 0)
+    bank, _ = readable_features({TRAINED: there}, tuned.train.take(some.tolist()), workers, {})
+    names = found.train.classes or tuple(map(str, range(found.classes)))
+    made = tuned_classifier(head, bank[TRAINED], tuned.features, tuned.labels, names)
+    save_fine_tuned(encoder, backbone, made.with_facts(images=tuned.learned, epochs=tuned.epochs))
+
+
+def chosen_network(encoder: RunEncoder, choice: str, tell: Callable[[str], None]) -> FineTuned | None:
+    """The fine-tuned network that predictions should come from; None for the run's encoder and its probe.
+
+    choice: "probe", "fine-tuned", or "auto": what was right more often on the same validation images, fine-tuning if
+    the probe was not measured.
+    """
+    if choice == PROBE:
+        return None
+    try:
+        found = fine_tuned(encoder)
+    except UserError as error:
+        if choice == FINE_TUNED:
+            raise
+        tell(str(error))
+        return None
+    if found is None:
+        if choice == FINE_TUNED:
+            raise UserError(
+                f"{encoder.path} keeps no fine-tuned network of its present weights: "
+                f"`dualtemp evaluate {encoder.path} --only fine-tune` makes it"
+            )
+        return None
+    mine, probe = 100 * found.classifier.facts["accuracy"], _validated_probe(encoder.path)
+    if choice == AUTO and probe is not None and probe >= mine:
+        tell(f"by the probe ({probe:.1f} % of the validation images), not the fine-tuned network ({mine:.1f} %)")
+        return None
+    than = "" if probe is None else f"; the probe {probe:.1f} %"
+    tell(f"by the fine-tuned network ({mine:.1f} % of the validation images{than})")
+    return found
+
+
+def _validated_probe(run: Path) -> float | None:
+    """Accuracy of the probe on the run's validation images, in %, if `evaluate` has measured it."""
+    wanted = ("linear probe", TRAINED, VALIDATION)
+    rows = (row for row in read_evaluation(run)["measured"] if (row["name"], row["encoder"], row["data"]) == wanted)
+    return next((row["top1"] for row in rows), None)

@@ -4,15 +4,16 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from dualtemp.data.images import ImageSet
 from dualtemp.data.loading.loader import Loader, evaluation_batches
 from dualtemp.encoder.encoder import RunEncoder
 from dualtemp.evaluation.accuracy import predicted, top_accuracy
-from dualtemp.evaluation.answers import Answers
+from dualtemp.evaluation.answers import TRAINED, Answers
 from dualtemp.evaluation.evaluation_file import result
 from dualtemp.evaluation.features import image_features_and_labels
 from dualtemp.evaluation.fine_tune import default_batch, default_epochs, fine_tuned
@@ -26,6 +27,21 @@ TRIAL_STEPS = 3  # timed to predict the duration
 PROGRESS_LINES = 5  # lines of progress per encoder
 
 
+class Tuned(NamedTuple):
+    """A fine-tuned network.
+
+    model: images -> features -> logits; train: its training images, as the encoder takes them; features (M, F) and
+    labels (M,) of the test images; learned: number of images that it has learned from; epochs: how often.
+    """
+
+    model: nn.Module
+    train: ImageSet
+    features: Tensor
+    labels: Tensor
+    learned: int
+    epochs: int
+
+
 def tuned_measures(
     encoders: dict[str, RunEncoder],
     found: LabeledData,
@@ -34,8 +50,12 @@ def tuned_measures(
     workers: int | None,
     tell: Callable[[str], None],
     problems: dict[str, str],
+    on_tuned: Callable[[Tuned], None] = lambda tuned: None,
 ) -> Iterator[dict[str, Any]]:
-    """Fine-tune each encoder and yield its row; tell: gets the expected time first; problems: unreadable files."""
+    """Fine-tune each encoder and yield its row.
+
+    tell: gets the expected time first; problems: unreadable files; on_tuned: is called with the trained encoder's.
+    """
     encoder = encoders["trained"]
     views = encoder.views.with_recipe(RECIPE, seed)
     train, test = encoder.fitted(found.train), encoder.fitted(found.test)
@@ -76,10 +96,12 @@ def tuned_measures(
                 after_epoch=after,
             )
             problems |= loader.problems
-            logits, labels = _logits(model, each, test, workers, problems)
+            features, logits, labels = _answers(model, each, test, workers, problems)
             top1, top5 = top_accuracy(logits, labels)
             tell(f"{name}: fine-tuning {100 * top1:.2f} %, {duration(time.monotonic() - began)}")
             learned, top5 = train.readable_count(problems), top5 if found.classes > 5 else None
+            if name == TRAINED:
+                on_tuned(Tuned(model, train, features, labels, learned, epochs))
             row = result("fine-tuning", name, found.name, top1, top5, len(labels), learned, began)
             yield {**row, "epochs": epochs, **answers.details(row["name"], name, [predicted(logits)], labels)}
 
@@ -101,12 +123,25 @@ def _seconds_of_step(
     return (times[-1] - times[1]) / (len(times) - 2) if len(times) > 2 else times[-1] - times[0]
 
 
-def _logits(
+class _Both(nn.Module):
+    """Images -> features and logits (N, F + classes) of a fine-tuned network."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.encoder, self.head = model.children()
+
+    def forward(self, images: Tensor) -> Tensor:
+        features = self.encoder(images)
+        return torch.cat((features, self.head(features)), 1)
+
+
+def _answers(
     model: nn.Module, encoder: RunEncoder, test: ImageSet, workers: int | None, problems: dict[str, str]
-) -> tuple[Tensor, Tensor]:
-    """Logits (M, classes) and labels (M,) of the test images that can be read."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Features (M, F), logits (M, classes) and labels (M,) of the test images that can be read."""
     clean = evaluation_batches(
         test, encoder.views, device=encoder.device, workers=workers, problems=problems, may_be_empty=False
     )
     batches = ((encoder.in_memory_format(each.pixels), each.labels) for each in clean)
-    return image_features_and_labels(model, batches)  # pyright: ignore[reportArgumentType]
+    both, labels = image_features_and_labels(_Both(model), batches)  # pyright: ignore[reportArgumentType]
+    return both[:, : encoder.width], both[:, encoder.width :], labels

@@ -18,7 +18,9 @@ from dualtemp import __version__
 from dualtemp.data.loading.loader import evaluation_batches
 from dualtemp.encoder.encoder import RunEncoder, names_start, run_encoder
 from dualtemp.encoder.feature_records import images_of
+from dualtemp.encoder.fine_tuned import fine_tuned
 from dualtemp.errors import UserError, writing
+from dualtemp.evaluation.classifier import Classifier
 from dualtemp.evaluation.classifier_file import CLASSIFIER_FILE, classifier_bytes, kept_classifier
 from dualtemp.exporting.exported_encoder import ExportedEncoder
 from dualtemp.exporting.lookup import export_formats
@@ -30,6 +32,8 @@ from dualtemp.renamed import renamed_arguments
 from dualtemp.runs.folder import RunFolder
 
 FOLDER = "export"  # in the run's, unless --out names another
+TUNED_FOLDER = "export-fine-tuned"  # for other weights than the run's
+PROBE, FINE_TUNED = CLASSIFIERS = ("probe", "fine-tuned")
 SAMPLE, FEWEST = 256, 4  # images that calibrate and compare a format
 MANIFEST, PREPROCESSING, CARD = "export.json", "preprocessing.json", "README.md"
 
@@ -42,6 +46,7 @@ def export(
     *,
     normalize: bool = False,
     data: Path | str | None = None,
+    classifier: str | None = None,
     note: Callable[[str], None] | None = None,
 ) -> Path:
     """Write a run's encoder in formats that need no dualtemp: what `dualtemp export` does. Returns the folder.
@@ -56,9 +61,11 @@ def export(
         format: "safetensors" (weights and model.py, default), "timm" (a folder for `timm.create_model`), "onnx",
             "torch-export", several of them, or "all" of these that the encoder can be exported in; "onnx-int8" (8 bits)
             and "onnx-web" (for browsers) are asked for by name.
-        out: the folder; default RUN/export; required for a start, which has no folder.
+        out: the folder; default RUN/export, or RUN/export-fine-tuned; required for a start, which has no folder.
         normalize: let graphs (onnx, torch-export) take uint8 pixels and normalize them themselves.
         data: images that calibrate onnx-int8, and on which it is compared; default: the run's own.
+        classifier: "probe" or "fine-tuned", as `evaluate` keeps them: onnx and onnx-web then give probabilities and
+            novelty too; "fine-tuned" exports that network in the place of the run's encoder.
         note: called with a line about what is being written.
 
     Example:
@@ -67,12 +74,14 @@ def export(
     path = Path(run)
     if out is None and names_start(path):
         raise UserError(f"{path} has no folder for its export: give one, --out FOLDER")
-    out = path / FOLDER if out is None else Path(out)
+    if classifier is not None and classifier not in CLASSIFIERS:
+        raise UserError(f"no classifier is called {classifier!r}: take {' or '.join(CLASSIFIERS)}")
+    out = path / (TUNED_FOLDER if classifier == FINE_TUNED else FOLDER) if out is None else Path(out)
     names = _names(format)
     for name in names:
         refuse_missing_packages(export_formats()[name])
     _refuse_other_content(out)
-    trained = run_encoder(path, "cpu")
+    trained, asked = _with_classifier(run_encoder(path, "cpu"), classifier)
     settings = trained.settings
     assert settings.image_size is not None
     encoder = ExportedEncoder(
@@ -81,6 +90,7 @@ def export(
         trained.views,
         normalize,
         _sample_of(trained, data),
+        asked,
     )
     names = _possible(names, encoder, everything="all" in _words(format))
     if normalize and not any(export_formats()[name].is_graph for name in names):
@@ -95,7 +105,7 @@ def export(
                 note(f"{name}: writing it, and comparing its features with the run's")
             fresh[name] = _entry(name, encoder, write_and_compare(export_formats()[name], encoder, workshop))
         stale, manifest["formats"] = _merged(out, manifest["weights"], fresh)
-        stale += _put_classifier(path, trained.fingerprint, workshop, manifest, out)
+        stale += _put_classifier(asked or _kept_classifier(trained), workshop, manifest, out)
         facts = CardFacts(RunFolder(path), settings, trained.classes, encoder.recipe, how, manifest)
         texts = {PREPROCESSING: json.dumps(how, indent=2) + "\n", CARD: model_card(facts)}
         for file, text in (*texts.items(), (MANIFEST, json.dumps(manifest, indent=2) + "\n")):  # the list comes last
@@ -104,14 +114,40 @@ def export(
     return out
 
 
-def _put_classifier(run: Path, backbone: str, workshop: Path, manifest: dict[str, Any], out: Path) -> list[str]:
-    """Write the run's classifier of these weights into the workshop, if it has one; returns files to be removed."""
-    with contextlib.suppress(UserError):  # a damaged one is no part of an encoder
-        if (kept := kept_classifier(run, backbone)) is not None:
-            (workshop / CLASSIFIER_FILE).write_bytes(classifier_bytes(kept))
-            told = {name: kept.facts[name] for name in ("images", "accuracy", "ece", "unknown_rate")}
-            manifest["classifier"] = {"file": CLASSIFIER_FILE, "classes": list(kept.classes), **told}
-            return []
+def _with_classifier(trained: RunEncoder, wanted: str | None) -> tuple[RunEncoder, Classifier | None]:
+    """The encoder to export and the classifier that is asked for; a UserError if the run does not keep it."""
+    if wanted is None:
+        return trained, None
+    tuned = fine_tuned(trained) if wanted == FINE_TUNED else None
+    if tuned is not None:
+        return tuned
+    kept = kept_classifier(trained.path, trained.fingerprint) if wanted == PROBE else None
+    if kept is None:
+        if trained.is_start:
+            raise UserError(f"{trained.path} is a start, which keeps no classifier: leave --classifier out")
+        measure = "fine-tune" if wanted == FINE_TUNED else "probe"
+        raise UserError(
+            f"{trained.path} keeps no {wanted} classifier of its present weights: "
+            f"`dualtemp evaluate {trained.path} --only {measure}` makes it"
+        )
+    return trained, kept
+
+
+def _kept_classifier(trained: RunEncoder) -> Classifier | None:
+    """The run's probe of these weights; a damaged one is no part of an encoder."""
+    with contextlib.suppress(UserError):
+        return kept_classifier(trained.path, trained.fingerprint)
+    return None
+
+
+def _put_classifier(kept: Classifier | None, workshop: Path, manifest: dict[str, Any], out: Path) -> list[str]:
+    """Write a classifier of these weights into the workshop, if there is one; returns files to be removed."""
+    if kept is not None:
+        (workshop / CLASSIFIER_FILE).write_bytes(classifier_bytes(kept))
+        told = {name: kept.facts[name] for name in ("images", "accuracy", "ece", "unknown_rate")}
+        more = {name: kept.facts[name] for name in ("learned_by", "tested", "epochs") if name in kept.facts}
+        manifest["classifier"] = {"file": CLASSIFIER_FILE, "classes": list(kept.classes), **told, **more}
+        return []
     with contextlib.suppress(OSError, ValueError):
         if "classifier" in json.loads((out / MANIFEST).read_text()):
             return [CLASSIFIER_FILE]  # of an earlier export

@@ -42,6 +42,8 @@ class ExportFormat:
             images, which also calibrate it.
         in_all: whether "all" means it too.
         is_graph: whether it holds a graph, which can normalize its input itself.
+        classifies: whether its graph carries the classifier, if one is asked for; then `read` gives probabilities
+            (N, classes) too, to the right of the features.
         library: what loads it, in the words of the Hugging Face hub.
         facts: more for its entry in export.json.
         hint: what to know about it when it is proposed in place of another.
@@ -58,6 +60,7 @@ class ExportFormat:
     is_graph: bool = False
     is_approximate: bool = False
     in_all: bool = True
+    classifies: bool = False
     library: str = "pytorch"
     facts: Mapping[str, Any] = field(default_factory=dict)
     hint: str = ""

@@ -8,6 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from dualtemp.data.augment.views import Views
+from dualtemp.evaluation.classifier import NEIGHBORS, Classifier
+
+ANSWERS = ("features", "probabilities", "novelty")  # what a graph that classifies gives
 
 
 @dataclass(frozen=True)
@@ -15,7 +18,8 @@ class ExportedEncoder:
     """A backbone on the CPU in eval mode, how to build it (`models.describe_backbone`), and its views.
 
     normalizes: whether graphs take uint8 pixels and normalize them themselves; sample: gives real images, uint8 pixels
-    (N, C, size, size), None if there are none. Every second one calibrates, the others are for comparing.
+    (N, C, size, size), None if there are none. Every second one calibrates, the others are for comparing; classifier:
+    goes into the graphs of formats that carry one.
     """
 
     backbone: nn.Module
@@ -23,6 +27,7 @@ class ExportedEncoder:
     views: Views
     normalizes: bool = False
     sample: Callable[[], Tensor] | None = None
+    classifier: Classifier | None = None
 
     @property
     def channels(self) -> int:
@@ -32,6 +37,15 @@ class ExportedEncoder:
     def graph(self) -> nn.Module:
         """The module that graphs are made of."""
         return NormalizingEncoder(self.backbone, self.views).eval() if self.normalizes else self.backbone
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of what `answering` graphs give."""
+        return ANSWERS if self.classifier is not None else ANSWERS[:1]
+
+    def answering(self, graph: nn.Module) -> nn.Module:
+        """The graph with the classifier behind it, if there is one."""
+        return graph if self.classifier is None else ClassifyingEncoder(graph, self.classifier).eval()
 
     def pixels(self, count: int) -> Tensor:
         """Random uint8 pixels (count, C, size, size), always the same."""
@@ -88,3 +102,33 @@ class CanvasEncoder(nn.Module):
         """Features (N, F)."""
         color = pixels[..., :3].permute(0, 3, 1, 2).to(torch.float32)
         return self.encoder((color * self.gray).sum(1, keepdim=True) if self.is_gray else color)
+
+
+class ClassifyingEncoder(nn.Module):
+    """Features (N, F) of an encoder, calibrated probabilities (N, C) and novelty (N,): as `Classifier.predict` does.
+
+    Standardization is part of the weights here.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    bank: Tensor
+    spread: Tensor
+
+    def __init__(self, encoder: nn.Module, classifier: Classifier) -> None:
+        super().__init__()
+        self.encoder, self.temperature = encoder, classifier.temperature
+        weight = classifier.weight.double() / classifier.scale.double()
+        self.register_buffer("weight", weight.float())
+        self.register_buffer("bias", (classifier.bias.double() - weight @ classifier.mean.double()).float())
+        self.register_buffer("bank", classifier.bank)
+        self.register_buffer("spread", classifier.spread)
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Features, probabilities and novelty."""
+        features = self.encoder(images)
+        logits = nn.functional.linear(features, self.weight, self.bias)
+        near = (nn.functional.normalize(features) @ self.bank.T).topk(min(NEIGHBORS, len(self.bank))).values
+        scores = torch.stack((-logits.logsumexp(1), 1 - near.mean(1)), 1)
+        novelty = ((scores - self.spread[0]) / self.spread[1]).sum(1)
+        return features, (logits / self.temperature).softmax(1), novelty

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dualtemp.config import Settings, to_yaml
+from dualtemp.evaluation.answers import TRAINED
 from dualtemp.exporting.loading import how_to_classify, how_to_preprocess
 from dualtemp.exporting.lookup import export_formats
 from dualtemp.runs.folder import RunFolder
@@ -28,6 +29,11 @@ class CardFacts:
     manifest: dict[str, Any]
 
     @property
+    def is_fine_tuned(self) -> bool:
+        """Whether these are weights that fine-tuning on labels has changed."""
+        return self.manifest.get("classifier", {}).get("learned_by") == "fine-tuning"
+
+    @property
     def is_start(self) -> bool:
         """Whether these are pretrained weights that no run has trained further."""
         return not self.run.config.is_file()
@@ -45,7 +51,8 @@ def _opening(facts: CardFacts) -> str:
     how, formats = facts.how, facts.manifest["formats"]
     libraries = [export_formats()[name].library for name in formats]
     library = next((name for name in libraries if name != "pytorch"), "pytorch")
-    tag = "supervised" if facts.settings.framework.learns_from_labels or facts.is_start else "self-supervised"
+    labels = facts.settings.framework.learns_from_labels or facts.is_start or facts.is_fine_tuned
+    tag = "supervised" if labels else "self-supervised"
     return f"""---
 library_name: {library}
 tags:
@@ -77,8 +84,15 @@ def _origin(facts: CardFacts) -> str:
         began = f" It began from {origin} (content {settings.init_content}), and takes images as that does."
     return (
         f"It was trained {learned} labels by {settings.method}{_temperatures(settings)} with dualtemp {version}; these "
-        f"are its weights{epochs}.{began}"
+        f"are its weights{epochs}{_tuned(facts)}.{began}"
     )
+
+
+def _tuned(facts: CardFacts) -> str:
+    if not facts.is_fine_tuned:
+        return ""
+    made = facts.manifest["classifier"]
+    return f", then fine-tuned with labels for {made['epochs']} epochs of {made['images']:,} images"
 
 
 def _stem(recipe: dict[str, Any]) -> str:
@@ -95,6 +109,8 @@ def _temperatures(settings: Settings) -> str:
 
 def _figures(facts: CardFacts) -> str:
     rows = [*_of_training(facts), *_of_evaluation(facts.run.path / "evaluation.json")]
+    if facts.is_fine_tuned:  # other weights than all else was measured with
+        rows = [row for row in rows if row[:2] == ["fine-tuning", TRAINED]]
     if not rows:
         return "## Measured\n\nNothing was measured. `dualtemp evaluate` measures on any set of labeled images."
     heads = "| measured | encoder | images | training labels | top 1, % | top 5, % |\n|---|---|---|---|---|---|"
@@ -180,9 +196,12 @@ def _loading(facts: CardFacts) -> str:
 
 def _about_classifier(made: dict[str, Any]) -> str:
     shown = ", ".join(_plain(name) for name in made["classes"][:20]) + (" ..." if len(made["classes"]) > 20 else "")
+    tested = "Cross-fitted on these it is right for"
+    if "tested" in made:
+        tested = f"Tested on {made['tested']:,} others, which its calibration was fitted to, it is right for"
     return (
         f"`{made['file']}` is a linear classifier on the features, learned from {made['images']:,} images of "
-        f"{len(made['classes'])} classes ({shown}). Cross-fitted on these it is right for "
+        f"{len(made['classes'])} classes ({shown}). {tested} "
         f"{100 * made['accuracy']:.1f} % of them, with a calibration error of {100 * made['ece']:.1f} %. It calls "
         f"{100 * made['unknown_rate']:g} % of such images none of these, and more of others."
     )

@@ -17,6 +17,7 @@ from dualtemp.exporting.export_format import ExportFormat
 from dualtemp.exporting.exported_encoder import ExportedEncoder
 
 LEAST_COSINE = 0.95  # of an approximate format, in the mean
+PROBABILITY_DIFFERENCE = 1e-3  # the most, of a classifier in a graph
 
 
 def refuse_missing_packages(format: ExportFormat) -> None:
@@ -50,6 +51,7 @@ def write_and_compare(format: ExportFormat, encoder: ExportedEncoder, folder: Pa
             raise UserError(
                 f"--format {format.name}: {model} cannot be exported ({reason}); take another format"
             ) from error
+    answers, found = found[:, wanted.shape[1] :], found[:, : wanted.shape[1]]
     difference = float((found - wanted).abs().max() / wanted.abs().max().clamp(min=1.0))
     if format.is_approximate:
         close = closeness(wanted, found)
@@ -64,7 +66,15 @@ def write_and_compare(format: ExportFormat, encoder: ExportedEncoder, folder: Pa
             f"--format {format.name}: the exported {model} gives other features than the run's encoder "
             f"(by {difference:.2g}); nothing was written, take another format"
         )
-    return {"difference": difference}
+    if not (format.classifies and encoder.classifier is not None):
+        return {"difference": difference}
+    apart = float((answers - encoder.classifier.predict(wanted).probabilities).abs().max())
+    if not apart < PROBABILITY_DIFFERENCE:
+        raise UserError(
+            f"--format {format.name}: the exported classifier gives other probabilities than the run's (by "
+            f"{apart:.2g}); nothing was written, leave --classifier out"
+        )
+    return {"difference": difference, "probability_difference": apart, "outputs": list(encoder.outputs)}
 
 
 def closeness(wanted: Tensor, found: Tensor) -> dict[str, Any]:

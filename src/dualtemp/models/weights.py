@@ -31,10 +31,15 @@ def save_backbone(path: Path | str, module: nn.Module, metadata: Mapping[str, st
         module: on any device, in any memory format.
         metadata: text that goes into the file's header.
     """
+    with whole_file(Path(path)) as file:
+        file.write(backbone_bytes(module, metadata))
+
+
+def backbone_bytes(module: nn.Module, metadata: Mapping[str, str] | None = None) -> bytes:
+    """Return the content of the file that `save_backbone` writes."""
     # Each tensor on its own and contiguous: the format has neither shared memory nor channels-last.
     tensors = {name: value.detach().to("cpu", copy=True).contiguous() for name, value in module.state_dict().items()}
-    with whole_file(Path(path)) as file:
-        file.write(ordered_safetensors(tensors, metadata))
+    return ordered_safetensors(tensors, metadata)
 
 
 def ordered_safetensors(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
+from dualtemp.evaluation.judge import SURE
 from dualtemp.report.accuracies import (
     POINT,
     accuracy_name,
@@ -183,10 +184,18 @@ def _not_above_start(history: History, facts: Facts) -> Verdict | None:
 
 
 def _stopped(history: History, facts: Facts) -> Verdict | None:
-    """The run has ended itself, because kNN of held-out training images fell below the start's."""
+    """The run has ended itself, because kNN of held-out training images fell below the start's, or by the judge."""
     last = history[-1]
     if not last.get("stopped"):
         return None
+    if last.get("judged_past", 0.0) >= SURE:
+        reason = (
+            f"Without labels, by the look of its features, the encoder of step {last['judged_best_step']} is better "
+            f"with a chance of {last['judged_past']:.0%}. The judge is often wrong: with a few labels, `dualtemp "
+            f"evaluate {facts.path} --labels FILE.csv` knows more. The encoder in the folder is that of the "
+            "measurement before."
+        )
+        return Verdict(f"stopped after epoch {last['epoch']}: the judge held it for better before", "open", reason)
     reason = (
         f"After epoch {last['epoch']} kNN got {last.get('held_out_lost', 0):,} held-out images wrong that were right "
         f"with the start, and {last.get('held_out_gained', 0):,} right that were wrong. The encoder in the folder is "

@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dualtemp.errors import UserError
+from dualtemp.evaluation.judge import SURE, Forecast, chance_better, forecast, read_judged
 from dualtemp.report.run_groups import group_key
 from dualtemp.runs.metrics import accuracies
 from dualtemp.runs.record import read_run
@@ -31,6 +32,7 @@ ORDERS = {
     "status": False,
     "epoch": True,
     **dict.fromkeys(ACCURACIES, True),
+    "forecast": True,
     "date": True,
 }
 COLORS = {"running": "cyan", "done": "green", "interrupted": "yellow", "failed": "red", "unreadable": "red"}
@@ -83,8 +85,40 @@ def describe_run(path: Path, name: str) -> dict[str, Any]:
         "epoch": run.epoch,
         "epochs": chosen.epochs,
         **{name: run.last(each.key) for name, each in ACCURACIES.items()},
+        **_forecast(path),
         "date": run.moved.isoformat(timespec="seconds"),
     }
+
+
+def _forecast(path: Path) -> dict[str, Any]:
+    """What the label-free judge said of a run at last, if it was asked: kNN in %, its interval and the step."""
+    judged = read_judged(path)
+    if not judged:
+        return {"forecast": None}
+    step = max(judged)
+    found = forecast(judged[step]["measures"])
+    limits = {"forecast_low": found.low, "forecast_high": found.high, "forecast_step": step}
+    return {"forecast": found.knn, **limits, "forecast_score": found.score}
+
+
+def better_by_forecast(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """For each data of which several runs were judged without labels, a line about which to take, and how sure."""
+    lines, sets = [], {}
+    for row in rows:
+        if row.get("forecast") is not None:
+            sets.setdefault(row["data"], []).append(row)
+    for data, some in sets.items():
+        if len(some) < 2:
+            continue
+        first, second = sorted(some, key=lambda row: -row["forecast_score"])[:2]
+        one, other = (Forecast(*(r[f"forecast{x}"] for x in ("", "_low", "_high", "_score"))) for r in (first, second))
+        chance = chance_better(one, other)
+        sure = "" if chance >= SURE else ", which is not sure"
+        lines.append(
+            f"without labels, of {len(some)} judged runs on {data}: {first['name']}, better than {second['name']} with "
+            f"chance {chance:.0%}{sure}"
+        )
+    return lines
 
 
 def runs_below(folders: Sequence[Path]) -> list[dict[str, Any]]:
@@ -120,8 +154,10 @@ def print_runs(rows: Sequence[dict[str, Any]], as_json: bool = False) -> None:
     console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 10_000)
     table = Table(box=None, header_style="bold", pad_edge=False)
     accuracies = [each.column for each in ACCURACIES.values()]
-    for title in ("run", "method", "data", "tau_alpha", "tau_beta", "seed", "status", "epoch", *accuracies, "date"):
-        right = title in ("tau_alpha", "tau_beta", "seed", "epoch", *accuracies)
+    judged = ["forecast"] if any(row.get("forecast") is not None for row in rows) else []
+    titles = ("run", "method", "data", "tau_alpha", "tau_beta", "seed", "status", "epoch", *accuracies, *judged, "date")
+    for title in titles:
+        right = title in ("tau_alpha", "tau_beta", "seed", "epoch", *accuracies, *judged)
         table.add_column(title, justify="right" if right else "left", no_wrap=title != "run", overflow="fold")
     for row in rows:
         status = row["status"]
@@ -135,10 +171,13 @@ def print_runs(rows: Sequence[dict[str, Any]], as_json: bool = False) -> None:
             f"[{COLORS[status]}]{status}[/]",
             f"{row['epoch']}/{row['epochs']}" if "epoch" in row else "",
             *(_number(row.get(name), "{:.2f}") for name in ACCURACIES),
+            *(_shown_forecast(row) for _ in judged),
             row.get("date", "")[:16].replace("T", " "),
         ]
         table.add_row(*cells)
     console.print(table)
+    for line in better_by_forecast(rows):
+        console.print(escape(line))
     for row in rows:
         if row["status"] in ("failed", "unreadable"):
             console.print(f"{escape(row['name'])} {row['status']}: {escape(row['reason'])}")
@@ -174,6 +213,12 @@ def print_groups(groups: Sequence[dict[str, Any]], as_json: bool = False) -> Non
 def _with_half(group: dict[str, Any], name: str) -> str:
     half = group[f"{name}_half"]
     return _number(group[name], "{:.2f}") + ("" if half is None else f" \N{PLUS-MINUS SIGN} {half:.2f}")
+
+
+def _shown_forecast(row: dict[str, Any]) -> str:
+    if row.get("forecast") is None:
+        return ""
+    return f"{row['forecast']:.0f} ({row['forecast_low']:.0f} to {row['forecast_high']:.0f})"
 
 
 def _is_folder(entry: "os.DirEntry[str]") -> bool:

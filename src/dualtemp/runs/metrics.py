@@ -78,11 +78,12 @@ def _even_share_in_words(run: RunRecord) -> str:
     return f"Where all weigh the same it is {few} of {N} = {few / N:.3g} (dashed)."
 
 
-_TRAINER, _STATISTICS, _ONLINE, _START = (
+_TRAINER, _STATISTICS, _ONLINE, _START, _JUDGE = (
     "dualtemp.training.trainer",
     "dualtemp.training.epoch_statistics",
     "dualtemp.evaluation.online",
     "dualtemp.training.start_comparison",
+    "dualtemp.training.judged_stop",
 )
 _PROBE = Measure(
     "probe_top1",
@@ -188,12 +189,30 @@ _ENTRIES = (
     Measure(
         "stopped",
         "Stopped",
-        "Whether the run ended here, because it fell below its start.",
+        "Whether the run ended here, because it fell below its start, or by the label-free judge.",
         "lower",
         _TRAINER,
         "{!s}",
-        alarm="STOPPED below its start",
+        alarm="STOPPED itself",
     ),
+    Measure(
+        "judged_knn",
+        "kNN forecast without labels",
+        "What the label-free judge forecasts: its level is vague, its course on the same images less so.",
+        "higher",
+        _JUDGE,
+        PERCENT,
+    ),
+    Measure(
+        "judged_past",
+        "Chance that it was better before",
+        "By the label-free judge: how likely an earlier encoder of this run was better. At 80 % a run stops that is "
+        "asked to.",
+        "lower",
+        _JUDGE,
+        "{:.2f}",
+    ),
+    Measure("judged_best_step", "Best step by the judge", "The step with the highest forecast.", "", _JUDGE, "{:.0f}"),
     Measure("knn_k", "Neighbors", "Number of neighbors that vote with `--knn auto`.", "", _ONLINE, "{:.0f}"),
     Measure(
         "lr",

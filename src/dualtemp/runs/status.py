@@ -18,13 +18,23 @@ def status_of(run: RunFolder) -> Status:
 
     Raises UserError if the config cannot be read.
     """
+    return _status(run, running=held(run.lock))
+
+
+def status_at_rest(run: RunFolder) -> Status:
+    """Status of a run whose lock this process holds."""
+    return _status(run, running=False)
+
+
+def _status(run: RunFolder, running: bool) -> Status:
     epochs, history = run.settings().epochs, run.history()
     reached = int(history[-1]["epoch"]) if history else 0
     so_far = f"{reached} of {epochs} epochs"
-    if held(run.lock):
+    if running:
         return Status("running", so_far)
     if run.trouble.is_file():
         return Status("failed", run.trouble.read_text(errors="replace").strip())
     if history and history[-1].get("stopped"):
-        return Status("done", f"{so_far}; stopped, because it fell below its start")
+        why = "the judge held it for better before" if "judged_past" in history[-1] else "it fell below its start"
+        return Status("done", f"{so_far}; stopped, because {why}")
     return Status("done" if reached >= epochs else "interrupted", so_far)

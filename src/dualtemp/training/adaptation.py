@@ -111,4 +111,6 @@ def check_adaptation(settings: Settings, backbone: nn.Module, labeled: bool) -> 
             "would never learn; give fewer"
         )
     if settings.stop_below_start and not labeled:
-        raise UserError("stop_below_start compares accuracies, and these images have no labels: leave it out")
+        raise UserError(
+            "stop_below_start compares accuracies, and these images have no labels: leave it out, or take stop_by_judge"
+        )

@@ -73,11 +73,12 @@ def resume_run(
                 if distributed.rank() == 0:
                     observer.note(f"{path} is finished: {chosen.epochs} epochs; give a larger --epochs to go on")
                 return distributed.run_on_rank0(lambda: run.history()[-1])
-            if chosen.stop_below_start and distributed.run_on_rank0(lambda: has_stopped(run)):
+            asked = [name for name in ("stop_below_start", "stop_by_judge") if getattr(chosen, name)]
+            if asked and distributed.run_on_rank0(lambda: has_stopped(run)):
                 if distributed.rank() == 0:
                     observer.note(
-                        f"{path} has stopped below its start, and keeps what was better: to go on all the same, set "
-                        f"stop_below_start to false in {run.config}"
+                        f"{path} has stopped itself, and keeps what was better: to go on all the same, set "
+                        f"{' and '.join(asked)} to false in {run.config}"
                     )
                 return distributed.run_on_rank0(lambda: run.history()[-1])
             before = checkpoint.settings or recorded.model_dump()

@@ -1,8 +1,9 @@
 """The encoder of a run, of a pretrained start or of an ONNX file, ready for any images."""
 
+import copy
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -126,8 +127,20 @@ def run_encoder(path: Path, device: str = "auto") -> RunEncoder:
     backbone = build_backbone(own.backbone, views.size, channels, seed=own.seed)
     initialize(backbone, path)
     backbone = _frozen(backbone, own, there)
-    fingerprint = blake2b(run.backbone.read_bytes(), digest_size=16).hexdigest()
+    fingerprint = weights_fingerprint(run.backbone.read_bytes())
     return RunEncoder(path, own, backbone, views, channels, classes, there, fingerprint)
+
+
+def weights_fingerprint(content: bytes) -> str:
+    """32 hexadecimal digits of a weights file's content."""
+    return blake2b(content, digest_size=16).hexdigest()
+
+
+def with_weights(encoder: RunEncoder, path: Path) -> RunEncoder:
+    """The same encoder with the weights of a file."""
+    backbone = copy.deepcopy(encoder.backbone)
+    initialize(backbone, path)
+    return replace(encoder, backbone=backbone, fingerprint=weights_fingerprint(path.read_bytes()))
 
 
 def names_start(path: Path | str) -> bool:

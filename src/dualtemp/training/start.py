@@ -16,6 +16,7 @@ from dualtemp.runs.metrics import measures as load_measures
 from dualtemp.training.adaptation import check_adaptation
 from dualtemp.training.default_start import default_start
 from dualtemp.training.environment import describe_environment
+from dualtemp.training.judged_stop import check_judge
 from dualtemp.training.launch import (
     ExecutionOptions,
     PreparedRun,
@@ -59,6 +60,7 @@ def start(
             settings = complete(settings, image_size(splits))
             data = training_data(settings, splits, None, begin.input if begin else None)
         check_batch(settings, data)
+        check_judge(settings, data)
         if teacher is not None:
             teacher.fitted(data.images)  # refuses images of other channels
         method = build_framework(

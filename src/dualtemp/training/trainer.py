@@ -32,6 +32,7 @@ from dualtemp.training.failures import (
     nonfinite_loss,
     nonfinite_weights,
 )
+from dualtemp.training.judged_stop import clearly_past, describe_past, judged
 from dualtemp.training.observers.observer import Observer, Snapshot, notify
 from dualtemp.training.schedule import highest_lr, lr_factor
 from dualtemp.training.start_comparison import StartComparison, clearly_below, describe_fall
@@ -158,16 +159,17 @@ class Trainer:
         """Append the epoch's metrics to metrics.jsonl and write the encoder; on rank 0 alone."""
         metrics = self.measure_epoch(epoch)
         below = self.settings.stop_below_start and clearly_below(metrics)
-        if self.settings.stop_below_start:
-            metrics["stopped"] = below and not self.is_last(epoch)
+        past = self.settings.stop_by_judge and clearly_past(metrics)
+        if self.settings.stop_below_start or self.settings.stop_by_judge:
+            metrics["stopped"] = (below or past) and not self.is_last(epoch)
         with explain_disk_errors(self.run):
             self.run.append(metrics)
             # An encoder that has fallen below its start does not replace a better one; nor does one that is unmeasured.
-            if not below and (not self.settings.stop_below_start or "held_out_lost" in metrics):
+            if not below and not past and (not self.settings.stop_below_start or "held_out_lost" in metrics):
                 self.save_encoder()
         self.observer.epoch(metrics)
-        if below:
-            self.observer.note(describe_fall(metrics))
+        if below or past:
+            self.observer.note(describe_fall(metrics) if below else describe_past(metrics))
         return metrics
 
     def save_encoder(self) -> None:
@@ -175,7 +177,11 @@ class Trainer:
         save_backbone(self.run.backbone, self.step.network.backbone, {"backbone": self.settings.backbone})
 
     def measure_start(self) -> None:
-        """Measure the start before the first step, if there are labels to measure with; on rank 0 alone."""
+        """Measure the start before the first step, if there are labels to measure with, or the judge; on rank 0."""
+        if self.settings.stop_by_judge:
+            self.judge_encoder()
+            with explain_disk_errors(self.run):
+                self.save_encoder()
         if self.data.bank is None or self.data.test is None:
             return
         try:
@@ -193,6 +199,8 @@ class Trainer:
         if (epoch + 1) % self.settings.evaluate_every == 0 or self.is_last(epoch):
             try:
                 metrics |= self.evaluate(epoch)
+                if self.settings.stop_by_judge:
+                    metrics |= self.judge_encoder()
                 if self.start.knn_top1 is not None:
                     metrics["start_knn_top1"] = self.start.knn_top1
                 metrics["collapsed"] = metrics["spread"] < COLLAPSED
@@ -224,6 +232,10 @@ class Trainer:
         backbone = self.step.network.backbone
         found = clean_features(backbone, self.data.held_out, self.data.views, self.device, self.workers, {})
         return self.start.look(bank, labels, *found)
+
+    def judge_encoder(self) -> dict[str, float]:
+        """Let the label-free judge look at the encoder as it is, and compare it with what it was."""
+        return judged(self.step.network.backbone, self.data, self.run.path, self.done, self.device, self.workers)
 
     def save_checkpoint(self) -> None:
         """Write a checkpoint; call `require_finite_state` first."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from dualtemp import distributed
 from dualtemp.atomic_write import whole_file
-from dualtemp.cache_folder import cache_folder
+from dualtemp.cache_folder import shards_folder
 from dualtemp.data.shards.contents import Gatherer, ShardContents
 from dualtemp.data.shards.locations import Place
 from dualtemp.data.shards.remote import download, is_remote, open_remote, remote_stamp, size_of
@@ -62,7 +62,7 @@ def indexed(places: Sequence[Place]) -> ShardIndex:
 def index_path(places: Sequence[Place]) -> Path:
     """Where the index of shards is kept."""
     key = blake2b("\n".join(f"{each.place}\0{each.name}" for each in places).encode(errors="surrogateescape"))
-    return cache_folder() / "shards" / f"{key.hexdigest()[:32]}.npz"
+    return shards_folder() / f"{key.hexdigest()[:32]}.npz"
 
 
 def _read(path: Path) -> ShardIndex | None:

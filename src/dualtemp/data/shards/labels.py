@@ -8,7 +8,7 @@ from hashlib import blake2b
 import numpy as np
 
 from dualtemp.atomic_write import whole_file
-from dualtemp.cache_folder import cache_folder
+from dualtemp.cache_folder import shards_folder
 from dualtemp.data.shards.remote import is_remote, read_text
 from dualtemp.data.shards.shard_index import ShardIndex
 from dualtemp.errors import UserError
@@ -72,7 +72,7 @@ def _classes_beside(index: ShardIndex) -> tuple[str, ...]:
 def _remote_text(place: str) -> str | None:
     """A small remote file; as it was when it could last be read, if it cannot now."""
     key = blake2b(place.encode(errors="surrogateescape"), digest_size=16).hexdigest()
-    kept = cache_folder() / "shards" / f"{key}.txt"
+    kept = shards_folder() / f"{key}.txt"
     try:
         text = read_text(place)
     except OSError:

@@ -15,7 +15,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import BinaryIO
 
-from dualtemp.cache_folder import cache_folder
+from dualtemp.cache_folder import shards_folder
 from dualtemp.data.shards.shard_index import ShardFile
 from dualtemp.errors import UserError
 from dualtemp.quantities import bytes_of
@@ -27,7 +27,7 @@ COPY, IMAGES = ".copy", ".images"  # endings: the shard as it is; its images one
 def cached_path(place: str, stamp: str, kind: str) -> Path:
     """Where the copy of a shard is, if there is one."""
     key = blake2b(f"{place}\0{stamp}".encode(errors="surrogateescape"), digest_size=16).hexdigest()
-    return cache_folder() / "shards" / "copies" / f"{key}{kind}"
+    return shards_folder() / "copies" / f"{key}{kind}"
 
 
 @cache

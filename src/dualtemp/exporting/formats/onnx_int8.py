@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dualtemp.exporting.export_format import ExportFormat, LoadingText
 from dualtemp.exporting.formats import onnx
-from dualtemp.exporting.loading import graph_argument, graph_input
+from dualtemp.exporting.loading import graph_input
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +40,7 @@ def write(encoder: ExportedEncoder, folder: Path) -> None:
     logging.getLogger().disabled, before = True, logging.getLogger().disabled  # it advises on the root logger
     try:
         with tempfile.TemporaryDirectory() as place:
-            onnx.write(encoder, Path(place))
+            onnx.write_graph(encoder.graph(), encoder.graph_input(encoder.pixels(2)), Path(place) / onnx.GRAPH)
             folded = Path(place) / "folded.onnx"  # batch norm becomes part of the convolutions
             quant_pre_process(str(Path(place) / onnx.GRAPH), str(folded), skip_symbolic_shape=True)
             quantize_static(
@@ -74,12 +74,7 @@ def how_to_load(entry: Mapping[str, Any], recipe: Mapping[str, Any], how: Mappin
         f"their mean cosine with the float encoder's is {entry['cosine']:.4f} (lowest {entry['lowest_cosine']:.4f}), "
         f"and {entry['same_neighbor']:.0%} of the images keep their nearest neighbor."
     )
-    program = (
-        "import onnxruntime\n\n"
-        f'encoder = onnxruntime.InferenceSession("{GRAPH}")\n'
-        f'features = encoder.run(None, {{"images": {graph_argument(entry)}}})[0]'
-    )
-    return [LoadingText("onnxruntime, 8 bits", text, program)]
+    return [LoadingText("onnxruntime, 8 bits", text, onnx.onnxruntime_program(GRAPH, entry))]
 
 
 FORMAT = ExportFormat(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +25,13 @@ _SCRIPT = """\
 const SIZE = {size}, SHORTER = {shorter};
 
 export async function load(ort, url = new URL("{graph}", import.meta.url).href, options = {{}}) {{
+  const run = await open(ort, url, options);
+  return async (image) => (await run(image)).features.data;
+}}
+
+async function open(ort, url, options) {{
   const session = await ort.InferenceSession.create(url, options);
-  return async (image) => {{
-    const pixels = prepare(image);
-    const {{ features }} = await session.run({{ pixels: new ort.Tensor("uint8", pixels, [1, SIZE, SIZE, 4]) }});
-    return features.data;
-  }};
+  return (image) => session.run({{ pixels: new ort.Tensor("uint8", prepare(image), [1, SIZE, SIZE, 4]) }});
 }}
 
 // The central square of the image, its shorter side resized to SHORTER pixels: RGBA, row by row.
@@ -46,29 +48,40 @@ export function prepare(image) {{
   return new Uint8Array(context.getImageData(0, 0, SIZE, SIZE).data.buffer);
 }}
 """
+_CLASSIFIES = """`loadClassifier(ort)` gives the classes too: `const { label, probability } = await classify(image)`.
+
+"""
+_CLASSIFYING = """
+// The class of an image, or "none of these"; the likeliest class in any case, and its calibrated probability.
+//   const classify = await loadClassifier(ort, "{graph}");
+//   const {{ label, best, probability, probabilities, features }} = await classify(image);
+export const CLASSES = {classes}, THRESHOLD = {threshold};
+
+export async function loadClassifier(ort, url = new URL("{graph}", import.meta.url).href, options = {{}}) {{
+  const run = await open(ort, url, options);
+  return async (image) => {{
+    const found = await run(image);
+    const probabilities = found.probabilities.data, probability = Math.max(...probabilities);
+    const best = CLASSES[probabilities.indexOf(probability)];
+    const label = found.novelty.data[0] <= THRESHOLD ? best : "none of these";
+    return {{ label, best, probability, probabilities, features: found.features.data }};
+  }};
+}}
+"""
 
 
 def write(encoder: ExportedEncoder, folder: Path) -> None:
     """Write the graph, in one file and of operations of ONNX's own domain alone, and the script."""
-    import torch
-
-    example = (_rgba(encoder.pixels(2)),)
-    torch.onnx.export(
-        encoder.canvas_graph(),
-        example,
-        str(folder / GRAPH),
-        dynamo=True,
-        dynamic_shapes=({0: torch.export.Dim("batch")},),
-        input_names=["pixels"],
-        output_names=["features"],
-        opset_version=onnx.OPSET,
-        external_data=False,
-        verbose=False,
-    )
-    views = encoder.views
+    graph = encoder.answering(encoder.canvas_graph())
+    onnx.write_graph(graph, _rgba(encoder.pixels(2)), folder / GRAPH, "pixels", encoder.outputs)
+    onnx.describe_answers(encoder, folder / GRAPH)
+    views, made = encoder.views, encoder.classifier
     text = _SCRIPT.format(
         graph=GRAPH, size=views.size, shorter=views.shorter_side, width=encoder.recipe["num_features"]
     )
+    if made is not None:
+        threshold = "Infinity" if made.threshold == float("inf") else repr(made.threshold)
+        text += _CLASSIFYING.format(graph=GRAPH, classes=json.dumps(made.classes), threshold=threshold)
     (folder / SCRIPT).write_text(text, encoding="utf-8")
 
 
@@ -80,7 +93,7 @@ def read(encoder: ExportedEncoder, folder: Path) -> Callable[[Tensor], Tensor]:
     foreign = sorted({node.op_type for node in graph.graph.node if node.domain not in ("", "ai.onnx")})
     if foreign or graph.functions:
         raise ValueError(f"operations that a browser has not: {', '.join(foreign) or 'functions'}")
-    return onnx.run_graph(lambda pixels: _rgba(pixels), folder / GRAPH, "pixels")
+    return onnx.run_graph(_rgba, folder / GRAPH, "pixels", encoder.outputs[:2])
 
 
 def _rgba(pixels: Tensor) -> Tensor:
@@ -105,6 +118,7 @@ def how_to_load(entry: Mapping[str, Any], recipe: Mapping[str, Any], how: Mappin
         f'```js\nimport * as ort from "onnxruntime-web";\nimport {{ load }} from "./{SCRIPT}";\n\n'
         "const encode = await load(ort);\n"
         'const features = await encode(document.querySelector("img"));\n```\n\n'
+        f"{_CLASSIFIES if 'outputs' in entry else ''}"
         "A browser resizes images in its own way: features of images that are not of this size differ a little from "
         "those of training. Outside of a browser:"
     )
@@ -129,5 +143,6 @@ FORMAT = ExportFormat(
     extra="onnx",
     is_graph=True,
     in_all=False,
+    classifies=True,
     facts={"opset": onnx.OPSET, "takes": TAKES},
 )

@@ -1,0 +1,81 @@
+"""A fine-tuned network's own classifier, calibrated on images that it has not learned from."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from dualtemp.data.subset import FOLDS, random_keys, rank_within
+from dualtemp.evaluation.accuracy import predicted
+from dualtemp.evaluation.calibration import expected_calibration_error, fit_temperature
+from dualtemp.evaluation.classifier import UNKNOWN_RATE, Classifier, neighbor_distance
+from dualtemp.losses.similarity import unit
+
+HALVES = 2
+
+
+@torch.no_grad()
+def tuned_classifier(
+    head: nn.Linear,
+    bank: Tensor,
+    features: Tensor,
+    labels: Tensor,
+    classes: Sequence[str],
+    *,
+    unknown_rate: float = UNKNOWN_RATE,
+    seed: int = 0,
+) -> Classifier:
+    """Make a `Classifier` of the linear layer that fine-tuning has learned.
+
+    Temperature, and the threshold of "none of these", come from all validation images. The calibration error among the
+    facts is honest all the same: each half of them is answered at the temperature of the other half.
+
+    Args:
+        head: the linear layer, F -> C.
+        bank: features (M, F) of training images by the fine-tuned network.
+        features: (N, F) of validation images, which it has not learned from.
+        labels: (N,), theirs.
+        classes: C names.
+        unknown_rate: share of known images that may be called "none of these"; 0 never says so.
+        seed: of the halves.
+    """
+    x, y = features.float().cpu(), labels.cpu()
+    (near,) = unit(bank.float().cpu())
+    weight, bias = (part.detach().float().cpu() for part in (head.weight, head.bias))
+    mean, scale = torch.zeros(weight.shape[1]), torch.ones(weight.shape[1])
+    plain = Classifier(weight, bias, mean, scale, tuple(classes), 1.0, near, torch.ones(2, 2), torch.inf, {})
+    logits, distance = plain.logits(x), neighbor_distance(x, near)
+    scores = torch.stack([-logits.logsumexp(1), distance])
+    spread = torch.stack([scores.mean(1), scores.std(1, correction=0).clamp_min(1e-6)])
+    facts = {
+        "learned_by": "fine-tuning",
+        "unknown_rate": unknown_rate,
+        "tested": len(x),
+        "accuracy": float((predicted(logits) == y).double().mean()),
+        "ece_before": expected_calibration_error(logits.softmax(1), y),
+        "ece": expected_calibration_error(_answered_by_other_half(logits, y, seed), y),
+    }
+    shared = (weight, bias, mean, scale, plain.classes, cautious_temperature(logits, y), near, spread)
+    made = Classifier(*shared, torch.inf, facts)
+    if unknown_rate == 0:
+        return made
+    threshold = float(made.answers(logits, distance).novelty.double().quantile(1 - unknown_rate))
+    return Classifier(*shared, threshold, facts)
+
+
+def cautious_temperature(logits: Tensor, labels: Tensor) -> float:
+    """`fit_temperature`, but at least 1 where every answer is right: then nothing says how sure is too sure."""
+    found = fit_temperature(logits, labels)
+    return max(found, 1.0) if bool((predicted(logits) == labels).all()) else found
+
+
+def _answered_by_other_half(logits: Tensor, labels: Tensor, seed: int) -> Tensor:
+    """Probabilities (N, C), those of each half at the temperature of the other."""
+    half = torch.from_numpy(rank_within(labels.numpy(), random_keys(seed, FOLDS, len(labels))) % HALVES)
+    found = logits.softmax(1)
+    if len(half.unique()) < HALVES:
+        return found
+    for each in range(HALVES):
+        mine = half == each
+        found[mine] = (logits[mine] / cautious_temperature(logits[~mine], labels[~mine])).softmax(1)
+    return found

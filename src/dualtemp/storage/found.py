@@ -1,0 +1,156 @@
+"""What is on disk: caches, checkpoints, and temporary files that a killed process left. Needs no torch."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+from dualtemp.cache_folder import cache_folder, features_folder, shards_folder
+from dualtemp.errors import UserError
+from dualtemp.file_lock import held
+from dualtemp.runs.folder import RunFolder
+from dualtemp.runs.status import Status, status_at_rest, status_of
+
+DAY = 86_400.0  # seconds; a temporary file that was written to since then may be somebody's
+
+
+class Kind(StrEnum):
+    """What a file is for, in the order of the table."""
+
+    FEATURES = "features"
+    INDEXES = "indexes of shards"
+    COPIES = "copies of shards"
+    SETS = "data sets"
+    CHECKPOINTS = "checkpoints"
+    TEMPORARY = "temporary files"
+
+
+class Stored(NamedTuple):
+    """A file, or a folder that is one thing.
+
+    used: when it was last written or used, seconds since 1970; lock: the file whose lock protects it, None if nothing
+    has to; kept: why it may not be freed, "" if it may.
+    """
+
+    kind: Kind
+    path: Path
+    size: int
+    used: float
+    lock: Path | None = None
+    kept: str = ""
+
+
+def in_cache() -> list[Stored]:
+    """Everything in the cache folder."""
+    return [*_features(), *_shards(), *_sets()]
+
+
+def in_run(path: Path) -> list[Stored]:
+    """Checkpoints and abandoned temporary files of a run."""
+    run = RunFolder.open(path)
+    try:
+        status = status_of(run)
+    except UserError as error:
+        status = Status("failed", str(error))
+    return of_run(run, status)
+
+
+def of_run(run: RunFolder, status: Status | None = None) -> list[Stored]:
+    """The same for a run of known status; None: at rest, because this process holds its lock."""
+    status = status or status_at_rest(run)
+    kept = "a process is writing this run" if status.word == "running" else ""
+    steps = sorted(run.checkpoints.glob("step-*.ckpt"))
+    finished = status.word == "done" and _is_complete(run, steps)
+    found: list[Stored] = []
+    for path in steps:
+        newest = path == steps[-1] and not finished
+        reason = kept or ("the newest of a run that is not finished" if newest else "")
+        found += _stored(Kind.CHECKPOINTS, path, run.lock, reason)
+    for folder in (run.path, run.checkpoints):
+        for part in sorted(folder.glob(".*.part")):
+            found += _stored(Kind.TEMPORARY, part, run.lock, kept or in_use(part))
+    return found
+
+
+def _is_complete(run: RunFolder, steps: list[Path]) -> bool:
+    """Whether nothing is lost without the newest checkpoint: it is that of the last epoch, written after the weights.
+
+    Of a run with one line of metrics `resume` cannot tell that a checkpoint has been freed: it would begin anew.
+    """
+    history = run.history()
+    last = history[-1].get("step") if len(history) > 1 else None
+    return run.backbone.is_file() and bool(steps) and steps[-1].stem == f"step-{last or 0:010d}"
+
+
+def in_use(part: Path) -> str:
+    """Why a temporary file may still be wanted; "" if it is abandoned."""
+    if part.is_file() and held(part):
+        return "a process is writing it"
+    return "written less than a day ago" if time.time() - _newest(part) < DAY else ""
+
+
+def _features() -> Iterator[Stored]:
+    for path in _files(features_folder()):
+        if not path.name.startswith("."):
+            lock = path.with_name(f".{path.name}.lock")
+            yield from _stored(Kind.FEATURES, path, lock, "a process is using it" if held(lock) else "")
+
+
+def _shards() -> Iterator[Stored]:
+    for path in _files(shards_folder()):
+        lock = path.with_suffix(".lock")
+        if path.name.startswith("."):
+            yield from _stored(Kind.TEMPORARY, path, None, in_use(path))
+        elif path.suffix != ".lock":
+            yield from _stored(Kind.INDEXES, path, lock, "a process is using it" if held(lock) else "")
+    for path in _files(shards_folder() / "copies"):
+        if path.name.startswith("."):
+            yield from _stored(Kind.TEMPORARY, path, None, in_use(path))
+        else:  # whoever misses one reads the shard itself
+            yield from _stored(Kind.COPIES, path, None, "")
+
+
+def _sets() -> Iterator[Stored]:
+    """Downloaded sets, which are images and stay; and folders in which a killed process was making one."""
+    with suppress(OSError):
+        for path in sorted(cache_folder().iterdir()):
+            if not path.is_dir() or path in (features_folder(), shards_folder()):
+                continue
+            if path.name.startswith("."):
+                lock = path.with_name(f"{path.name.rpartition('-')[0]}.lock")
+                reason = "a process is making it" if held(lock) else in_use(path)
+                yield from _stored(Kind.TEMPORARY, path, lock, reason)
+            else:
+                yield from _stored(Kind.SETS, path, None, "images are never freed; delete the folder if you like")
+
+
+def _files(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if path.is_file() and not path.is_symlink())
+    except OSError:  # there is none
+        return []
+
+
+def _stored(kind: Kind, path: Path, lock: Path | None, kept: str) -> Iterator[Stored]:
+    with suppress(OSError):  # freed meanwhile
+        yield Stored(kind, path, _size(path), _newest(path), lock, kept)
+
+
+def _size(path: Path) -> int:
+    return sum(file.stat().st_size for file in _all_files(path))
+
+
+def _newest(path: Path) -> float:
+    """When a file, or anything in a folder, was last written."""
+    return max((os.stat(file).st_mtime for file in (path, *_all_files(path))), default=0.0)
+
+
+def _all_files(path: Path) -> Iterator[Path]:
+    if not path.is_dir() or path.is_symlink():
+        yield path
+        return
+    for folder, _, names in os.walk(path):
+        yield from (Path(folder) / name for name in names if not os.path.islink(Path(folder) / name))

@@ -1,0 +1,51 @@
+"""The label-free judge while a run trains: a forecast after each measured epoch, and whether an earlier one was better.
+
+What it saw of every step stands in RUN/judge.json, so that a resumed run compares with all of them. It is asked for by
+`stop_by_judge`, never by default: docs/judge.md says how seldom it is sure, and how often it is right.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from dualtemp.config import Settings
+from dualtemp.data.loading.loader import evaluation_batches
+from dualtemp.data.training_data import TrainingData
+from dualtemp.errors import UserError
+from dualtemp.evaluation.features import image_features
+from dualtemp.evaluation.judge import FEWEST, IMAGES, SURE, best_before, forecast, keep_judged
+from dualtemp.evaluation.label_free import judged_images, judged_measures
+
+
+def check_judge(settings: Settings, data: TrainingData) -> None:
+    """Refuse to let the judge decide about too few images."""
+    count = len(judged_images(data.test, data.images, IMAGES))
+    if settings.stop_by_judge and count < FEWEST:
+        raise UserError(f"stop_by_judge needs {FEWEST} images or more to judge an encoder, there are {count}")
+
+
+def judged(
+    backbone: nn.Module, data: TrainingData, run: Path, step: int, device: torch.device, workers: int | None
+) -> dict[str, float]:
+    """Judge an encoder at a step of its run, and keep it; returns entries of metrics.jsonl."""
+    images = judged_images(data.test, data.images, IMAGES)
+    clean = evaluation_batches(images, data.views, device=device, workers=workers, problems={}, may_be_empty=False)
+    features = image_features(backbone, (batch.pixels for batch in clean), device="cpu")
+    measures = judged_measures(features)
+    best, past = best_before(keep_judged(run, step, measures), step)
+    return {"judged_knn": forecast(measures).knn, "judged_best_step": best, "judged_past": past if best < step else 0.0}
+
+
+def clearly_past(metrics: dict[str, Any]) -> bool:
+    """Whether the judge is sure that the encoder was better before."""
+    return metrics.get("judged_past", 0.0) >= SURE
+
+
+def describe_past(metrics: dict[str, Any]) -> str:
+    """Say in a sentence what the judge found, and what is kept."""
+    return (
+        f"after epoch {metrics['epoch']} the label-free judge holds the encoder of step {metrics['judged_best_step']} "
+        f"for better (chance {metrics['judged_past']:.0%}); the run keeps the encoder of the measurement before"
+    )
