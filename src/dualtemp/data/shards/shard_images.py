@@ -102,6 +102,10 @@ class ShardImages(ImageSource):
         page = unpacked_page(key, lambda: _stored(file, start, size), CODECS[codec], int(index.unpacked[row]))
         return bytes(page[int(index.inner[row]) :][: int(index.length[row])])
 
+    def shards(self) -> np.ndarray:
+        """The number of each image's shard: int64 (N,)."""
+        return np.searchsorted(np.array(self.index.ends, np.int64), self.rows, side="right")
+
     def read_ahead(self, index: Sequence[int]) -> None:
         """Ask for these images at once, if they are remote; what comes waits for `content`."""
         wanted: dict[tuple[str, int], int] = {}
