@@ -3,6 +3,8 @@ from pathlib import Path
 import pytest
 
 from dualtemp.errors import UserError
+from dualtemp.grids.claims import judge_claims
+from dualtemp.grids.comparisons import HOLDS, UNDECIDED, MeasuredCell
 from dualtemp.grids.data_choice import DataChoice
 from dualtemp.grids.declaration import Grid, load_grid
 
@@ -59,6 +61,8 @@ def test_cells_that_compute_the_same_share_one_run(tmp_path: Path) -> None:
         ("rows: {a: {}}\nmetric: prob_top1", "no measure is called 'prob_top1'"),
         ("rows: {a: {}}\nvariance: all", "variance"),
         ("rows: {a: {}}\nmargin: -1", "margin"),
+        ("rows: {a: {}}\nlooks: {seeds: [], level: 0.97}", "looks.seeds"),
+        ("rows: {a: {}}\nlooks: {seeds: [5, 10], level: 97}", "looks.level"),
         ("rows: {a: {}, b: {}}\nclaims: {c: no}", "claim c: give `says`"),
         ("rows: {a: {}, b: {}}\nclaims: {c: {shown_by: [{each: column, tops: [a, b]}]}}", "one of beats"),
         ("rows: {a: {}, b: {}}\nclaims: {c: {shown_by: [{each: column, beats: [a, x]}]}}", "there is no 'x'"),
@@ -85,3 +89,20 @@ def test_a_mistake_in_a_cell_names_the_cell(text: str, said: str, tmp_path: Path
     with pytest.raises(UserError) as caught:
         load(tmp_path, text).make_plan()
     assert said in str(caught.value)
+
+
+def test_claims_are_judged_at_the_declared_looks_alone(tmp_path: Path) -> None:
+    """Three clear seeds decide nothing where five were declared; what five decide, ten do not take back."""
+    grid = load(
+        tmp_path,
+        "data: digits\nrows: {a: {}, b: {}}\nlooks: {seeds: [5, 10], level: 0.9706}\n"
+        "claims: {c: {says: a is better, shown_by: [{each: column, beats: [a, b]}]}}",
+    )
+
+    def verdict(seeds: int, later: float = 0.0) -> str:
+        values = {seed: float(seed % 3) / 10 for seed in range(1, seeds + 1)}
+        better = {seed: value + (5 if seed <= 5 else later) for seed, value in values.items()}
+        table = {("a", ""): MeasuredCell(better), ("b", ""): MeasuredCell(values)}
+        return judge_claims(grid.rules, {"temperatures": table})[0].verdict
+
+    assert [verdict(3), verdict(5), verdict(10, later=-50.0)] == [UNDECIDED, HOLDS, HOLDS]

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from dualtemp.cli import main
 from dualtemp.commands.paper_arguments import SCALES as IN_HELP
 from dualtemp.config import complete, settings
 from dualtemp.errors import UserError
@@ -12,7 +13,7 @@ from dualtemp.paper.artifact import artifacts, read_yaml, select_artifacts
 from dualtemp.paper.plan import Plan, plan
 from dualtemp.paper.scale import load_scale
 
-SCALES = ("paper", "mini", "long", "sharp", "smoke")
+SCALES = ("paper", "unequal", "mini", "long", "sharp", "smoke")
 
 
 def planned(scale: str, *ids: str, data: DataChoice = DataChoice()) -> Plan:  # noqa: B008
@@ -94,7 +95,7 @@ def test_networks_are_the_authors_at_the_papers_scale_alone() -> None:
     assert {place[1] for place in table} == set(columns)
     for (_, column), cell in table.items():
         assert cell.settings["backbone"] == f"paper_{columns[column]}"
-    for scale in ("mini", "long", "sharp", "smoke"):
+    for scale in SCALES[1:]:
         assert {run.settings["backbone"] for run in planned(scale).runs.values()} == {"resnet_mini"}
 
 
@@ -111,6 +112,28 @@ def test_the_mini_scale_keeps_the_papers_ratios() -> None:
             assert here["epochs"] / 20 == published["epochs"] / 200
     largest = mini.runs[run(mini, "F-dict", "scalar", "65536")].settings
     assert (largest["dictionary_size"], largest["batch"], largest["subset"]) == (16384, 64, 10000)
+
+
+def test_the_unequal_scale_is_mini_with_larger_crops_and_more_epochs() -> None:
+    mini, unequal = planned("mini"), planned("unequal")
+    for id, table in mini.cells.items():
+        for place, cell in table.items():
+            if cell.run is None:
+                continue
+            here = {name: value for name, value in cell.settings.items() if name != "computation"}
+            factor, changed = 3, {"recipe": "paper_large_crops", "warmup_epochs": 3}
+            if cell.settings["method"] == "supervised":
+                factor, changed = 2, {"lr": 0.02}
+            assert unequal.cells[id][place].settings == {**here, **changed, "epochs": factor * here["epochs"]}
+
+
+def test_retired_scales_are_read_but_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = ["--results", str(tmp_path)]
+    for scale in ("long", "sharp"):
+        assert main(["reproduce", "T-reverse", "--scale", scale, *results]) == 2
+        assert f"scale {scale} is retired" in capsys.readouterr().err
+        assert main(["paper", "T-reverse", "--scale", scale, *results]) == 0
+        capsys.readouterr()
 
 
 def test_the_long_scale_is_mini_with_more_epochs() -> None:
@@ -171,7 +194,7 @@ def test_tau_beta_stays_when_tau_alpha_is_swept_except_in_moco() -> None:
 def test_a_mistyped_name_is_answered_with_the_nearest() -> None:
     with pytest.raises(UserError, match="did you mean T-reverse"):
         select_artifacts(["T-revers"])
-    with pytest.raises(UserError, match="choose among paper, mini, long, sharp, smoke"):
+    with pytest.raises(UserError, match="choose among paper, mini, unequal, smoke"):
         load_scale("tiny")
 
 
@@ -186,4 +209,6 @@ def test_only_runs_that_a_figure_looks_into_are_measured() -> None:
 
 def test_scales_say_what_they_are_for() -> None:
     assert all(scale["about"] for scale in read_yaml("scales.yaml").values())
-    assert re.split(", | or ", IN_HELP) == list(read_yaml("scales.yaml")) == list(SCALES)
+    scales = read_yaml("scales.yaml")
+    assert set(scales) == set(SCALES)
+    assert set(re.split(", | or ", IN_HELP)) == {name for name, scale in scales.items() if "retired" not in scale}

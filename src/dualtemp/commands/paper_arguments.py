@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from dualtemp.grids.results import DataFacts
     from dualtemp.paper.reproduce import Request
 
-SCALES = "paper, mini, long, sharp or smoke"
+SCALES = "paper, unequal, mini or smoke"
 
 
 def add_request(parser: argparse.ArgumentParser) -> None:
     """Declare flags for tables and figures, scale, seeds, data and results."""
     parser.add_argument("ids", nargs="*", metavar="ID", help="tables and figures, or all")
-    parser.add_argument("--scale", default="mini", help=f"{SCALES} (default: mini)")
+    parser.add_argument("--scale", default="unequal", help=f"{SCALES} (default: unequal, for a CPU)")
     parser.add_argument("--seeds", default="3", metavar="N", help="how many, from 1 on; or which: 1,4 (default: 3)")
     parser.add_argument(
         "--data",

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -26,6 +26,15 @@ WHY = {
 Part = dict[str, dict[str, Any]]
 
 
+class _Looks(BaseModel):
+    """After how many seeds claims are looked at, and the confidence of each look."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    seeds: list[Annotated[int, Field(ge=2)]] = Field(min_length=1)
+    level: float = Field(gt=0, lt=1)
+
+
 class _File(BaseModel):
     """What a grid file may say; docs/grids.md explains each word."""
 
@@ -44,6 +53,7 @@ class _File(BaseModel):
     variance: Literal["cells", "row", "column", "table"] = "cells"
     margin: float = Field(default=1.0, gt=0)
     confidence: float = Field(default=0.95, gt=0, lt=1)
+    looks: _Looks | None = None
     claims: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -109,7 +119,8 @@ def load_grid(path: Path) -> Grid:
     )
     claims = {name: _claim(path, name, said, artifact) for name, said in file.claims.items()}
     pools = {artifact.id: {"over": file.variance, "why": WHY[file.variance]}}
-    rules = Rules({artifact.id: artifact}, claims, file.margin, file.confidence, pools=pools)
+    looks = {} if file.looks is None else {"": file.looks.model_dump()}
+    rules = Rules({artifact.id: artifact}, claims, file.margin, file.confidence, looks, pools)
     return Grid(path, artifact, rules, _seeds(file.seeds))
 
 

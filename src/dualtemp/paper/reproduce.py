@@ -17,7 +17,7 @@ class Request:
     """A user's request, in the words of the command line."""
 
     ids: Sequence[str]
-    scale: str = "mini"
+    scale: str = "unequal"
     seeds: tuple[int, ...] = (1, 2, 3)
     data: Sequence[str] = ()
     results: Path = Path("results")

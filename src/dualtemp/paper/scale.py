@@ -25,6 +25,7 @@ class Scale:
     times: dict[str, str] = field(default_factory=dict)
     set: dict[str, Any] = field(default_factory=dict)
     methods: dict[str, dict[str, Any]] = field(default_factory=dict)
+    retired: str = ""
 
     def of_method(self, method: str) -> tuple[dict[str, str], dict[str, Any]]:
         """Return `times` and `set` of a framework."""
@@ -48,7 +49,8 @@ def load_scale(name: str) -> Scale:
     """Load a scale by name."""
     known = read_yaml("scales.yaml")
     if name not in known:
-        raise UserError(f"there is no scale {name!r}: choose among {', '.join(known)}")
+        offered = [word for word, said in known.items() if "retired" not in said]
+        raise UserError(f"there is no scale {name!r}: choose among {', '.join(offered)}")
     return Scale(name, **known[name])
 
 
