@@ -217,10 +217,10 @@ def test_a_backbone_that_does_not_tell_its_stages_is_refused() -> None:
 def test_autograd_keeps_nothing_of_frozen_stages_but_what_the_next_one_takes(method: str, freeze: int) -> None:
     values = {"data": "digits", "backbone": "resnet_mini", "image_size": 8, "batch": 8, "method": method}
     chosen = settings({**values, "freeze": freeze})
-    framework = build_framework(chosen, 3, 10)
+    framework: Any = build_framework(chosen, 3, 10)
     Adaptation(chosen, framework, 4)
     backbone = framework.network.backbone
-    made: list[torch.Tensor] = []  # alive, so that no later tensor takes their place in memory
+    made: list[Any] = []  # alive, so that no later tensor takes their place in memory
     for module in frozen_modules(backbone, 2):
         for part in module.modules():
             part.register_forward_hook(lambda module, given, output: made.append(output))
