@@ -10,6 +10,7 @@ from typing import overload
 import numpy as np
 
 from dualtemp.data.image_source import ImageSource
+from dualtemp.data.loading.stacks import Levels
 from dualtemp.data.shards.remote import is_remote, read_many, read_remote
 from dualtemp.data.shards.shard_cache import IMAGES, find_copy
 from dualtemp.data.shards.shard_index import CODECS, ShardFile, ShardIndex
@@ -67,6 +68,7 @@ class ShardImages(ImageSource):
     place: str
     channels: int = 3
     enough: int | None = None
+    levels: Levels | None = None
 
     @cached_property
     def names(self) -> ShardNames:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -99,6 +101,10 @@ class ShardImages(ImageSource):
         key, size = (file.place, file.stamp, start), int(index.stored[row])
         page = unpacked_page(key, lambda: _stored(file, start, size), CODECS[codec], int(index.unpacked[row]))
         return bytes(page[int(index.inner[row]) :][: int(index.length[row])])
+
+    def shards(self) -> np.ndarray:
+        """The number of each image's shard: int64 (N,)."""
+        return np.searchsorted(np.array(self.index.ends, np.int64), self.rows, side="right")
 
     def read_ahead(self, index: Sequence[int]) -> None:
         """Ask for these images at once, if they are remote; what comes waits for `content`."""
