@@ -138,7 +138,8 @@ def _found(found: Found, chosen: Settings, splits: Splits) -> str:
         name, reason = next(iter(found.unreadable.items()))
         broken = f"{len(found.unreadable)} unreadable so far, the first {name} ({reason})"
     gray = "; gray, stored in three channels (hue and saturation of the views change nothing)" if found.gray else ""
-    return f"Found in {chosen.data}: {', '.join(parts)}{split}; {classes}; {_sizes(found)}{gray}; {broken}."
+    bands = "" if splits.train.source.levels is None else f"; {splits.train.channels} channels"
+    return f"Found in {chosen.data}: {', '.join(parts)}{split}; {classes}; {_sizes(found)}{bands}{gray}; {broken}."
 
 
 def _sizes(found: Found) -> str:
