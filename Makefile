@@ -13,7 +13,7 @@ QUICK := tests/losses/test_exactness.py tests/losses/test_identities.py tests/lo
 COMPUTES := tests/training/test_computations.py::test_a_version_still_computes_what_it_did
 QUICK += --deselect "$(COMPUTES)[byol" --deselect "$(COMPUTES)[simsiam"
 
-.PHONY: quick lint types check test test-slow test-all test-oldest digests demo docs benchmark clean
+.PHONY: quick lint types check test test-slow test-all test-oldest digests demo docs dist sbom benchmark clean
 
 # The package, the pretrained start that the demo shows beside its own encoder, and the studio that it ends with.
 .venv/demo-ready: pyproject.toml constraints.txt
@@ -71,6 +71,13 @@ demo: .venv/demo-ready
 # The site, in build/site: fails if a link leads nowhere. The first time it trains for a minute, for the explorer in it.
 docs: .venv/ready
 	$(BIN)/python docs/build_site.py
+
+# What is published: sdist, a wheel built from that sdist, and what they are made of and rest on.
+dist: .venv/ready sbom
+	$(BIN)/python -m build --no-isolation --outdir dist
+
+sbom: .venv/ready
+	$(BIN)/python release/sbom.py --out dist/dualtemp.cdx.json
 
 benchmark: .venv/peers
 	$(BIN)/python benchmarks/loss.py

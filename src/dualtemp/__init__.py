@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dualtemp.former_modules import find_former_modules
 from dualtemp.lazy import lazily
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 if TYPE_CHECKING:
     from dualtemp.api import (

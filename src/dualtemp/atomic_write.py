@@ -14,11 +14,12 @@ _END, _LONGEST = ".part", 50  # characters of the name; with those around it a n
 
 
 @contextlib.contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
+def whole_file(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
     """Open a temporary file beside `path` for writing; when the block ends, sync it to disk and rename it to `path`.
 
     If the block raises, the temporary file is removed and `path` is left as it was. What a killed process has left is
-    removed by the next one that writes to the same path.
+    removed by the next one that writes to the same path. sync: False leaves it to the system when the file reaches the
+    disk: it survives whatever ends the process, though perhaps not a power cut.
     """
     start = f".{path.name[:_LONGEST]}."
     with contextlib.suppress(PermissionError):  # a folder that may be written to, but not listed
@@ -30,7 +31,8 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         with open_locked(part) as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            if sync:
+                os.fsync(file.fileno())
             if os.name == "posix":
                 part.replace(path)  # while it is locked: nobody may take it for abandoned
         if os.name != "posix":
@@ -39,7 +41,8 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         with contextlib.suppress(OSError):  # the first error is the one to report
             part.unlink(missing_ok=True)
         raise
-    _settle(path.parent)
+    if sync:
+        _settle(path.parent)
 
 
 def write_output(path: Path, content: str | bytes, flag: str = "--out") -> None:

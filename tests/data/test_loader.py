@@ -16,9 +16,10 @@ from PIL import Image
 
 from dualtemp.data.augment.philox import replacements
 from dualtemp.data.augment.views import Views
+from dualtemp.data.image_source import to_tensor
 from dualtemp.data.images import FileImages, ImageSet
 from dualtemp.data.loading import workers as reading
-from dualtemp.data.loading.crop_files import clean_crop, resize, to_tensor
+from dualtemp.data.loading.crop_files import clean_crop, resize
 from dualtemp.data.loading.loader import Loader, default_workers, evaluation_batches
 from dualtemp.errors import UserError
 from dualtemp.torchvision_operators import declare_missing_operators

@@ -74,7 +74,7 @@ def test_a_tiff_of_floating_point_color_is_read_and_one_of_many_channels_says_wh
     tifffile.imwrite(
         tmp_path / "many.tif", np.zeros((50, 40, 7), np.uint16), photometric="minisblack", planarconfig="contig"
     )
-    with pytest.raises(UnreadableImage, match=r"7 channels, and files have 1 or 3"):
+    with pytest.raises(UnreadableImage, match=r"7 channels, where images of 1 or 3 are expected"):
         read_image(tmp_path / "many.tif", "many", 3)
 
 

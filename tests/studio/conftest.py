@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from drawn_photos import draw_photos
+from open_pages import open_studio  # noqa: F401  a fixture
 from served_studio import HTML, ServedStudio, serve, write_embeddings
 from trained_encoders import own_cache, photos, photos_run  # noqa: F401  fixtures
 

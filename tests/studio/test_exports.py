@@ -19,7 +19,7 @@ from dualtemp.studio.opening import open_for_studio
 def test_tables_say_what_was_said_and_open_again(studio: ServedStudio, drawn_images: Path, tmp_path: Path) -> None:
     studio.ask("/api/label", {"ids": [2, 3], "label": "=cmd()"})
     studio.ask("/api/tag", {"ids": [3], "tag": "odd"})
-    studio.until(lambda: studio.workspace.predictions is not None)
+    studio.until(lambda: studio.workspace.probe.predictions is not None)
     rows = list(csv.DictReader(io.StringIO(studio.ask("/api/export.csv").body.decode())))
     names = studio.workspace.shown.images.names
     assert [row["name"] for row in rows] == names
@@ -53,7 +53,7 @@ def test_class_folders_are_links_or_copies_below_the_folder_of_the_command_line(
         assert all(path.read_bytes() == (drawn_images / path.name).read_bytes() for path in files.values())
         assert all(path.is_symlink() == (folder is linked) for path in files.values())
         assert f"_up_and away/{names[1]}" in files
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["export", "labels.csv"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == [".labels.csv.undo", "export", "labels.csv"]
 
 
 @pytest.mark.parametrize("label", ["..", ".", "/", "a/b", "\\", "x" * 500, "con:", "\N{SNOWMAN}" * 300])

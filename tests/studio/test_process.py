@@ -8,23 +8,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from command_processes import Commands, until
-from served_studio import Answer, ask
-
-
-class Started:
-    """A studio in a process of its own."""
-
-    def __init__(self, commands: Commands, *words: object) -> None:
-        self.command = commands.start("studio", *words, "--no-browser", "--port", "0")
-        assert until(self.command, lambda: "Ctrl-C" in self.command.out.read_text()), self.command.err.read_text()
-        found = re.search(r"http://127\.0\.0\.1:(\d+)/\?token=(\S+)", self.command.out.read_text())
-        assert found is not None
-        self.port, self.token = int(found[1]), found[2]
-        assert until(self.command, lambda: self.ask("/api/state").json()["ready"])
-
-    def ask(self, path: str, body: object = None) -> Answer:
-        return ask(self.port, self.token, path, body)
+from command_processes import Commands
+from started_studio import Started
 
 
 @pytest.fixture
@@ -42,17 +27,26 @@ def test_a_killed_studio_loses_no_label_that_it_has_confirmed(
 ) -> None:
     path = tmp_path / "l.csv"
     first = Started(commands, features, "--labels", path)
-    for number in range(12):
+    for number in range(6):
         assert first.ask("/api/label", {"ids": [number], "label": f"word {number}"}).code == 200
     first.command.send(signal.SIGKILL)  # at once after the last answer
     assert first.command.wait().code == -signal.SIGKILL
-    assert sorted(labels(path).values()) == sorted(f"word {number}" for number in range(12))
+    assert sorted(labels(path).values()) == sorted(f"word {number}" for number in range(6))
     again = Started(commands, features, "--labels", path)
     entries = again.ask("/api/state").json()["labels"]["entries"]
-    assert {int(number): entry[0] for number, entry in entries.items()} == {n: f"word {n}" for n in range(12)}
-    again.command.send(signal.SIGINT)
-    assert again.command.wait().code == 0
-    assert not list(tmp_path.glob(".l.csv*")), "neither a lock nor a half-written file stays"
+    assert {int(number): entry[0] for number, entry in entries.items()} == {n: f"word {n}" for n in range(6)}
+    for left in range(5, 3, -1):  # it still knows what can be undone, one by one
+        assert again.ask("/api/undo", {}).code == 200
+        assert len(labels(path)) == left
+    again.command.send(signal.SIGKILL)
+    again.command.wait()
+    third = Started(commands, features, "--labels", path)
+    for left in range(3, -1, -1):
+        assert third.ask("/api/undo", {}).json()["can_undo"] == (left > 0)
+        assert len(labels(path)) == left
+    third.command.send(signal.SIGINT)
+    assert third.command.wait().code == 0
+    assert [each.name for each in tmp_path.glob(".l.csv*")] == [".l.csv.undo"], "no lock, nothing half-written"
 
 
 def test_a_full_disk_refuses_a_label_and_loses_none(commands: Commands, features: Path, tmp_path: Path) -> None:

@@ -221,13 +221,13 @@ def test_suggestions_are_images_without_a_label_in_every_way_of_select(studio: S
 
 def test_predictions_follow_the_labels(studio: ServedStudio) -> None:
     """Features are in three groups by number modulo three: after labels of some, the probe knows the others."""
-    before = studio.workspace.prediction_version
+    before = studio.workspace.probe.version
     studio.ask("/api/label", {"ids": [0, 3, 6], "label": "first"})
     studio.ask("/api/label", {"ids": list(range(9, 60, 3)), "label": "first"})
     studio.until(
         lambda: (
-            (found := studio.workspace.predictions) is not None
-            and studio.workspace.prediction_version > before
+            (found := studio.workspace.probe.predictions) is not None
+            and studio.workspace.probe.version > before
             and "first" in found.classes
             and "blue" not in found.classes
         )

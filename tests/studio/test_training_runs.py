@@ -1,13 +1,13 @@
 """Runs that the page starts: on chosen images, stopped and resumed, and alive when the studio is not."""
 
-import re
 import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
-from command_processes import PATIENCE, Command, Commands, until
-from served_studio import ServedStudio, ask, serve
+from command_processes import PATIENCE, Commands, until
+from served_studio import ServedStudio, serve
+from started_studio import Started
 
 from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.status import status_of
@@ -62,44 +62,28 @@ def test_a_run_learns_from_the_chosen_images_and_the_map_is_seen_by_it(
 def test_a_run_outlives_the_studio_and_the_next_one_stops_and_resumes_it(
     commands: Commands, photos_run: Path, tmp_path: Path
 ) -> None:
-    def start() -> tuple[Command, int, str]:
-        command = commands.start(
-            "studio",
-            photos_run,
-            "--no-browser",
-            "--port",
-            "0",
-            "--labels",
-            tmp_path / "l.csv",
-            "--runs",
-            tmp_path / "r",
-        )
-        assert until(command, lambda: "Ctrl-C" in command.out.read_text()), command.err.read_text()
-        found = re.search(r":(\d+)/\?token=(\S+)", command.out.read_text())
-        assert found is not None
-        port, token = int(found[1]), found[2]
-        assert until(command, lambda: ask(port, token, "/api/state").json()["ready"])
-        return command, port, token
+    def start() -> Started:
+        return Started(commands, photos_run, "--labels", tmp_path / "l.csv", "--runs", tmp_path / "r")
 
-    first, port, token = start()
-    name = ask(port, token, "/api/train", {**SMALL, "epochs": 100_000}).json()["run"]
+    first = start()
+    name = first.ask("/api/train", {**SMALL, "epochs": 100_000}).json()["run"]
     run = RunFolder(tmp_path / "r" / name)
-    assert until(first, lambda: len(run.history()) > 1)
-    first.send(signal.SIGKILL)
-    first.wait()
+    assert until(first.command, lambda: len(run.history()) > 1)
+    first.command.send(signal.SIGKILL)
+    first.command.wait()
     so_far = len(run.history())
-    second, port, token = start()
-    assert until(second, lambda: len(run.history()) > so_far), "it goes on by itself"
-    assert ask(port, token, "/api/runs/resume", {"run": name}).code == 400, "it is running"
-    assert ask(port, token, "/api/runs/stop", {"run": name}).code == 200
-    assert until(second, lambda: status_of(run).word == "interrupted")
+    second = start()
+    assert until(second.command, lambda: len(run.history()) > so_far), "it goes on by itself"
+    assert second.ask("/api/runs/resume", {"run": name}).code == 400, "it is running"
+    assert second.ask("/api/runs/stop", {"run": name}).code == 200
+    assert until(second.command, lambda: status_of(run).word == "interrupted")
     stopped = len(run.history())
-    assert ask(port, token, "/api/runs/resume", {"run": name}).code == 200
-    assert until(second, lambda: len(run.history()) > stopped)
-    assert ask(port, token, "/api/runs/stop", {"run": name}).code == 200
-    assert until(second, lambda: status_of(run).word == "interrupted")
-    second.send(signal.SIGINT)
-    assert second.wait(PATIENCE).code == 0
+    assert second.ask("/api/runs/resume", {"run": name}).code == 200
+    assert until(second.command, lambda: len(run.history()) > stopped)
+    assert second.ask("/api/runs/stop", {"run": name}).code == 200
+    assert until(second.command, lambda: status_of(run).word == "interrupted")
+    second.command.send(signal.SIGINT)
+    assert second.command.wait(PATIENCE).code == 0
 
 
 def test_only_runs_that_exist_and_methods_that_exist_are_named(studio: ServedStudio, tmp_path: Path) -> None:

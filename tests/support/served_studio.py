@@ -12,7 +12,7 @@ import numpy as np
 from command_processes import PATIENCE
 
 from dualtemp.encoder.embedding_file import Columns, write_features
-from dualtemp.studio.opening import open_for_studio
+from dualtemp.studio.opening import Opening, open_for_studio
 from dualtemp.studio.server import LOOPBACK, Server, build_app, open_socket
 from dualtemp.studio.workspace import Places, Workspace
 
@@ -70,10 +70,13 @@ def ask(port: int, token: str, path: str, body: Any = None, method: str | None =
 
 
 @contextmanager
-def serve(what: Path | str, folder: Path, **options: Any) -> Any:
-    """Serve a folder, a run or a file of features; what is written goes below `folder`."""
-    columns = options.pop("columns", None)
-    opening = open_for_studio(str(what), **options)
+def serve(what: Path | str | Opening, folder: Path, **options: Any) -> Any:
+    """Serve a folder, a run or a file of features; what is written goes below `folder`.
+
+    options: of `open_for_studio`; columns: a file of columns; wait: False to go on while the images are being opened.
+    """
+    columns, wait = options.pop("columns", None), options.pop("wait", True)
+    opening = what if isinstance(what, Opening) else open_for_studio(str(what), **options)
     places = Places(folder / "labels.csv", folder / "export", folder / "runs", columns)
     workspace = Workspace(opening, places, "cpu")
     sock = open_socket(LOOPBACK, 0)
@@ -83,7 +86,8 @@ def serve(what: Path | str, folder: Path, **options: Any) -> Any:
     thread.start()
     served = ServedStudio(workspace, port)
     try:
-        served.until(lambda: workspace.ready or workspace.problem)
+        if wait:
+            served.until(lambda: workspace.ready or workspace.problem)
         assert not workspace.problem, workspace.problem
         yield served
     finally:

@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from dualtemp.commands.arguments import add_device, check_at_least
+from dualtemp.commands.arguments import Flags, add_device, check_at_least
 from dualtemp.errors import UserError
 
 if TYPE_CHECKING:
@@ -13,15 +13,29 @@ ENGINES = ("local", "slurm", "ray")
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
-    """Declare --on, --jobs, --threads and --device."""
+    """Declare --on, --jobs, --threads, --slurm and --device."""
     group = parser.add_argument_group("where it runs")
-    group.add_argument("--on", choices=ENGINES, default="local", help="local processes, Slurm or Ray (default: local)")
-    group.add_argument("--jobs", type=int, metavar="N", help="runs at a time (default: GPUs, or cores; clusters: all)")
+    add_engine_choice(group, "runs", "local processes, Slurm or Ray (default: local)", "local")
     text = "of the CPU, for a run (default: cores / jobs; clusters: 1)"
     group.add_argument("--threads", type=int, metavar="N", help=text)
+    add_device(group)
+
+
+def add_engine_choice(group: Flags, what: str, about: str, default: str | None) -> None:
+    """Declare --on, --jobs and --slurm; what: the independent pieces, in the plural; about: of --on."""
+    group.add_argument("--on", choices=ENGINES, default=default, help=about)
+    text = f"{what} at a time (default: GPUs, or cores; clusters: all)"
+    group.add_argument("--jobs", type=int, metavar="N", help=text)
     text = "for sbatch, such as partition=gpu or time=240; repeatable"
     group.add_argument("--slurm", action="append", default=[], metavar="KEY=VALUE", help=text)
-    add_device(group)
+
+
+def add_missing_runs(parser: argparse.ArgumentParser) -> None:
+    """Declare which of the missing runs are made, and what stays of them."""
+    parser.add_argument("--list", action="store_true", help="print a command per missing run, and run nothing")
+    parser.add_argument("--cell", metavar="KEY", help="only this run, as --list names it")
+    parser.add_argument("--retry", action="store_true", help="make failed runs again")
+    parser.add_argument("--keep-runs", action="store_true", help="keep run folders in RESULTS/runs")
 
 
 def engine_options(given: dict[str, Any]) -> "EngineOptions":

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dualtemp.commands.command import Command, Group
-from dualtemp.commands.engine_arguments import add_engine, engine_options
+from dualtemp.commands.engine_arguments import add_engine, add_missing_runs, engine_options
 from dualtemp.commands.printing import print_note
 
 if TYPE_CHECKING:
@@ -36,11 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write a page, a table or a figure; repeatable",
     )
     add_engine(parser)
-    parser.add_argument("--list", action="store_true", help="print a command per missing run, and run nothing")
+    add_missing_runs(parser)
     parser.add_argument("--no-run", action="store_true", help="run nothing: show and write what is there")
-    parser.add_argument("--cell", metavar="KEY", help="only this run, as --list names it")
-    parser.add_argument("--retry", action="store_true", help="make failed runs again")
-    parser.add_argument("--keep-runs", action="store_true", help="keep run folders in RESULTS/runs")
 
 
 def run(given: dict[str, Any]) -> int:

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from dualtemp.commands.command import Command, Group
-from dualtemp.commands.engine_arguments import add_engine, engine_options
+from dualtemp.commands.engine_arguments import add_engine, add_missing_runs, engine_options
 from dualtemp.commands.paper_arguments import add_request, parse_request, write_reports
 from dualtemp.commands.printing import print_note
 from dualtemp.errors import UserError
@@ -14,10 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     add_request(parser)
     add_engine(parser)
-    parser.add_argument("--list", action="store_true", help="print a command per missing run, and run nothing")
-    parser.add_argument("--cell", metavar="KEY", help="only this run, as --list names it")
-    parser.add_argument("--retry", action="store_true", help="make failed runs again")
-    parser.add_argument("--keep-runs", action="store_true", help="keep run folders in RESULTS/runs")
+    add_missing_runs(parser)
 
 
 def run(given: dict[str, Any]) -> int:

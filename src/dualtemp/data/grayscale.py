@@ -7,7 +7,6 @@ bit), weights and pretrained starts for color fit, and an image in color that no
 from torch import Tensor
 
 from dualtemp.data.images import ImageSet, UnreadableImage
-from dualtemp.data.loading.crop_files import to_tensor
 from dualtemp.data.sources.catalogue import DEFAULT_VIEW_SIZE
 
 LOOKED_AT = 64  # files at most; one in color is enough to end the search
@@ -23,7 +22,7 @@ def gray_in_color(images: ImageSet) -> bool:
     source, seen = images.source.convert(enough=DEFAULT_VIEW_SIZE), False
     for i in range(0, len(source), max(1, len(source) // LOOKED_AT)):
         try:
-            image = to_tensor(source.open(i))
+            image = source.pixels(i)
         except UnreadableImage:
             continue
         if not _alike(image.unsqueeze(0)):

@@ -14,7 +14,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dualtemp.data.loading.decode import Encoded, Header, UnreadableImage, read_header, read_image, reason_of
+from dualtemp.data.loading.decode import (
+    Encoded,
+    Header,
+    UnreadableImage,
+    read_bands,
+    read_header,
+    read_image,
+    reason_of,
+)
+from dualtemp.data.loading.stacks import Levels
 from dualtemp.data.sources.fingerprint import fingerprint_files, fingerprint_pixels, names_fingerprint
 
 if TYPE_CHECKING:
@@ -34,8 +43,9 @@ class ImageSource(Protocol):
         names: one an image, all different, and the same wherever the images lie: a name decides which side of a split
             its image falls on. Empty if images have only numbers, which is for pixels in memory. A tuple, or any
             other sequence that does not change.
-        channels: 1 (gray) or 3 (RGB) of what `open` gives.
+        channels: 1 (gray) or 3 (RGB) of what `open` gives; with levels any number, of what `pixels` gives.
         enough: pixels that the shorter side need have, so that far larger images may come reduced (None: as they are).
+        levels: of stacks of channels (stacks.py), what becomes 0 and 255 in each; None for gray and RGB.
         tensor: uint8 (N, C, H, W) if all pixels are in memory, else None.
     """
 
@@ -43,6 +53,7 @@ class ImageSource(Protocol):
     names: Sequence[str]
     channels: int
     enough: int | None = None
+    levels: Levels | None = None
     tensor: Tensor | None = None
 
     def content(self, i: int) -> bytes:
@@ -54,8 +65,23 @@ class ImageSource(Protocol):
         return len(self.names)
 
     def open(self, i: int) -> "Image.Image":
-        """Decode image i: upright, first frame, mode "L" or "RGB"; raises UnreadableImage(name, reason)."""
-        return read_image(self._encoded(i), self.names[i], self.channels, self.enough)
+        """Decode image i: upright, first frame, mode "L" or "RGB"; raises UnreadableImage(name, reason).
+
+        Of a stack its first channels, for people: three as RGB, of two the first.
+        """
+        if self.levels is None:
+            return read_image(self._encoded(i), self.names[i], self.channels, self.enough)
+        return shown_bands(self.pixels(i))
+
+    def pixels(self, i: int) -> Tensor:
+        """Decode image i: uint8 (C, H, W), channels innermost in memory; raises UnreadableImage(name, reason)."""
+        if self.levels is None:
+            return to_tensor(self.open(i))
+        return torch.from_numpy(read_bands(self._encoded(i), self.names[i], self.levels, self.enough)).permute(2, 0, 1)
+
+    def stored_values(self, i: int) -> np.ndarray:
+        """The values of a stack as they are stored, (H, W, C); raises UnreadableImage(name, reason)."""
+        return read_bands(self._encoded(i), self.names[i], None)
 
     def header(self, i: int) -> Header:
         """Height, width and PIL mode of image i, as it is stored; raises UnreadableImage(name, reason)."""
@@ -63,7 +89,7 @@ class ImageSource(Protocol):
 
     def picture(self, i: int, enough: int) -> "Image.Image":
         """Image i for people, in color if it has any; raises UnreadableImage(name, reason)."""
-        return self.convert(channels=3, enough=enough).open(i)
+        return self.convert(channels=3 if self.levels is None else None, enough=enough).open(i)
 
     def path(self, i: int) -> Path | None:
         """The file of image i; None if it has none of its own."""
@@ -91,9 +117,14 @@ class ImageSource(Protocol):
         """Return the images of these numbers, in that order."""
         return self._replace(names=tuple(self.names[i] for i in index))
 
-    def convert(self, channels: int | None = None, enough: int | None = None) -> Self:
-        """Return the same images with so many channels, and reduced to `enough` pixels if given; ValueError: cannot."""
-        given = {"channels": channels, "enough": enough}
+    def convert(self, channels: int | None = None, enough: int | None = None, levels: Levels | None = None) -> Self:
+        """Return the same images with so many channels, and reduced to `enough` pixels if given; ValueError: cannot.
+
+        levels: read them as stacks, by these.
+        """
+        if channels is not None and not _fits(channels, self.channels, levels or self.levels):
+            raise ValueError(f"{self.channels} channels cannot become {channels}")
+        given = {"channels": channels if levels is None else len(levels), "enough": enough, "levels": levels}
         return self._replace(**{name: value for name, value in given.items() if value is not None})
 
     def join(self, others: Sequence[Self]) -> Self:
@@ -118,6 +149,11 @@ class ImageSource(Protocol):
         return replace(self, **changes)  # pyright: ignore[reportArgumentType]
 
 
+def _fits(wanted: int, channels: int, levels: Levels | None) -> bool:
+    """Whether images can be had with so many channels: gray and RGB for each other, stacks with their own number."""
+    return wanted == channels or {wanted, channels} <= {1, 3} if levels is None else wanted == len(levels)
+
+
 @dataclass(frozen=True)
 class FileImages(ImageSource):
     """Images in files of their own.
@@ -130,6 +166,7 @@ class FileImages(ImageSource):
     names: Sequence[str]
     channels: int = 3
     enough: int | None = None
+    levels: Levels | None = None
 
     @property
     def place(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -177,10 +214,11 @@ class TensorImages(ImageSource):
 
     def open(self, i: int) -> "Image.Image":
         """Image i: one or two channels gray, more the first three as RGB."""
-        from PIL import Image
+        return shown_bands(self.tensor[i].cpu())
 
-        array = self.tensor[i].cpu().numpy()
-        return Image.fromarray(array[0] if len(array) < 3 else np.ascontiguousarray(array[:3].transpose(1, 2, 0)))
+    def pixels(self, i: int) -> Tensor:
+        """Image i, (C, H, W)."""
+        return self.tensor[i]
 
     def picture(self, i: int, enough: int) -> "Image.Image":
         """Image i as it is."""
@@ -205,8 +243,10 @@ class TensorImages(ImageSource):
             return replace(self, tensor=self.tensor[index.start : index.stop : index.step])
         return replace(self, tensor=self.tensor[torch.as_tensor(index, device=self.tensor.device)])
 
-    def convert(self, channels: int | None = None, enough: int | None = None) -> "TensorImages":
-        """Gray from RGB as Pillow does it, RGB from gray; pixels in memory are never reduced."""
+    def convert(
+        self, channels: int | None = None, enough: int | None = None, levels: Levels | None = None
+    ) -> "TensorImages":
+        """Gray from RGB as Pillow does it, RGB from gray; pixels in memory are never reduced, and have 8 bits."""
         if channels in (None, self.channels):
             return self
         if (self.channels, channels) == (1, 3):
@@ -226,6 +266,20 @@ class TensorImages(ImageSource):
     def identity(self, labels: Tensor | None, classes: Sequence[str]) -> dict[str, Any]:
         """The fingerprint."""
         return {"fingerprint": self.fingerprint(labels, classes)}
+
+
+def to_tensor(image: "Image.Image") -> Tensor:
+    """PIL image, mode L or RGB -> uint8 (C, H, W), channels innermost in memory."""
+    pixels = torch.from_numpy(np.array(image))
+    return pixels.unsqueeze(0) if pixels.ndim == 2 else pixels.permute(2, 0, 1)
+
+
+def shown_bands(pixels: Tensor) -> "Image.Image":
+    """uint8 (C, H, W) -> a picture for people: one or two channels gray, of more the first three as RGB."""
+    from PIL import Image
+
+    array = pixels.numpy()
+    return Image.fromarray(np.ascontiguousarray(array[0] if len(array) < 3 else array[:3].transpose(1, 2, 0)))
 
 
 def as_source(pixels: Tensor | ImageSource) -> ImageSource:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dualtemp.data.image_source import FileImages, ImageSource, TensorImages, as_source
 from dualtemp.data.loading.decode import UnreadableImage
+from dualtemp.data.loading.stacks import Levels
 from dualtemp.data.subset import subset_index
 from dualtemp.errors import UserError
 from dualtemp.renamed import renamed_arguments
@@ -112,9 +113,13 @@ class ImageSet:
             labels = torch.cat([unknown.expand(len(i)) if i.labels is None else i.labels for i in (self, *others)])
         return self._with(self.source.join([each.source for each in others]), labels)
 
-    def convert(self, channels: int) -> "ImageSet":
-        """Return the images with so many channels: gray from color, or color from gray; ValueError if not possible."""
-        source = self.source.convert(channels=channels)
+    def convert(self, channels: int, levels: Levels | None = None) -> "ImageSet":
+        """Return the images with so many channels: gray from color, or color from gray; ValueError if not possible.
+
+        levels: read files as stacks of channels, by these (loading/stacks.py).
+        """
+        convert = self.source.convert
+        source = convert(channels=channels) if levels is None else convert(channels=channels, levels=levels)
         return replace(self, pixels=_pixels(source), channels=channels)
 
     def to(self, device: torch.device | str) -> "ImageSet":

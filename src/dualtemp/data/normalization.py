@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from dualtemp.data.image_source import ImageSource, as_source
-from dualtemp.data.loading.crop_files import to_tensor
 from dualtemp.data.loading.decode import UnreadableImage
 from dualtemp.data.sources.catalogue import DEFAULT_VIEW_SIZE
 from dualtemp.errors import UserError
@@ -82,7 +81,7 @@ def _parts(source: ImageSource) -> Iterator[Tensor]:
 
     def read(i: int) -> Tensor | None:
         try:
-            return to_tensor(source.open(i)).unsqueeze(0)
+            return source.pixels(i).unsqueeze(0)
         except UnreadableImage:
             return None
 

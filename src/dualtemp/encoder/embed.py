@@ -129,8 +129,6 @@ def _shares(out: Path, share: str | None, parts: int | None, in_parts: bool) -> 
             raise UserError(f"{out}: {several} a folder: give --out a name without an ending, such as {out.stem}")
         return None
     begun = parts_begun(out)
-    if not begun and out.is_dir() and any(not path.name.startswith(".") for path in out.iterdir()):
-        raise UserError(f"{out} has other files in it: give --out a new folder, or a file such as {out}.parquet")
     if share is not None:
         if parts is not None or world > 1:
             raise UserError("--share names one part for one process: leave --parts and torchrun out")
@@ -139,11 +137,19 @@ def _shares(out: Path, share: str | None, parts: int | None, in_parts: bool) -> 
         count = parts if parts is not None else max(begun, default=world)
         check_parts(count)
         wanted = [Share(i, count) for i in range(rank, count, world)]
-    if other := begun - {each.parts for each in wanted} if wanted else set():
+    refuse_other_division(out, {each.parts for each in wanted} or begun)
+    return wanted
+
+
+def refuse_other_division(out: Path, wanted: set[int]) -> None:
+    """Refuse a folder that is divided into another number of parts already, or that holds something else."""
+    begun = parts_begun(out)
+    if not begun and out.is_dir() and any(not path.name.startswith(".") for path in out.iterdir()):
+        raise UserError(f"{out} has other files in it: give --out a new folder, or a file such as {out}.parquet")
+    if other := begun - wanted:
         raise UserError(
             f"{out}: it is divided into {max(other)} parts already: take as many, or embed into a new folder"
         )
-    return wanted
 
 
 def _finished(output: _Output, encoder: RunEncoder) -> Embedded | None:

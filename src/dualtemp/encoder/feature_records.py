@@ -119,6 +119,7 @@ def features_facts(encoder: RunEncoder, images: ImageList) -> dict[str, Any]:
         "view": [views.size, encoder.channels, list(views.mean), list(views.std)],
         "source": valid_text(images.source),
         "list": list_fingerprint(images),
+        **({} if views.levels is None else {"levels": views.levels}),
         **({"quick": True} if encoder.quick else {}),  # what was kept before there was a quick way stays valid
     }
 

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from dualtemp.data.images import FileImages, ImageSet, UnreadableImage
-from dualtemp.data.loading.crop_files import to_tensor
 from dualtemp.data.loading.loader import EVALUATION_BATCH
 from dualtemp.encoder.bank import bank_of, check_encoder, locate
 from dualtemp.encoder.captions import captions
@@ -120,13 +119,13 @@ def _shown(encoder: RunEncoder, paths: Sequence[Path], among: ImageList | None) 
     for path in paths:
         if not path.is_file():
             raise UserError(f"{path}: no such file; give an image file")
-    files = FileImages(Path(), tuple(map(str, paths)), encoder.channels)
+    files = FileImages(Path(), tuple(map(str, paths)), encoder.channels, levels=encoder.views.levels)
     if among is None or not among.images.in_memory:
         yield ImageSet("photos", files, channels=encoder.channels)
         return
     for number in range(len(files)):
         try:
-            pixels = to_tensor(files.open(number)).unsqueeze(0)
+            pixels = files.pixels(number).unsqueeze(0)
         except UnreadableImage as error:
             raise UserError(f"{error}; give an image file") from None
         yield ImageSet("photo", pixels, channels=encoder.channels)

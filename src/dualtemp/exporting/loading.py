@@ -27,6 +27,15 @@ import numpy as np
 how = json.load(open("preprocessing.json"))
 pixels = np.load("image.npy")  # uint8, (N, {channels}, {size}, {size}): Pillow has no images of so many channels"""
 
+_FROM_STACK = """\
+import json
+import numpy as np
+
+how = json.load(open("preprocessing.json"))
+values = np.load("image.npy")  # as its file stores them, (N, {channels}, {size}, {size})
+low, high = np.array(how["levels"], np.float32).T.reshape(2, 1, -1, 1, 1)
+pixels = ((values.astype(np.float32) - low) * (255 / (high - low))).round().clip(0, 255).astype(np.uint8)"""
+
 _NORMALIZED = """
 mean, std = (np.array(how[name]).reshape(-1, 1, 1) for name in ("mean", "std"))
 images = ((pixels / 255 - mean) / std).astype(np.float32)"""
@@ -61,7 +70,9 @@ def how_to_preprocess(how: Mapping[str, Any]) -> str:
 
     how: the content of preprocessing.json.
     """
-    return (_FROM_FILE if how["mode"] else _FROM_ARRAY.format(**how)) + _NORMALIZED
+    if how["mode"]:
+        return _FROM_FILE + _NORMALIZED
+    return (_FROM_STACK if "levels" in how else _FROM_ARRAY).format(**how) + _NORMALIZED
 
 
 def torch_program(imports: str, call: str, argument: str = "images") -> str:

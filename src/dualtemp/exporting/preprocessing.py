@@ -8,6 +8,9 @@ from dualtemp.data.loading.crop_files import enough_pixels
 # Pillow's name for 8-bit images of so many channels.
 MODES = {1: "L", 3: "RGB"}
 
+DECODE = "upright by the EXIF orientation, first frame, transparent pixels on white, 8 bits a channel"
+DECODE_STACK = "first page, all its channels; (value - low) * 255 / (high - low) by `levels`, rounded, within 0 to 255"
+
 
 def preprocessing(views: Views) -> dict[str, Any]:
     """Describe how evaluation prepares an image file, as preprocessing.json has it; views: the run's."""
@@ -16,7 +19,8 @@ def preprocessing(views: Views) -> dict[str, Any]:
         "channels": channels,
         "mode": MODES.get(channels),  # None: Pillow has no such images
         "size": size,
-        "decode": "upright by the EXIF orientation, first frame, transparent pixels on white, 8 bits a channel",
+        "decode": DECODE if views.levels is None else DECODE_STACK,
+        **({} if views.levels is None else {"levels": [list(pair) for pair in views.levels]}),
         "reduce": {  # images far larger than needed
             "enough": enough_pixels(views),
             "jpeg": "decoded at the smallest of 1/1, 1/2, 1/4, 1/8 that leaves the shorter side `enough` pixels",

@@ -89,6 +89,8 @@ def input_beside(path: Path) -> ModelInput:
             values = json.loads((path.parent / name).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             continue
+        if isinstance(values, dict) and values.get("levels"):
+            raise UserError(f"{path}: it takes stacks of channels, which this way are not read: give the run itself")
         if isinstance(values, dict) and (found := read(values)) is not None:
             return found
     raise UserError(f"{path}: {MISSING}preprocessor_config.json beside it")

@@ -11,6 +11,7 @@ from dualtemp.errors import UserError
 from dualtemp.studio.events import News
 
 Progress = Callable[[int, int], None]
+WAITS_OR_RUNS = ("waiting", "running")
 
 
 class Stopped(Exception):
@@ -39,14 +40,21 @@ class Background:
         self._numbers = itertools.count(1)
         self._queue: SimpleQueue[tuple[Job, Callable[[Progress], str | None]] | None] = SimpleQueue()
         self._stop: set[int] = set()
+        self._lock = threading.Lock()
         self._closing = False
         self._thread = threading.Thread(target=self._work, name="studio-background", daemon=True)
         self._thread.start()
 
-    def start(self, kind: str, title: str, work: Callable[[Progress], str | None]) -> Job:
-        """Add a job; `work` gets a function to tell its progress, and returns what there is to say at its end."""
-        job = Job(next(self._numbers), kind, title)
-        self.jobs[job.id] = job
+    def start(self, kind: str, title: str, work: Callable[[Progress], str | None], alone: str = "") -> Job:
+        """Add a job; `work` gets a function to tell its progress, and returns what there is to say at its end.
+
+        alone: refuse it with these words while a job of its kind waits or runs.
+        """
+        with self._lock:
+            if alone and any(job.kind == kind and job.state in WAITS_OR_RUNS for job in self.jobs.values()):
+                raise UserError(alone)
+            job = Job(next(self._numbers), kind, title)
+            self.jobs = {**self.jobs, job.id: job}  # replaced, not changed: another thread may be going through it
         self._tell(job)
         self._queue.put((job, work))
         return job
@@ -54,14 +62,14 @@ class Background:
     def stop(self, number: int) -> bool:
         """Ask a job to stop where it next tells its progress; False if there is none that could."""
         job = self.jobs.get(number)
-        if job is None or job.state not in ("waiting", "running"):
+        if job is None or job.state not in WAITS_OR_RUNS:
             return False
         self._stop.add(number)
         return True
 
     def busy(self, kind: str) -> bool:
         """Whether a job of this kind waits or runs."""
-        return any(job.kind == kind and job.state in ("waiting", "running") for job in self.jobs.values())
+        return any(job.kind == kind and job.state in WAITS_OR_RUNS for job in self.jobs.values())
 
     def listed(self) -> list[dict[str, Any]]:
         """All jobs, for pages."""

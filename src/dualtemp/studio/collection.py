@@ -44,6 +44,12 @@ class Collection:
         """The names for a search that ignores case."""
         return [name.casefold() for name in self.names]
 
+    @cached_property
+    def given_labels(self) -> list[str | None]:
+        """The class that the source gives each image."""
+        words = [*self.classes, None]  # the last for NO_CLASS
+        return [words[label] for label in self.labels.tolist()]
+
     def picture(self, i: int, enough: int) -> "Image.Image | None":
         """Image i for people; None if it is not known where it is. Raises UnreadableImage."""
         number = int(self.numbers[i])
@@ -58,8 +64,7 @@ class Collection:
 
     def given_label(self, i: int) -> str | None:
         """The class that the source gives image i."""
-        label = int(self.labels[i])
-        return None if label == NO_CLASS else self.classes[label]
+        return self.given_labels[i]
 
 
 def collection_of(images: "ImageList", index: np.ndarray, title: str) -> Collection:

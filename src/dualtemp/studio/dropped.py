@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from dualtemp.data.images import ImageSet, ImageSource
-from dualtemp.data.loading.crop_files import to_tensor
+from dualtemp.data.loading.stacks import Levels
 from dualtemp.encoder.encoder import RunEncoder, run_encoder
 from dualtemp.errors import UserError
 from dualtemp.runs.folder import RunFolder
@@ -24,6 +24,7 @@ class OnePicture(ImageSource):
     encoded: bytes
     channels: int = 3
     enough: int | None = None
+    levels: Levels | None = None
     place = "the page"
     names = (NAME,)
 
@@ -38,10 +39,10 @@ def features_of_picture(space: Space, images: Collection, encoded: bytes, device
     Raises UnreadableImage.
     """
     encoder = space_encoder(space, device)
-    source = OnePicture(encoded, encoder.channels)
-    picture = source.open(0)
+    source = OnePicture(encoded, encoder.channels, levels=encoder.views.levels)
+    seen = source.pixels(0)
     in_memory = images.images is not None and images.images.images.in_memory
-    pixels = to_tensor(picture).unsqueeze(0) if in_memory else source
+    pixels = seen.unsqueeze(0) if in_memory else source
     shown = ImageSet(NAME, pixels, channels=encoder.channels)
     return next(iter(encoder.features(shown, 1, 0)))[1][0].numpy()
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 WAITING = 1_000  # news that a page may lag behind; one that lags further is told to load everything anew
@@ -23,14 +24,16 @@ class News:
         text = f"event: {kind}\ndata: {json.dumps(content)}\n\n"
         with self._lock:
             for loop, queue in self._listeners:
-                loop.call_soon_threadsafe(_put, queue, text)
+                with suppress(RuntimeError):  # the server has ended; its loop is closed
+                    loop.call_soon_threadsafe(_put, queue, text)
 
     def close(self) -> None:
         """End all connections."""
         with self._lock:
             self._closed = True
             for loop, queue in self._listeners:
-                loop.call_soon_threadsafe(queue.put_nowait, None)
+                with suppress(RuntimeError):
+                    loop.call_soon_threadsafe(queue.put_nowait, None)
 
     async def listen(self, first: str) -> AsyncIterator[str]:
         """Yield `first`, then news as they come, in the format of server-sent events."""

@@ -4,7 +4,8 @@
     cats/1.jpg,cat,
     cats/2.jpg,,blurred|night
 
-A row for each image that has a label or a tag. Rows of images that are not on show are kept as they are.
+A row for each image that has a label or a tag. Rows of images that are not on show are kept as they are. What was said
+before each change is kept in a journal beside the file, to be undone.
 """
 
 import csv
@@ -18,10 +19,12 @@ from typing import NamedTuple
 
 from dualtemp.atomic_write import whole_file
 from dualtemp.errors import UserError
+from dualtemp.studio.undo_journal import Said, digest, journal_path, read_journal, step_line, write_journal
 
 HEAD = ["name", "label", "tags"]
 BETWEEN = "|"  # between tags
 STEPS = 1_000  # that can be undone
+MOST_ENTRIES = 100_000  # of these steps together; the newest step is kept in any case
 EXPECTED = "a first line `name,label,tags` is expected; name another file with --labels"
 
 
@@ -44,6 +47,14 @@ class Change(NamedTuple):
     reread: bool = False  # another program has written the file: all entries may be other ones
 
 
+class Step(NamedTuple):
+    """What was said before a change, by image number; others: of images that are not on show, by name."""
+
+    entries: dict[int, Entry]
+    others: dict[str, Entry]
+    line: bytes  # of the journal
+
+
 class LabelFile:
     """The entries of a collection's images, and the file that keeps them; any thread may ask and change.
 
@@ -58,14 +69,20 @@ class LabelFile:
         self.entries: dict[int, Entry] = {}
         self._place = {name: number for number, name in enumerate(names)}
         self._others: dict[str, Entry] = {}  # of images that are not on show
-        self._steps: list[dict[int, Entry]] = []  # entries before each change, the newest last
         self._lock = threading.RLock()
-        self._seen = self._read()
+        self._journal = journal_path(path)
+        self._seen, self._state = self._read()
+        self._steps = [self._step(before) for before in read_journal(self._journal, self._state)]  # the newest last
 
     @property
     def can_undo(self) -> bool:
         """Whether there is a change to take back."""
         return bool(self._steps)
+
+    def snapshot(self) -> tuple[int, dict[int, Entry], bool]:
+        """Version, all entries by image number, and whether there is a change to take back, all of one moment."""
+        with self._lock:
+            return self.version, self.entries, self.can_undo
 
     def entry(self, number: int) -> Entry:
         """What is said of an image."""
@@ -94,9 +111,10 @@ class LabelFile:
             reread = self._take_over_edits()
             if not self._steps:
                 return Change(self.version, {}, reread=True) if reread else None
-            change = self._commit(self._steps[-1], undoes=True)
-            self._steps.pop()
-            return change
+            step = self._steps[-1]
+            change = self._commit(step.entries, step.others, self._steps, undoes=True)
+            self._steps = self._steps[:-1]
+            return change._replace(reread=reread)
 
     def _change(self, numbers: Iterable[int], make: Callable[[Entry], Entry]) -> Change:
         with self._lock:
@@ -106,40 +124,74 @@ class LabelFile:
             if not wanted:
                 return Change(self.version, {}, reread=reread)
             before = {number: self.entry(number) for number in wanted}
-            change = self._commit(wanted)
-            self._steps = [*self._steps[-STEPS + 1 :], before]
+            line = step_line({self.names[number]: entry for number, entry in before.items()})
+            steps = _newest([*self._steps, Step(before, {}, line)])
+            change = self._commit(wanted, {}, steps)
+            self._steps = steps
             return change._replace(reread=reread)
 
-    def _commit(self, wanted: Mapping[int, Entry], undoes: bool = False) -> Change:
-        """Write the file with these entries; only then they count. Raises OSError, and nothing has changed."""
+    def _commit(
+        self, wanted: Mapping[int, Entry], elsewhere: Mapping[str, Entry], steps: Sequence[Step], undoes: bool = False
+    ) -> Change:
+        """Write the file with these entries; only then they count. Raises OSError, and nothing has changed.
+
+        steps: the newest of them is the one that this makes, or undoes.
+        """
         entries = {**self.entries, **wanted}
         entries = {number: entry for number, entry in entries.items() if entry != NOTHING}
-        rows = {self.names[number]: entry for number, entry in entries.items()} | self._others
+        others = {name: entry for name, entry in {**self._others, **elsewhere}.items() if entry != NOTHING}
+        rows = {self.names[number]: entry for number, entry in entries.items()} | others
         text = io.StringIO(newline="")
         lines = csv.writer(text, lineterminator="\n")
         lines.writerow(HEAD)
         lines.writerows((name, rows[name].label or "", BETWEEN.join(rows[name].tags)) for name in sorted(rows))
+        content = text.getvalue().encode()
+        state = digest(content)
+        write_journal(
+            self._journal,
+            [step.line for step in steps],
+            (state, self._state) if undoes else (self._state, state),
+        )
         with whole_file(self.path) as file:
-            file.write(text.getvalue().encode())
-        self._seen = _stamp(self.path)
-        self.entries, self.version = entries, self.version + 1
+            file.write(content)
+        self._seen, self._state = _stamp(self.path), state
+        self.entries, self._others, self.version = entries, others, self.version + 1
         return Change(self.version, dict(wanted), undoes)
 
     def _take_over_edits(self) -> bool:
         """Read the file again if another program has written it since; its rows count."""
         if _stamp(self.path) == self._seen:
             return False
-        self._seen = self._read()
-        self._steps.clear()
+        self._seen, self._state = self._read()
+        self._steps = []
         self.version += 1
         return True
 
-    def _read(self) -> tuple[int, ...] | None:
+    def _read(self) -> tuple[tuple[int, ...] | None, str]:
+        """Take the entries from the file; returns its stamp and its state."""
         stamp = _stamp(self.path)
-        rows = {} if stamp is None else _rows(self.path)
+        content = None if stamp is None else _content(self.path)
+        rows = {} if content is None else _rows(self.path, content)
         self.entries = {self._place[name]: entry for name, entry in rows.items() if name in self._place}
         self._others = {name: entry for name, entry in rows.items() if name not in self._place}
-        return stamp
+        return stamp, digest(content)
+
+    def _step(self, before: Mapping[str, Said]) -> Step:
+        """A step of the journal: some of its images may be on show, and some not."""
+        said = {name: Entry(*each) for name, each in before.items()}
+        shown = {self._place[name]: entry for name, entry in said.items() if name in self._place}
+        return Step(shown, {name: said[name] for name in said if name not in self._place}, step_line(before))
+
+
+def _newest(steps: Sequence[Step]) -> list[Step]:
+    """The newest steps, as many as are kept."""
+    kept, entries = 0, 0
+    for step in reversed(steps):
+        entries += len(step.entries) + len(step.others)
+        if kept == STEPS or (kept and entries > MOST_ENTRIES):
+            break
+        kept += 1
+    return list(steps[len(steps) - kept :])
 
 
 def valid_word(text: str) -> str | None:
@@ -161,22 +213,27 @@ def _stamp(path: Path) -> tuple[int, ...] | None:
     return found.st_size, found.st_mtime_ns, found.st_ino
 
 
-def _rows(path: Path) -> dict[str, Entry]:
+def _content(path: Path) -> bytes:
     try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file)
-            head = next(reader, [])
-            if head[:1] != ["name"] or "label" not in head:
-                raise UserError(f"{path}: no file of labels; {EXPECTED}")
-            at = {word: head.index(word) for word in HEAD if word in head}
-            found: dict[str, Entry] = {}
-            for row in reader:
-                cells = {word: row[place] if place < len(row) else "" for word, place in at.items()}
-                tags = tuple(sorted({tag for tag in cells.get("tags", "").split(BETWEEN) if tag}))
-                found[cells["name"]] = Entry(cells["label"] or None, tags)
-            return found
-    except (OSError, ValueError, csv.Error) as error:
+        return path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror or error}); {EXPECTED}") from None
+
+
+def _rows(path: Path, content: bytes) -> dict[str, Entry]:
+    try:
+        reader = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""))
+        head = next(reader, [])
+        if head[:1] != ["name"] or "label" not in head:
+            raise UserError(f"{path}: no file of labels; {EXPECTED}")
+        at = {word: head.index(word) for word in HEAD if word in head}
+        found: dict[str, Entry] = {}
+        for row in reader:
+            cells = {word: row[place] if place < len(row) else "" for word, place in at.items()}
+            tags = tuple(sorted({tag for tag in cells.get("tags", "").split(BETWEEN) if tag}))
+            found[cells["name"]] = Entry(cells["label"] or None, tags)
+        return found
+    except (ValueError, csv.Error) as error:
         if isinstance(error, UserError):
             raise
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise UserError(f"{path}: cannot be read ({reason}); {EXPECTED}") from None
+        raise UserError(f"{path}: cannot be read ({error}); {EXPECTED}") from None

@@ -56,8 +56,6 @@ def see_by_run(workspace: Workspace, path: Path, name: str) -> int:
     images = workspace.shown.images
     if images.images is None:
         raise UserError("it is not known where the images are: start the studio with --data")
-    if workspace.background.busy("see"):
-        raise UserError("the images are being seen by a run already")
 
     def work(progress: Progress) -> str:
         from dualtemp.encoder.encoder import run_encoder
@@ -68,7 +66,8 @@ def see_by_run(workspace: Workspace, path: Path, name: str) -> int:
         workspace.add_space(space)
         return f"the map is that of {name} now"
 
-    return workspace.background.start("see", f"the images by {name}", work).id
+    already = "the images are being seen by a run already"
+    return workspace.background.start("see", f"the images by {name}", work, alone=already).id
 
 
 def _in_order(images: Collection, index: np.ndarray, features: np.ndarray) -> np.ndarray:

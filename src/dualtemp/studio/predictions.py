@@ -2,11 +2,11 @@
 
 import time
 from collections.abc import Mapping
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
+from dualtemp.studio.softmax_regression import softmax_regression
 from dualtemp.studio.space import BLOCK, Space
 
 MOST_LABELED = 3_000  # images of a fit, so that it ends in well under a second
@@ -33,45 +33,31 @@ def fit_predictions(space: Space, labels: Mapping[int, str], first: Mapping[int,
 
     first: those of the labels that are used in any case, if there are more than MOST_LABELED.
     """
-    import torch
-
-    from dualtemp.evaluation.calibration import uncertainty as uncertainty_of
-    from dualtemp.evaluation.probe import logistic_regression
-
     classes = tuple(sorted(set(labels.values())))
     if len(classes) < 2:
         return None
-    _load_optimizer()
     began = time.perf_counter()
     numbers = _chosen(labels, first)
     place = {word: code for code, word in enumerate(classes)}
-    y = torch.tensor([place[labels[i]] for i in numbers])
+    y = np.array([place[labels[i]] for i in numbers])
     mean, scale = _moments(space)
-    x = torch.from_numpy((space.features[numbers] - mean) / scale)
-    weight, bias = logistic_regression(x, y, len(classes), PENALTY, iterations=100)
+    weight, bias = softmax_regression((space.features[numbers] - mean) / scale, y, len(classes), PENALTY)
     # Standardizing is folded into the weights: all images are one product with the features as they are.
-    folded = (weight.numpy() / scale).T
-    shift = bias.numpy() - mean @ folded
+    folded = (weight / scale).T
+    shift = bias - mean @ folded
     codes = np.empty(len(space.features), np.int32)
     confidence, uncertainty = np.empty(len(codes), np.float32), np.empty(len(codes), np.float32)
     for start in range(0, len(codes), BLOCK):
-        logits = torch.from_numpy(space.features[start : start + BLOCK] @ folded + shift)
-        p = logits.softmax(1)
+        logits = space.features[start : start + BLOCK] @ folded + shift  # (n, C)
+        logits -= logits.max(1, keepdims=True)
+        p = np.exp(logits)
+        total = p.sum(1)
         here = slice(start, start + len(p))
-        best = p.max(1)
-        codes[here], confidence[here] = best.indices.numpy(), best.values.numpy()
-        uncertainty[here] = uncertainty_of(p).numpy()
+        codes[here], confidence[here] = logits.argmax(1), p.max(1) / total
+        # Entropy: log sum e^l - sum p l, of the logits l; divided by that of equally likely classes.
+        entropy = np.log(total) - (p * logits).sum(1) / total
+        uncertainty[here] = np.clip(entropy / np.log(len(classes)), 0, 1)
     return Predictions(classes, codes, confidence, uncertainty, len(numbers), time.perf_counter() - began)
-
-
-@cache
-def _load_optimizer() -> None:
-    """Fit four points: torch loads much when its optimizers are first used, which is no part of a refit."""
-    import torch
-
-    from dualtemp.evaluation.probe import logistic_regression
-
-    logistic_regression(torch.eye(4), torch.tensor([0, 1, 0, 1]), 2, PENALTY, iterations=2)
 
 
 def _moments(space: Space) -> tuple[np.ndarray, np.ndarray]:

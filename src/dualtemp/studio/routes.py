@@ -17,6 +17,7 @@ from dualtemp import __version__
 from dualtemp.data.loading.decode import UnreadableImage
 from dualtemp.errors import UserError
 from dualtemp.studio import requests as asked
+from dualtemp.studio.finding import find_like, find_similar, find_text
 from dualtemp.studio.frames import pack
 from dualtemp.studio.guard import TooLarge
 from dualtemp.studio.thumbnail_sheets import COLUMNS, MOST, SIDES
@@ -82,16 +83,17 @@ class LookRoutes:
             "current": workspace.current,
             "columns": workspace.column_names(),
             "labels": self._labels(),
-            "predictions": workspace.described_predictions(),
+            "predictions": workspace.probe.described(),
             "files": {"labels": str(workspace.places.labels), "exports": str(workspace.places.exports)},
             **self.more(),
         }
 
     def _labels(self) -> dict[str, Any]:
-        workspace, labels = self.workspace, self.workspace.shown.labels
-        entries = {str(i): [entry.label, list(entry.tags)] for i, entry in list(labels.entries.items())}
+        workspace = self.workspace
+        version, entries, can_undo = workspace.shown.labels.snapshot()
+        said = {str(i): [entry.label, list(entry.tags)] for i, entry in entries.items()}
         words = {"words": workspace.label_words(), "tags": workspace.tag_words()}
-        return {"version": labels.version, "entries": entries, **words, "can_undo": labels.can_undo}
+        return {"version": version, "entries": said, **words, "can_undo": can_undo}
 
     async def events(self, request: Request) -> Response:
         """News, as server-sent events."""
@@ -144,7 +146,7 @@ class LookRoutes:
         return JSONResponse({"items": await run_in_threadpool(self._items, numbers)})
 
     def _items(self, numbers: list[int]) -> list[dict[str, Any]]:
-        shown, found = self.workspace.shown, self.workspace.predictions
+        shown, found = self.workspace.shown, self.workspace.probe.predictions
         images = shown.images
         rows = []
         for i in numbers:
@@ -159,14 +161,14 @@ class LookRoutes:
     async def search(self, request: Request) -> Response:
         """Images by words of their names, labels and tags."""
         text = request.query_params.get("q", "")[:500]
-        found = await run_in_threadpool(self.workspace.find_text, text)
+        found = await run_in_threadpool(find_text, self.workspace, text)
         return Response(pack({"count": len(found)}, found.astype(np.int32)), media_type="application/octet-stream")
 
     async def similar(self, request: Request) -> Response:
         """Images like some others."""
         body = await asked.read_body(request, asked.Similar)
         numbers = numbers_within(body.ids, len(self.workspace.shown.images))
-        return _near(*await run_in_threadpool(self.workspace.find_similar, numbers, body.most))
+        return _near(*await run_in_threadpool(find_similar, self.workspace, numbers, body.most))
 
     async def drop(self, request: Request) -> Response:
         """Images like a picture that was dropped onto the page: the body is the file as it is."""
@@ -174,7 +176,7 @@ class LookRoutes:
             raise NotReady("the images are still being opened")
         encoded = await request.body()
         try:
-            return _near(*await run_in_threadpool(self.workspace.find_like, encoded))
+            return _near(*await run_in_threadpool(find_like, self.workspace, encoded))
         except UnreadableImage as error:
             raise UserError(f"the picture cannot be read: {error.reason}") from None
 

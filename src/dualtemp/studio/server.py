@@ -13,11 +13,15 @@ from starlette.responses import JSONResponse, Response
 
 from dualtemp.errors import UserError
 from dualtemp.frameworks import frameworks
+from dualtemp.studio.export_routes import ExportRoutes
 from dualtemp.studio.guard import Guard, allowed_hosts
+from dualtemp.studio.label_routes import LabelRoutes
 from dualtemp.studio.routes import LookRoutes
+from dualtemp.studio.run_routes import RunRoutes
+from dualtemp.studio.settle_routes import SettleRoutes
 from dualtemp.studio.suggestions import ways
+from dualtemp.studio.temperature_routes import TemperatureRoutes
 from dualtemp.studio.training_runs import TrainingRuns
-from dualtemp.studio.work_routes import WorkRoutes
 from dualtemp.studio.workspace import Workspace
 
 LOOPBACK = "127.0.0.1"
@@ -41,8 +45,19 @@ def build_app(workspace: Workspace, token: str, host: str, port: int) -> Guard:
             runs.close()
             workspace.close()
 
-    routes = [*LookRoutes(workspace, more).routes(), *WorkRoutes(workspace, runs).routes()]
-    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _explain})
+    rooms = [
+        LookRoutes(workspace, more),
+        LabelRoutes(workspace),
+        SettleRoutes(workspace),
+        ExportRoutes(workspace),
+        RunRoutes(workspace, runs),
+        TemperatureRoutes(workspace),
+    ]
+    app = Starlette(
+        routes=[route for room in rooms for route in room.routes()],
+        lifespan=lifespan,
+        exception_handlers={HTTPException: _explain},
+    )
     return Guard(app, allowed_hosts(host, port), token, f"dualtemp-studio-{port}")
 
 

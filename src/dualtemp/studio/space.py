@@ -14,7 +14,8 @@ class Space:
     """Features of all images by one encoder.
 
     title: the encoder, for people; encoder: the word or run folder that `run_encoder` opens, None if it is not known;
-    features: float32 (N, F), unit length; places: float32 (N, 2) by the name of a layout, within [-1, 1].
+    features: float32 (N, F), unit length; places: float32 (N, 2) by the name of a layout, within [-1, 1]; notes: a line
+    about each. Both are replaced, never changed: threads that answer a page may be going through them.
     """
 
     title: str
@@ -22,6 +23,11 @@ class Space:
     features: np.ndarray
     places: dict[str, np.ndarray] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
+
+    def add_layout(self, name: str, places: np.ndarray, note: str) -> None:
+        """Add a layout, or replace it."""
+        self.notes = {**self.notes, name: note}  # first: whoever sees the layout finds its note
+        self.places = {**self.places, name: places}
 
     def nearest(self, query: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
         """Numbers (k,) and cosines (k,) of the images nearest to a vector (F,), nearest first."""

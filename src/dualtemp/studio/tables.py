@@ -57,7 +57,7 @@ def table_parquet(workspace: Workspace) -> bytes:
 
 
 def _columns(workspace: Workspace) -> dict[str, list[Any]]:
-    shown, found, space = workspace.shown, workspace.predictions, workspace.space
+    shown, found, space = workspace.shown, workspace.probe.predictions, workspace.space
     images, count = shown.images, len(shown.images)
     paths = [images.path(i) for i in range(count)]
     places = space.places.get("neighbors", space.places["components"])

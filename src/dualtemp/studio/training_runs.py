@@ -40,7 +40,8 @@ class TrainingRuns:
         self.folder, self.news = folder, news
         self.own = folder / ".studio"
         self._children: dict[str, subprocess.Popen[bytes]] = {}
-        self._lock = threading.Lock()
+        self._names: set[str] = set()  # of runs that are started here
+        self._lock, self._telling = threading.Lock(), threading.Lock()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="studio-runs", daemon=True)
 
@@ -97,12 +98,14 @@ class TrainingRuns:
         return lines[-1] if lines else ""
 
     def new_name(self, stem: str) -> str:
-        """A name that no run has yet."""
+        """A name that no run has yet, and that nobody else was given."""
         stem = re.sub(r"[^\w.-]+", "-", stem).strip("-.")[:60] or "run"
-        taken = {*self.paths(), *self._children, *(path.stem for path in self.own.glob("*.json"))}
-        number = 1
-        while f"{stem}-{number}" in taken or (self.folder / f"{stem}-{number}").exists():
-            number += 1
+        with self._lock:
+            taken = {*self.paths(), *self._names, *(path.stem for path in self.own.glob("*.json"))}
+            number = 1
+            while f"{stem}-{number}" in taken or (self.folder / f"{stem}-{number}").exists():
+                number += 1
+            self._names.add(f"{stem}-{number}")
         return f"{stem}-{number}"
 
     def train(self, name: str, data: str, settings: Mapping[str, Any]) -> None:
@@ -156,7 +159,11 @@ class TrainingRuns:
             self._children[name] = child
             with whole_file(self._file(name, "json")) as file:
                 file.write(json.dumps({"pid": child.pid, "command": [command, *words]}).encode())
-        self.news.publish("runs", runs=self.listed())
+        self._tell()
+
+    def _tell(self) -> None:
+        with self._telling:  # what is told last is what is true
+            self.news.publish("runs", runs=self.listed())
 
     def _pid(self, name: str, path: Path) -> int | None:
         """The process of a run that was started from a studio, if it still is that process."""
@@ -186,9 +193,8 @@ class TrainingRuns:
                 for name, child in list(self._children.items()):
                     now[name] = (*now.get(name, ()), child.poll())
                 if now != before:
-                    moved = [name for name in now if now[name] != before.get(name)]
                     before = now
-                    self.news.publish("runs", runs=self.listed(), moved=moved)
+                    self._tell()
 
 
 def _signs(path: Path) -> tuple[Any, ...]:

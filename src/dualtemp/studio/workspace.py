@@ -1,12 +1,10 @@
 """Everything that one studio holds: images, features, labels, predictions; shared by all its pages."""
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from dualtemp.errors import UserError
 from dualtemp.studio.background import Background, Progress
@@ -14,12 +12,14 @@ from dualtemp.studio.collection import Collection
 from dualtemp.studio.columns import Column, category_column, coded_column, number_column, read_columns
 from dualtemp.studio.events import News
 from dualtemp.studio.label_file import Change, LabelFile
+from dualtemp.studio.live_probe import LiveProbe
 from dualtemp.studio.opening import Opening
 from dualtemp.studio.predictions import Predictions, fit_predictions
 from dualtemp.studio.space import Space, aligned, fitted
 from dualtemp.studio.thumbnail_sheets import ThumbnailSheets
 
-FOUND = 500  # images that a search by similarity returns at most
+LABEL = "labels given here, else the class of the image's folder"
+UNCERTAINTY = "entropy of the predicted classes: 0 sure, 1 no idea"
 
 
 @dataclass(frozen=True)
@@ -67,24 +67,20 @@ class Workspace:
         self.notes: list[str] = []
         self.problem = ""
         self.current = 0  # number of the space on show
-        self.predictions: Predictions | None = None
-        self.prediction_version = 0
+        self.probe = LiveProbe(self._fit, self._tell_predictions)
         self._shown: Shown | None = None
         self._computed: dict[str, Column] = {}  # columns by what computes them
-        self._lock = threading.RLock()
-        self._refit = threading.Event()
-        self._closing = False
-        self._probe = threading.Thread(target=self._refit_when_asked, name="studio-probe", daemon=True)
+        self._labeling = threading.Lock()
+        self._telling = threading.Lock()  # of lists: what is told last is what is true
 
     def start(self) -> None:
         """Begin to open the images, in the background."""
         self.background.start("open", f"opening {self.opening.title}", self._open)
-        self._probe.start()
+        self.probe.start()
 
     def close(self) -> None:
         """Stop what is computed, and end the connections."""
-        self._closing = True
-        self._refit.set()
+        self.probe.close()
         self.background.close()
         self.news.close()
 
@@ -109,74 +105,51 @@ class Workspace:
 
     def column(self, name: str) -> Column | None:
         """A column by its name; None if there is none."""
-        shown, found = self.shown, self.predictions
+        found = self.probe.predictions
         if name == "label":
-            return category_column("label", self.words(), "labels given here, else the class of the image's folder")
+            return category_column(name, self.words(), LABEL)
         if found is not None and name == "prediction":
-            return coded_column(name, found.codes, found.classes, f"by a probe on {found.labeled} labeled images")
+            return coded_column(name, found.codes, found.classes, _about_predictions(found))
         if found is not None and name == "uncertainty":
-            return number_column(name, found.uncertainty, "entropy of the predicted classes: 0 sure, 1 no idea")
-        return self._computed.get(name) or shown.columns.get(name)
+            return number_column(name, found.uncertainty, UNCERTAINTY)
+        return self._computed.get(name) or self.shown.columns.get(name)
 
     def column_names(self) -> list[dict[str, Any]]:
-        """All columns: id, title, kind and one line about each."""
-        fixed = list(self.shown.columns.items())
-        made = [(name, found) for name in ("label", "prediction", "uncertainty") if (found := self.column(name))]
-        return [
-            {"id": name, "title": each.title, "kind": each.kind, "about": each.about}
-            for name, each in [*made, *self._computed.items(), *fixed]
-        ]
+        """All columns: id, title, kind and one line about each; those that change are not computed for it."""
+        found = self.probe.predictions
+        heads = [("label", "label", "category", LABEL)]
+        if found is not None:
+            heads.append(("prediction", "prediction", "category", _about_predictions(found)))
+            heads.append(("uncertainty", "uncertainty", "number", UNCERTAINTY))
+        there = [*self._computed.items(), *self.shown.columns.items()]
+        heads += [(name, each.title, each.kind, each.about) for name, each in there]
+        return [{"id": name, "title": title, "kind": kind, "about": about} for name, title, kind, about in heads]
 
     def add_column(self, name: str, column: Column) -> None:
         """Add a column that was computed, or replace it, and tell all pages."""
-        self._computed[name] = column
-        self.news.publish("columns", columns=self.column_names(), changed=name)
+        with self._telling:
+            self._computed = {**self._computed, name: column}
+            self.news.publish("columns", columns=self.column_names(), changed=name)
 
     def words(self) -> list[str | None]:
         """The label of each image: the one given here, else its class."""
-        images, given = self.shown.images, self.shown.labels.labels()
-        return [given.get(i) or images.given_label(i) for i in range(len(images))]
-
-    # ---- looking for images
-
-    def find_text(self, text: str) -> np.ndarray:
-        """Numbers of the images whose name, label or tags have all the words of a text."""
-        wanted = text.casefold().split()
-        if not wanted:
-            return np.zeros(0, np.int64)
-        shown, found = self.shown, []
-        classes = [name.casefold() for name in shown.images.classes]
-        labels, entries = shown.images.labels.tolist(), shown.labels.entries
-        for i, name in enumerate(shown.images.folded_names):
-            entry = entries.get(i)
-            said = "" if entry is None else f"{entry.label or ''} {' '.join(entry.tags)}".casefold()
-            if all(word in name or (labels[i] >= 0 and word in classes[labels[i]]) or word in said for word in wanted):
-                found.append(i)
-        return np.array(found, np.int64)
-
-    def find_similar(self, numbers: Sequence[int], most: int = FOUND) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers and cosines of the images nearest to the mean of some, those first."""
-        space = self.space
-        return space.nearest(space.features[np.asarray(numbers, np.int64)].mean(0), most)
-
-    def find_like(self, encoded: bytes, most: int = FOUND) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers and cosines of the images nearest to a picture that was dropped onto the page.
-
-        Raises UnreadableImage, or UserError if there is no encoder.
-        """
-        from dualtemp.studio.dropped import features_of_picture
-
-        space, images = self.space, self.shown.images
-        return space.nearest(features_of_picture(space, images, encoded, self.device), most)
+        words = list(self.shown.images.given_labels)
+        for number, label in self.shown.labels.labels().items():
+            words[number] = label
+        return words
 
     # ---- labels
 
-    def changed(self, change: Change) -> Change:
-        """Tell all pages of a change of labels, and ask for new predictions."""
-        if change.entries or change.reread:
-            entries = {str(i): [entry.label, list(entry.tags)] for i, entry in change.entries.items()}
-            self.news.publish("labels", version=change.version, entries=entries, whole=change.reread)
-            self._refit.set()
+    def change_labels(self, make: Callable[[LabelFile], Change | None]) -> Change | None:
+        """Change labels, tell all pages of it in the order of the changes, and ask for new predictions."""
+        labels = self.shown.labels
+        with self._labeling:
+            change = make(labels)
+            if change is not None and (change.entries or change.reread or change.undoes):
+                entries = {str(i): [entry.label, list(entry.tags)] for i, entry in change.entries.items()}
+                about = {"version": change.version, "whole": change.reread, "can_undo": labels.can_undo}
+                self.news.publish("labels", entries=entries, **about)
+                self.probe.ask()
         return change
 
     def label_words(self) -> list[str]:
@@ -193,17 +166,18 @@ class Workspace:
         """Show another space, on all pages."""
         if not 0 <= number < len(self.shown.spaces):
             raise UserError(f"there is no encoder {number}")
-        self.current = number
-        self.news.publish("space", current=number, spaces=self.described_spaces())
-        self._refit.set()
+        with self._telling:
+            self.current = number
+            self._tell_spaces()
+        self.probe.ask()
 
     def add_space(self, space: Space) -> int:
         """Add a space, turned so that its map is like the first one's, and show it."""
         first = self.shown.spaces[0]
         for name, places in space.places.items():
             if name in first.places:
-                space.places[name] = fitted(aligned(places, first.places[name]))
-        with self._lock:
+                space.add_layout(name, fitted(aligned(places, first.places[name])), space.notes.get(name, ""))
+        with self._telling:
             self.shown.spaces.append(space)
             number = len(self.shown.spaces) - 1
         self.show_space(number)
@@ -230,12 +204,15 @@ class Workspace:
 
             places, note = neighbor_layout(space.features, space.places["components"], progress)
             first = self.shown.spaces[0].places.get("neighbors")
-            space.places["neighbors"] = fitted(places if first is None else aligned(places, first))
-            space.notes["neighbors"] = note
-            self.news.publish("space", current=self.current, spaces=self.described_spaces())
+            space.add_layout("neighbors", fitted(places if first is None else aligned(places, first)), note)
+            with self._telling:
+                self._tell_spaces()
             return note
 
         self.background.start("layout", f"map of neighbors, {space.title}", work)
+
+    def _tell_spaces(self) -> None:
+        self.news.publish("space", current=self.current, spaces=self.described_spaces())
 
     # ---- in the background
 
@@ -252,37 +229,25 @@ class Workspace:
             raise
         self._shown = Shown(images, [space], labels, ThumbnailSheets(images), columns)
         self.news.publish("ready")
-        self._refit.set()
+        self.probe.ask()
         self.lay_out(0)
         return f"{len(images):,} images"
 
-    def _refit_when_asked(self) -> None:
-        while True:
-            self._refit.wait()
-            self._refit.clear()
-            if self._closing:
-                return
-            if self.ready:
-                self.refit()
-
-    def refit(self) -> None:
-        """Fit the probe to the labels as they are, and tell all pages what it says."""
-        words = self.words()
-        labels = {number: word for number, word in enumerate(words) if word is not None}
+    def _fit(self) -> Predictions | None:
+        labels = {number: word for number, word in enumerate(self.words()) if word is not None}
         try:
-            found = fit_predictions(self.space, labels, self.shown.labels.labels())
+            return fit_predictions(self.space, labels, self.shown.labels.labels())
         except Exception as error:  # the page goes on without predictions
             self.notes.append(f"no predictions: {error}")
-            found = None
-        self.predictions, self.prediction_version = found, self.prediction_version + 1
-        self.news.publish("predictions", **self.described_predictions(), columns=self.column_names())
+            return None
 
-    def described_predictions(self) -> dict[str, Any]:
-        """What pages say about the probe."""
-        found = self.predictions
-        about = {} if found is None else {"labeled": found.labeled, "classes": len(found.classes)}
-        seconds = None if found is None else round(found.seconds, 4)
-        return {"version": self.prediction_version, "seconds": seconds, **about}
+    def _tell_predictions(self) -> None:
+        with self._telling:
+            self.news.publish("predictions", **self.probe.described(), columns=self.column_names())
+
+
+def _about_predictions(found: Predictions) -> str:
+    return f"by a probe on {found.labeled} labeled images"
 
 
 def _fixed_columns(images: Collection) -> dict[str, Column]:

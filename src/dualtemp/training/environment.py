@@ -41,6 +41,7 @@ def describe_environment(
             "mean": list(data.views.mean),
             "std": list(data.views.std),
             **({} if data.views.crop is None else _resize(data)),
+            **({} if data.views.levels is None else {"levels": [list(pair) for pair in data.views.levels]}),
             "classes": list(splits.train.classes),
         },
         **describe_start(start),

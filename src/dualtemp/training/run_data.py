@@ -10,6 +10,7 @@ from dualtemp.config import Settings
 from dualtemp.data import open_source
 from dualtemp.data.augment.views import Views
 from dualtemp.data.images import ImageSet, Splits
+from dualtemp.data.loading.stacks import Levels, as_levels
 from dualtemp.data.normalization import Normalization, earlier_normalization, normalization
 from dualtemp.data.sources.catalogue import DEFAULT_VIEW_SIZE
 from dualtemp.data.sources.folder import given_labels
@@ -102,13 +103,13 @@ def training_data(
     environment: environment.json of an existing run; start_input: for a new run, the input of its start.
     """
     assert settings.image_size is not None
-    splits = with_channels(splits, channels_of(environment, start_input))
+    splits = with_channels(splits, channels_of(environment, start_input), levels_of((environment or {}).get("images")))
     if start_input is not None:
         mean, std, resize = start_input.mean, start_input.std, (start_input.interpolation, start_input.crop)
     else:
         mean, std = run_normalization(settings, splits, environment)
         resize = resize_of((environment or {}).get("images"))
-    views = Views(settings.recipe, settings.image_size, settings.seed, mean, std, *resize)
+    views = Views(settings.recipe, settings.image_size, settings.seed, mean, std, *resize, splits.train.source.levels)
     labeled = splits.train.labels is not None and splits.test is not None and splits.test.labels is not None
     held_out = None
     if settings.stop_below_start and labeled:
@@ -135,13 +136,16 @@ def channels_of(environment: Mapping[str, Any] | None, start_input: ModelInput |
     return found if isinstance(found, int) else None
 
 
-def with_channels(splits: Splits, channels: int | None) -> Splits:
-    """All parts of a source with so many channels: a pretrained network takes gray images in its three."""
-    if channels in (None, splits.train.channels):
+def with_channels(splits: Splits, channels: int | None, levels: Levels | None = None) -> Splits:
+    """All parts of a source with so many channels: a pretrained network takes gray images in its three.
+
+    levels: of a run that is there already, of stacks of channels.
+    """
+    if channels is None or (channels == splits.train.channels and levels in (None, splits.train.source.levels)):
         return splits
     try:
         parts = {
-            name: None if part is None else part.convert(channels)
+            name: None if part is None else part.convert(channels, levels)
             for name, part in (("train", splits.train), ("test", splits.test), ("unlabeled", splits.unlabeled))
         }
     except ValueError:
@@ -158,6 +162,11 @@ def resize_of(images: Any) -> tuple[str, float | None]:
     interpolation, crop = found.get("interpolation"), found.get("crop")
     known = interpolation in INTERPOLATIONS and isinstance(crop, float | int) and 0 < crop <= 1
     return (interpolation, float(crop)) if known else ("bicubic", None)  # pyright: ignore
+
+
+def levels_of(images: Any) -> Levels | None:
+    """Levels of a run's stacks of channels, as environment.json has them; None for all other images."""
+    return as_levels(images.get("levels") if isinstance(images, dict) else None)
 
 
 def _classes(splits: Splits) -> int:

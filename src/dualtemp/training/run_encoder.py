@@ -103,7 +103,9 @@ class RunEncoder:
     def fitted(self, images: ImageSet) -> ImageSet:
         """The images with the encoder's number of channels: gray from color, or color from gray."""
         try:
-            return images if images.channels == self.channels else images.convert(self.channels)
+            if images.channels == self.channels and self.views.levels in (None, images.source.levels):
+                return images
+            return images.convert(self.channels, self.views.levels)
         except ValueError:
             raise UserError(
                 f"{images.name} has images of {images.channels} channels, the encoder of {self.path} takes "

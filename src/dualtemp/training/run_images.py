@@ -6,7 +6,7 @@ from dualtemp.config import Settings
 from dualtemp.data.augment.views import Views
 from dualtemp.errors import UserError
 from dualtemp.runs.folder import RunFolder
-from dualtemp.training.run_data import open_data, resize_of, training_data
+from dualtemp.training.run_data import levels_of, open_data, resize_of, training_data
 
 
 class RunImages(NamedTuple):
@@ -26,7 +26,9 @@ def run_images(run: RunFolder, settings: Settings) -> RunImages:
         channels, classes = int(known["channels"]), tuple(str(name) for name in known["classes"])
         mean, std = (tuple(float(value) for value in known[name]) for name in ("mean", "std"))
         assert len(mean) == channels
-        views = Views(settings.recipe, settings.image_size, settings.seed, mean, std, *resize_of(known))
+        views = Views(
+            settings.recipe, settings.image_size, settings.seed, mean, std, *resize_of(known), levels_of(known)
+        )
         return RunImages(views, channels, classes)
     except (TypeError, KeyError, ValueError, AssertionError):
         environment = run.read_environment()

@@ -18,6 +18,7 @@ from dualtemp.data.augment.philox import words
 from dualtemp.data.augment.recipes import Recipe, recipe_named
 from dualtemp.data.augment.resample import KERNELS, CropTable, gaussian_blur, resize_weights, separable
 from dualtemp.data.augment.view_plan import ViewPlan, plans_on_device, view_plan
+from dualtemp.data.loading.stacks import Levels
 from dualtemp.errors import UserError
 from dualtemp.losses.similarity import true_precision
 
@@ -29,7 +30,8 @@ class Views:
 
     recipe: a name ("paper", "mocov2", "simclr", "byol") or a Recipe; size: the views are size x size pixels;
     mean, std: one value a channel, for pixels in [0, 1]; interpolation: of every resize, "bicubic" or "bilinear"; crop:
-    the share of the shorter side that the clean view shows, by default `evaluation_side` decides.
+    the share of the shorter side that the clean view shows, by default `evaluation_side` decides; levels: of stacks of
+    channels, what becomes 0 and 255 when their files are read (loading/stacks.py).
 
         views = Views("paper", size=32, seed=0, mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616))
         first = views(pixels, index, epoch=0, view=0)  # uint8 (N, C, H, W), int64 (N,) -> float32 (N, C, 32, 32)
@@ -44,6 +46,7 @@ class Views:
         std: Sequence[float],
         interpolation: str = "bicubic",
         crop: float | None = None,
+        levels: Levels | None = None,
     ) -> None:
         """Check and keep the arguments; nothing is drawn yet."""
         if size < 1:
@@ -57,7 +60,7 @@ class Views:
         self.recipe = recipe_named(recipe) if isinstance(recipe, str) else recipe
         self.size, self.seed = size, seed
         self.mean, self.std = tuple(mean), tuple(std)
-        self.interpolation, self.crop = interpolation, crop
+        self.interpolation, self.crop, self.levels = interpolation, crop, levels
         self._tables: dict[tuple[int, torch.device], CropTable] = {}
         self._constants_by_device: dict[torch.device, tuple[Tensor, Tensor]] = {}
 
@@ -68,7 +71,7 @@ class Views:
 
     def with_recipe(self, recipe: str | Recipe, seed: int) -> "Views":
         """Return views of the same size and normalization by another recipe."""
-        return Views(recipe, self.size, seed, self.mean, self.std, self.interpolation, self.crop)
+        return Views(recipe, self.size, seed, self.mean, self.std, self.interpolation, self.crop, self.levels)
 
     def __call__(self, pixels: Tensor, index: Tensor, epoch: int, view: int) -> Tensor:
         """uint8 (N, C, H, W) -> float32 (N, C, size, size), normalized, on the device of the pixels.

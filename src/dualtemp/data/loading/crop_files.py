@@ -9,9 +9,7 @@ it takes half the time of Pillow's.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -20,9 +18,6 @@ from dualtemp.data.augment.philox import replacements
 from dualtemp.data.augment.views import Views, evaluation_geometry
 from dualtemp.data.image_source import ImageSource
 from dualtemp.data.loading.decode import UnreadableImage
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 _DECODED_AT_ONCE = 8  # images held decoded while their crops are drawn together
 _REPLACEMENTS = 16  # drawn; then the next ones in order, so that a folder of mostly broken files still serves
@@ -80,12 +75,6 @@ def enough_pixels(views: Views) -> int:
     return max(views.shorter_side, math.ceil(views.size / math.sqrt(min(shares))))
 
 
-def to_tensor(image: "Image.Image") -> Tensor:
-    """PIL image, mode L or RGB -> uint8 (C, H, W), channels innermost in memory."""
-    pixels = torch.from_numpy(np.array(image))
-    return pixels.unsqueeze(0) if pixels.ndim == 2 else pixels.permute(2, 0, 1)
-
-
 def resize(image: Tensor, height: int, width: int, interpolation: str = "bicubic") -> Tensor:
     """uint8 (C, H, W) -> uint8 (C, height, width), antialiased."""
     if image.shape[1:] == (height, width):
@@ -133,7 +122,7 @@ def _open(
         if source.names[i] in problems:  # of this part already
             continue
         try:
-            return i, to_tensor(source.open(i))
+            return i, source.pixels(i)
         except UnreadableImage as unreadable:
             problems[unreadable.name] = unreadable.reason
     return None, None

@@ -22,6 +22,7 @@ from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 
 from dualtemp.data.loading.optional_readers import DICOM_ENDINGS, NEEDS_PYDICOM, extra_endings, open_otherwise
+from dualtemp.data.loading.stacks import IsStack, Levels, by_levels, read_stack
 
 GRAY_MODES = frozenset({"1", "L", "LA", "La", "I", "F", "I;16", "I;16L", "I;16B", "I;16N"})
 
@@ -44,6 +45,8 @@ MOST_PIXELS = 100_000_000  # 0.3 GB in color
 MOST_JPEG_PIXELS = 4 * MOST_PIXELS
 _SCALES = (1, 2, 4, 8)  # at which a JPEG can be decoded
 _ORIENTATION, _SIDEWAYS = 0x0112, (5, 6, 7, 8)  # an EXIF tag, and those of its values that turn by a quarter
+
+_SAMPLES, _PLANAR = 277, 284  # tags of TIFF: channels, and whether each is stored on its own (2)
 
 Encoded = Path | bytes  # an image in a file of its own, or what such a file would hold
 
@@ -80,7 +83,7 @@ class UnreadableImage(Exception):
 
 
 class Header(NamedTuple):
-    """What an image says of itself before it is decoded: height and width, upright, and PIL mode."""
+    """What an image says of itself before it is decoded: height and width, upright, and PIL mode, or "4 x uint16"."""
 
     height: int
     width: int
@@ -95,6 +98,8 @@ def read_header(encoded: Encoded, name: str) -> Header:
             if image.getexif().get(_ORIENTATION) in _SIDEWAYS:
                 width, height = height, width
             return Header(height, width, image.mode)
+    except IsStack as found:
+        return Header(found.stack.height, found.stack.width, str(found.stack))
     except Exception as error:  # PIL's plugins raise nearly anything on broken files
         raise UnreadableImage(name, reason_of(error, encoded)) from error
 
@@ -115,12 +120,27 @@ def read_image(encoded: Encoded, name: str, channels: int, enough: int | None = 
         raise UnreadableImage(name, reason_of(error, encoded)) from error
 
 
+def read_bands(encoded: Encoded, name: str, levels: Levels | None, enough: int | None = None) -> np.ndarray:
+    """Decode one stack: uint8 (H, W, C) by the levels, without them the values as they are stored.
+
+    `enough`, and what is raised, as of `read_image`.
+    """
+    try:
+        values = read_stack(encoded, MOST_PIXELS)
+        return values if levels is None else by_levels(values, levels, enough)
+    except Exception as error:  # tifffile raises nearly anything on broken files
+        raise UnreadableImage(name, reason_of(error, encoded)) from error
+
+
 def open_image(encoded: Encoded) -> Image.Image:
     """Open an image, by its content, and read its header; refuses too many pixels."""
     if isinstance(encoded, Path) and not stat.S_ISREG(os.stat(encoded).st_mode):
         raise OSError("not a regular file")  # a pipe would be waited for, a device read without end
     try:
         image = Image.open(_stream(encoded), formats=_formats())
+        if _is_planar_stack(image):
+            image.close()
+            raise UnidentifiedImageError  # Pillow takes it for gray, and cannot decode it
     except UnidentifiedImageError:
         found = open_otherwise(encoded)
         if found is None:
@@ -136,6 +156,12 @@ def open_image(encoded: Encoded) -> Image.Image:
         image.close()
         raise TooLarge(f"{width} x {height}")
     return image
+
+
+def _is_planar_stack(image: Image.Image) -> bool:
+    """Whether this is a TIFF file of several channels, one after the other, that Pillow believes to be gray."""
+    tags = getattr(image, "tag_v2", {})
+    return is_gray(image.mode) and tags.get(_SAMPLES, 1) > 1 and tags.get(_PLANAR, 1) == 2
 
 
 def _stream(encoded: Encoded) -> Path | io.BytesIO:

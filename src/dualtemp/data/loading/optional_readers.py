@@ -4,7 +4,7 @@ Decided once, as for all other images: the first frame, 8 bits.
 - DICOM (pydicom): slope and intercept are applied, then the file's first window (center and width) becomes 0 to 255;
   without a window the whole range of the stored bits does. MONOCHROME1 is turned around; color becomes RGB.
 - TIFF (tifffile), what Pillow refuses: color in floating point, in [0, 1] or [0, 255] as gray is; 16 bits of kinds that
-  Pillow does not know are divided by 257.
+  Pillow does not know are divided by 257. Other numbers of channels: stacks.py.
 """
 
 import importlib.util
@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
+
+from dualtemp.data.loading.stacks import IsStack, stack_of
 
 DICOM_ENDINGS = frozenset({".dcm", ".dicom"})
 NEEDS_PYDICOM = "a DICOM file: reading it needs pydicom, pip install 'dualtemp[dicom]'"
@@ -105,12 +107,14 @@ def _open_tiff(encoded: Path | bytes) -> Image.Image:
 
     with tifffile.TiffFile(_stream(encoded)) as file:
         page: Any = file.pages[0]
+        if (stack := stack_of(page)) is not None:
+            raise IsStack(stack)
         values, axes = page.asarray(), page.axes
     if "S" in axes:
         values = np.moveaxis(values, axes.index("S"), -1)
     channels = 1 if values.ndim == 2 else values.shape[-1]
     if values.ndim > 3 or channels not in (1, 3, 4):
-        raise NeedsReader(f"{channels} channels, and files have 1 or 3: give an .npz file, which takes any number")
+        raise NeedsReader(f"{channels} channels of {values.ndim} axes: give an .npz file, which takes any number")
     if values.dtype == np.uint16:
         values = ((values.astype(np.int32) + 128) // 257).astype(np.uint8)
     elif values.dtype.kind == "f":

@@ -74,6 +74,8 @@ class Reader:
 
         enough: pixels that the shorter side of an image need have; default: what the smallest crop of a view needs.
         """
+        if views.levels is not None:
+            source = source.convert(levels=views.levels)
         self.source, self.views = source.convert(enough=enough or enough_pixels(views)), views
         self.batch, self.workers = batch, workers
         slots = 1 + _AHEAD if workers else 1

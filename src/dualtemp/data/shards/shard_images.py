@@ -10,6 +10,7 @@ from typing import overload
 import numpy as np
 
 from dualtemp.data.image_source import ImageSource
+from dualtemp.data.loading.stacks import Levels
 from dualtemp.data.shards.remote import is_remote, read_many, read_remote
 from dualtemp.data.shards.shard_cache import IMAGES, find_copy
 from dualtemp.data.shards.shard_index import CODECS, ShardFile, ShardIndex
@@ -67,6 +68,7 @@ class ShardImages(ImageSource):
     place: str
     channels: int = 3
     enough: int | None = None
+    levels: Levels | None = None
 
     @cached_property
     def names(self) -> ShardNames:  # pyright: ignore[reportIncompatibleVariableOverride]

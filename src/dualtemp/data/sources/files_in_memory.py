@@ -12,28 +12,39 @@ import torch
 
 from dualtemp.data.image_source import ImageSource
 from dualtemp.data.loading.decode import UnreadableImage, is_gray
+from dualtemp.data.loading.stacks import MIXED, channels_of_stack
 
 LARGEST_SIDE = 96
 LARGEST_TOTAL = 1 << 30
+STACKS = 64  # after so many stacks and no other image a set is one of stacks
 
 
 @dataclass(frozen=True)
 class HeaderFacts:
-    """What the headers say. channels: 1 if all images are gray, else 3; common_size: (H, W) if a tensor pays."""
+    """What the headers say.
+
+    channels: 1 if all images are gray, of stacks what the first has, else 3; common_size: (H, W) if a tensor pays;
+    stacks: whether these are stacks of channels (stacks.py), and no image is gray or in color.
+    """
 
     looked_at: int
     readable: int
     channels: int
     common_size: tuple[int, int] | None
     unreadable: tuple[UnreadableImage, ...]
+    stacks: bool = False
 
 
 def survey(parts: Sequence[ImageSource]) -> HeaderFacts:
-    """Read headers until the answers are known: with large images in color that is after a few files."""
+    """Read headers until the answers are known: with large images in color that is after a few files.
+
+    Stacks of channels are a set of their own: among gray and color images they count as unreadable.
+    """
     total = sum(len(part) for part in parts)
     sizes: set[tuple[int, int]] = set()
     channels, readable, looked_at = 1, 0, 0
     unreadable: list[UnreadableImage] = []
+    stacks: list[int] = []  # channels of each
     for images in parts:
         for i, name in enumerate(images.names):
             looked_at += 1
@@ -42,11 +53,19 @@ def survey(parts: Sequence[ImageSource]) -> HeaderFacts:
             except UnreadableImage as error:
                 unreadable.append(UnreadableImage(name, error.reason))
                 continue
+            if (bands := channels_of_stack(mode)) is not None:
+                stacks.append(bands)
+                unreadable.append(UnreadableImage(name, MIXED.format(bands)))
+                if len(stacks) == STACKS and not readable:
+                    return HeaderFacts(looked_at, STACKS, stacks[0], None, (), stacks=True)
+                continue
             readable += 1
             sizes.add((height, width))
             channels = channels if is_gray(mode) else 3
             if channels == 3 and _common_size(sizes, total, channels) is None:
                 return HeaderFacts(looked_at, readable, channels, None, tuple(unreadable))
+    if stacks and not readable:
+        return HeaderFacts(looked_at, len(stacks), stacks[0], None, (), stacks=True)
     return HeaderFacts(looked_at, readable, channels, _common_size(sizes, total, channels), tuple(unreadable))
 
 

@@ -1,12 +1,15 @@
 """From listed images, wherever they lie, to the parts of a set: gray or color, in one tensor or read one by one."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from dualtemp.data.image_source import ImageSource
 from dualtemp.data.images import ImageSet, Splits, UnreadableImage
+from dualtemp.data.loading.stacks import measured_levels
 from dualtemp.data.sources.files_in_memory import load_files, survey
 from dualtemp.errors import UserError
 
@@ -29,6 +32,8 @@ def splits_of(
     if not facts.readable:
         first = facts.unreadable[0]
         raise UserError(f"{place}: none of {facts.looked_at} image files can be read, the first {first}")
+    if facts.stacks:
+        listed = as_stacks(listed, facts.channels)
     sets: dict[str, ImageSet] = {}
     unreadable = list(left_out)
     for part, source in listed.items():
@@ -43,3 +48,24 @@ def splits_of(
     if "train" not in sets:
         raise UserError(f"{place}: no training image can be read, the first {unreadable[0]}")
     return Splits(sets["train"], sets.get("test"), sets.get("unlabelled"), tuple(unreadable), split)
+
+
+def as_stacks(listed: Mapping[str, ImageSource], channels: int) -> dict[str, ImageSource]:
+    """The images of all parts as stacks of so many channels, by levels measured on the training part."""
+    train = listed["train"]
+
+    def read(i: int) -> np.ndarray | None:
+        with suppress(UnreadableImage):
+            found = train.stored_values(i)
+            return found if found.shape[-1] == channels else None
+        return None
+
+    levels = measured_levels(len(train), read)
+    if levels is None:
+        raise UserError(f"{train.place}: no image of {channels} channels can be read of its training part")
+    try:
+        return {part: source.convert(levels=levels) for part, source in listed.items()}
+    except (TypeError, ValueError):  # a source of somebody else's, which knows no levels
+        raise UserError(
+            f"{train.place}: images of {channels} channels are read from folders and shards alone"
+        ) from None

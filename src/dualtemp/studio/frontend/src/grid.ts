@@ -101,7 +101,7 @@ export class Grid {
   private dress(place: number): void {
     const cell = this.cells.get(place)!, id = this.shown[place], item = items.get(id);
     if (!cell.dataset.drawn) {
-      const picture = thumbs.get(id, 96, () => { if (this.cells.get(place) === cell) this.dress(place); });
+      const picture = thumbs.get(id, 96, () => { if (this.cells.get(place) === cell) this.dress(place); }, true);
       if (picture) {
         (cell.firstChild as HTMLCanvasElement).getContext("2d")!.drawImage(picture, 0, 0, 96, 96);
         cell.dataset.drawn = "1";

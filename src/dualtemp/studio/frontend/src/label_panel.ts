@@ -25,9 +25,11 @@ export async function undo(): Promise<void> {
 }
 
 function took(done: Changed, what: string): void {
-  store.canUndo = done.can_undo;
-  store.words = done.words;
-  store.tags = done.tags;
+  if (done.version >= store.labelVersion) { // else another tab's change was heard of before this answer
+    store.canUndo = done.can_undo;
+    store.words = done.words;
+    store.tags = done.tags;
+  }
   say(`${many(done.changed, "image")} ${what}.`);
   store.tell("labels");
 }
@@ -67,8 +69,9 @@ export function labelPanel(): HTMLElement {
 }
 
 async function suggest(way: string): Promise<void> {
+  const isNewest = store.selecting.take();
   const found = await attempt(() => post<{ ids: number[]; about: string }>("/api/suggest", { way, count: 24 }));
-  if (!found) return;
+  if (!found || !isNewest()) return;
   store.select(found.ids, "to label next");
   say(found.about);
 }

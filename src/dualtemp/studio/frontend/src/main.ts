@@ -1,17 +1,21 @@
 // The page: everything put together.
 
-import { attempt, getFrame, getJson, listen, post, postFile } from "./api";
+import { attempt, getJson, listen, post } from "./api";
 import { byId, debounce, fill, h, many, say } from "./dom";
+import { drop, search, similar } from "./finding";
 import { Grid } from "./grid";
 import { items, labelOf } from "./items";
-import { labelPanel, setLabel, undo } from "./label_panel";
-import { drawLegend, showGradient } from "./legend";
+import { key, showHelp } from "./keys";
+import { labelPanel, undo } from "./label_panel";
+import { showGradient } from "./legend";
 import { PointMap, Tool } from "./map";
 import { picture, settlePanel } from "./settle_panel";
+import { COMPUTED, drawSelects, followSpaces, loadColumn, makeMap, moveMap } from "./showing";
 import { ColumnName, Entry, Job, Run, SpaceInfo, store } from "./store";
 import { temperaturePanel } from "./temperature_panel";
 import { thumbs } from "./thumbs";
 import { trainPanel } from "./train_panel";
+import { Turns } from "./turns";
 import { listenInViewer, openViewer } from "./viewer";
 
 interface Labels { version: number; entries: Record<string, Entry>; words: string[]; tags: string[]; can_undo: boolean }
@@ -33,6 +37,9 @@ async function begin(): Promise<void> {
   loading = true;
   try {
     while (outdated) { outdated = false; await load(); }
+  } catch (error) { // such as a browser that cannot draw the map
+    byId("opening").classList.remove("gone");
+    byId("opening-text").textContent = error instanceof Error ? error.message : String(error);
   } finally {
     loading = false;
   }
@@ -58,22 +65,25 @@ async function load(): Promise<void> {
   else {
     items.stale();
     followSpaces();
-    await loadColumn(store.column?.id);
+    await loadColumn(store.wanted);
     store.tell("labels", "predictions", "runs", "columns", "jobs");
   }
   for (const note of state.notes.slice(-1)) say(note);
 }
 
-async function build(): Promise<void> {
-  store.layout = bestLayout();
-  offered = offer();
-  const places = await loadPlaces();
-  store.selected = new Uint8Array(store.count);
-  map = new PointMap(store.count, places);
-  Object.assign(window, { studio: { store, map } }); // for the benchmark and for the curious
-  grid = new Grid();
-  grid.colorOf = id => map!.colorOf(id);
+function showGrid(): void {
+  grid ??= new Grid();
+  grid.colorOf = id => map?.colorOf(id) ?? "";
   grid.onOpen = id => openViewer(id, grid!.ids);
+  grid.show();
+  byId("opening").classList.add("gone");
+}
+
+async function build(): Promise<void> {
+  store.selected = new Uint8Array(store.count);
+  showGrid(); // first: pictures are on their way while the map is made
+  map = await makeMap();
+  Object.assign(window, { studio: { store, map, items } }); // for the benchmark and for the curious
   map.onOpen = id => openViewer(id, grid!.ids.length ? grid!.ids : Int32Array.of(id));
   map.onHover = hover;
   map.onTool = tool => document.querySelectorAll<HTMLElement>("[data-tool]").forEach(each => each.setAttribute("aria-pressed", String(each.dataset.tool === tool)));
@@ -81,77 +91,10 @@ async function build(): Promise<void> {
   buildTabs(map);
   drawSelects();
   listenToPage(map);
-  grid.show();
-  byId("opening").classList.add("gone");
   document.body.classList.add("ready");
   const first = ["label", "class"].find(id => store.columns.some(each => each.id === id && each.kind === "category"));
-  await loadColumn(first);
+  await loadColumn(first ?? "");
   store.tell("labels", "predictions", "runs", "jobs");
-}
-
-const bestLayout = (): string => store.spaces[store.current].layouts.some(each => each.id === "neighbors") ? "neighbors" : "components";
-
-const offer = (): string => `${store.current} ${bestLayout()}`;
-let offered = "";
-
-// Go to the encoder that is current and its best map, if either is new; a map that the person has chosen stays otherwise.
-function followSpaces(): void {
-  if (offer() === offered) return drawSelects();
-  offered = offer();
-  store.layout = bestLayout();
-  void moveMap();
-}
-
-async function loadPlaces(): Promise<Float32Array> {
-  const frame = await getFrame(`/api/points?space=${store.current}&layout=${store.layout}`);
-  const sampled = store.count > 60_000 ? " While it moves, a fair sample of the points is drawn." : "";
-  byId("map-note").textContent = byId("map-note").title = frame.head.note + sampled;
-  return new Float32Array(frame.data, frame.at, 2 * frame.head.count);
-}
-
-async function moveMap(): Promise<void> {
-  const places = await attempt(loadPlaces);
-  if (places) map?.morph(places);
-  drawSelects();
-}
-
-async function loadColumn(id: string | undefined): Promise<void> {
-  const known = store.columns.find(each => each.id === id);
-  if (!known) store.column = null;
-  else {
-    const frame = await attempt(() => getFrame(`/api/columns/${encodeURIComponent(known.id)}`));
-    if (!frame) return;
-    const kind = frame.head.kind as "category" | "number";
-    const values = kind === "category" ? new Uint16Array(frame.data, frame.at, store.count) : new Float32Array(frame.data, frame.at, store.count);
-    store.column = { ...known, kind, values, categories: frame.head.categories, title: frame.head.title };
-  }
-  byId<HTMLSelectElement>("color").value = known?.id ?? "";
-  drawLegend();
-  drawOrder();
-  store.tell("column");
-}
-
-// Columns that are computed when somebody first wants them.
-const COMPUTED: Record<string, { title: string; address: string }> = {
-  cluster: { title: "cluster", address: "/api/cluster" }, W: { title: "anchor weight W", address: "/api/weigh" },
-};
-
-function drawSelects(): void {
-  const color = byId<HTMLSelectElement>("color"), layout = byId<HTMLSelectElement>("layout"), space = byId<HTMLSelectElement>("space");
-  fill(color, h("option", { value: "" }, "one color"), ...store.columns.map(each => h("option", { value: each.id, title: each.about }, each.title)),
-    ...Object.entries(COMPUTED).filter(([id]) => !store.columns.some(each => each.id === id)).map(([id, { title }]) => h("option", { value: id }, `${title} (compute)`)));
-  color.value = store.column?.id ?? "";
-  const names: Record<string, string> = { components: "principal components", neighbors: "neighbors" };
-  fill(layout, ...store.spaces[store.current].layouts.map(each => h("option", { value: each.id }, names[each.id] ?? each.id)));
-  layout.value = store.layout;
-  fill(space, ...store.spaces.map((each, n) => h("option", { value: n }, each.title)));
-  space.value = String(store.current);
-}
-
-function drawOrder(): void {
-  const order = byId<HTMLSelectElement>("order"), before = order.value || "found";
-  fill(order, h("option", { value: "found" }, "as found"), store.column && h("option", { value: "up" }, `${store.column.title}, rising`), store.column && h("option", { value: "down" }, `${store.column.title}, falling`));
-  order.value = [...order.options].some(each => each.value === before) ? before : "found";
 }
 
 function takeLabels(labels: Labels): void {
@@ -177,15 +120,16 @@ function drawJobs(): void {
     h("button", { type: "button", "aria-label": `Stop ${job.title}`, onclick: () => void attempt(() => post("/api/jobs/stop", { number: job.id })) }, "Stop"))));
 }
 
+const hovers = new Turns();
 const hover = debounce(20, (id: number | null, x: number, y: number) => {
-  const tip = byId("tip");
+  const tip = byId("tip"), isNewest = hovers.take();
   if (id === null) { tip.hidden = true; return; }
   const draw = (): void => {
     const item = items.get(id), label = labelOf(id, item);
     fill(tip, store.pictures && picture(id, 96), h("b", {}, label ?? (item?.prediction ? `${item.prediction}?` : "")), h("span", {}, item?.name ?? ""));
   };
   draw();
-  void items.need(id).then(draw);
+  void items.need(id).then(() => { if (isNewest()) draw(); });
   tip.hidden = false;
   const pane = byId("map-pane").getBoundingClientRect();
   tip.style.left = `${Math.min(x + 14, pane.width - 170)}px`;
@@ -213,37 +157,11 @@ function buildTabs(built: PointMap): void {
   choose(0);
 }
 
-async function similar(): Promise<void> {
-  const ids = store.targets();
-  if (!ids.length) return say("Select images first.");
-  const found = await attempt(() => post<{ ids: number[] }>("/api/similar", { ids, most: Math.max(60, ids.length + 40) }));
-  if (found) store.select(found.ids, ids.length === 1 ? "like this one" : `like these ${ids.length}`);
-}
-
-async function drop(file: Blob): Promise<void> {
-  if (file.size > 32 << 20) return say("This file is larger than 32 MB.", true);
-  say("Looking for images like it\u2026");
-  const found = await attempt(() => postFile<{ ids: number[]; cosines: number[] }>("/api/drop", file));
-  if (found) {
-    store.select(found.ids.slice(0, 60), "like the dropped picture");
-    say(`The nearest has a cosine of ${found.cosines[0].toFixed(3)}.`);
-  }
-}
-
-async function search(text: string): Promise<void> {
-  if (!text.trim()) return store.clear();
-  const frame = await attempt(() => getFrame(`/api/search?q=${encodeURIComponent(text)}`));
-  if (!frame) return;
-  const ids = new Int32Array(frame.data, frame.at, frame.head.count);
-  if (ids.length) store.select(ids, `with \u201c${text.trim()}\u201d`);
-  else say(`Nothing is called \u201c${text.trim()}\u201d.`);
-}
-
 function listenToPage(built: PointMap): void {
   byId("color").addEventListener("change", event => {
     const chosen = (event.target as HTMLSelectElement).value, compute = COMPUTED[chosen];
     if (!compute || store.columns.some(each => each.id === chosen)) return void loadColumn(chosen);
-    byId<HTMLSelectElement>("color").value = store.column?.id ?? "";
+    byId<HTMLSelectElement>("color").value = store.wanted;
     void attempt(() => post(compute.address, {}));
   });
   byId("layout").addEventListener("change", event => { store.layout = (event.target as HTMLSelectElement).value; void moveMap(); });
@@ -279,41 +197,6 @@ function listenToPage(built: PointMap): void {
   });
 }
 
-function key(event: KeyboardEvent, built: PointMap): void {
-  const target = event.target as HTMLElement;
-  if (event.key === "Escape" && !document.querySelector("dialog[open]")) { store.clear(); (target as HTMLInputElement).blur?.(); return; }
-  if (event.ctrlKey && event.key === "z" && !/INPUT|TEXTAREA/.test(target.tagName)) { event.preventDefault(); void undo(); return; }
-  if (/INPUT|SELECT|TEXTAREA/.test(target.tagName) || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-  const onMap = target.id === "overlay";
-  const moves: Record<string, [number, number]> = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] };
-  if (onMap && event.key in moves) { event.preventDefault(); built.pan(...moves[event.key]); return; }
-  if (/^[1-9]$/.test(event.key)) {
-    const word = store.words[Number(event.key) - 1];
-    if (word) void setLabel(store.targets(), word);
-    return;
-  }
-  const acts: Record<string, () => void> = {
-    "/": () => byId("search").focus(), "?": showHelp, "+": () => built.zoom(1.5), "=": () => built.zoom(1.5), "-": () => built.zoom(1 / 1.5), "0": () => built.fit(),
-    f: () => built.fit(store.selection), l: () => built.setTool("lasso"), b: () => built.setTool("box"), h: () => built.setTool("hand"), m: () => void similar(), u: () => void undo(),
-    n: () => byId("label-word").focus(),
-  };
-  const act = acts[event.key];
-  if (act) { event.preventDefault(); act(); }
-}
-
-function showHelp(): void {
-  const rows: [string, string][] = [
-    ["drag, wheel, pinch", "move and zoom the map"], ["Shift-drag, B", "select with a box"], ["Alt-drag, L", "select with a lasso"], ["click, Shift-click", "select one, add one"],
-    ["double click, Enter", "look at one image"], ["M", "more like these"], ["1 to 9", "give one of the first nine labels"], ["N", "type a label"], ["U, Ctrl-Z", "undo"],
-    ["/", "search"], ["0, F", "show everything, show the selection"], ["arrows, Space", "in the grid: go and mark"], ["Esc", "clear the selection"],
-  ];
-  const dialog = byId<HTMLDialogElement>("help");
-  fill(dialog, h("h2", {}, "Keys"), h("dl", {}, ...rows.flatMap(([keys, text]) => [h("dt", {}, keys), h("dd", {}, text)])),
-    h("p", { class: "quiet" }, "Drop or paste a picture anywhere to find images like it. While the map moves, a fair sample of the points is drawn if all would be too slow; at rest, all are. Nothing leaves this computer."),
-    h("div", { class: "row" }, h("span", { class: "gap" }), h("button", { type: "button", autofocus: true, onclick: () => dialog.close() }, "Close")));
-  dialog.showModal();
-}
-
 // What has begun to load may be older than these news.
 function heard(kind: string, content: { job?: Job }): void {
   if (kind !== "job" || !["waiting", "running"].includes(content.job!.state)) outdated ||= loading;
@@ -328,7 +211,7 @@ listen(heard, {
     if (map) store.tell("jobs");
   },
   ready: () => void begin(),
-  labels: ({ version, entries, whole }: { version: number; entries: Record<string, Entry>; whole: boolean }) => {
+  labels: ({ version, entries, whole, can_undo }: { version: number; entries: Record<string, Entry>; whole: boolean; can_undo: boolean }) => {
     if (whole || version !== store.labelVersion + 1) return void begin();
     store.labelVersion = version;
     for (const [id, entry] of Object.entries(entries)) {
@@ -336,10 +219,10 @@ listen(heard, {
       for (const tag of entry[1]) if (!store.tags.includes(tag)) store.tags = [...store.tags, tag].sort();
       if (entry[0] !== null && !store.words.includes(entry[0])) store.words = [...store.words, entry[0]].sort();
     }
-    store.canUndo = true;
+    store.canUndo = can_undo;
     items.stale(Object.keys(entries).map(Number));
     store.tell("labels");
-    if (store.column?.id === "label") void loadColumn("label");
+    if (store.wanted === "label") void loadColumn("label");
   },
   predictions: ({ columns, ...about }: { columns: ColumnName[] } & typeof store.predictions) => {
     store.columns = columns;
@@ -347,7 +230,7 @@ listen(heard, {
     items.stale();
     if (!map) return;
     drawSelects();
-    if (["prediction", "uncertainty"].includes(store.column?.id ?? "")) void loadColumn(store.column!.id);
+    if (["prediction", "uncertainty"].includes(store.wanted)) void loadColumn(store.wanted);
     store.tell("predictions", "columns");
   },
   columns: ({ columns, changed }: { columns: ColumnName[]; changed: string }) => {

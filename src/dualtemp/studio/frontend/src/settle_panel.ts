@@ -6,17 +6,24 @@ import { items } from "./items";
 import { setLabel, setTag } from "./label_panel";
 import { store } from "./store";
 import { thumbs } from "./thumbs";
+import { Turns } from "./turns";
 
 interface Group { members: number[]; size: number; s: number; settled: boolean }
 interface Doubt { id: number; label: string; prediction: string; score: number }
 
 let groups: Group[] = [];
 let at = 0;
+const turns = new Turns();
 
 export function picture(id: number, side = 64): HTMLCanvasElement {
   const canvas = h("canvas", { width: 96, height: 96, class: "thumb", title: items.get(id)?.name ?? `image ${id}` });
   canvas.style.width = canvas.style.height = `${side}px`;
-  const paint = (): void => { const found = thumbs.get(id, 96, paint); if (found) canvas.getContext("2d")!.drawImage(found, 0, 0); };
+  const paint = (): void => {
+    const found = thumbs.get(id, 96, paint);
+    if (!found) return;
+    canvas.getContext("2d")!.drawImage(found, 0, 0);
+    canvas.dataset.drawn = "1";
+  };
   paint();
   return canvas;
 }
@@ -52,8 +59,9 @@ export function settlePanel(): HTMLElement {
 }
 
 async function load(element: HTMLElement): Promise<void> {
+  const isNewest = turns.take();
   const answer = await attempt(() => getJson<{ groups: Group[]; all: number }>("/api/duplicates/found"));
-  if (!answer) return;
+  if (!answer || !isNewest()) return;
   groups = answer.groups;
   at = Math.max(0, groups.findIndex(group => !group.settled));
   draw(element);
@@ -83,6 +91,7 @@ function draw(element: HTMLElement): void {
 }
 
 async function doubt(element: HTMLElement): Promise<void> {
+  const isNewest = store.selecting.take();
   const found = await attempt(() => getJson<{ doubts: Doubt[] }>("/api/doubts/found"));
   if (!found) return fill(element);
   const rows = found.doubts.slice(0, 30).map(each => {
@@ -94,7 +103,7 @@ async function doubt(element: HTMLElement): Promise<void> {
     return row;
   });
   fill(element, rows.length ? h("ul", { class: "doubts" }, ...rows) : h("p", {}, "None."));
-  if (found.doubts.length) store.select(found.doubts.map(each => each.id), "whose label is in doubt");
+  if (found.doubts.length && isNewest()) store.select(found.doubts.map(each => each.id), "whose label is in doubt");
 }
 
 async function folders(copies: boolean): Promise<void> {

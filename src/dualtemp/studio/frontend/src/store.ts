@@ -1,5 +1,7 @@
 // What the page knows, and who wants to hear when it changes.
 
+import { Turns } from "./turns";
+
 export interface ColumnName { id: string; title: string; kind: "category" | "number"; about: string }
 export interface Column extends ColumnName { values: Uint16Array | Float32Array; categories: string[] }
 export interface SpaceInfo { title: string; layouts: { id: string; note: string }[]; encoder: boolean }
@@ -18,6 +20,7 @@ class Store {
   title = "";
   columns: ColumnName[] = [];
   column: Column | null = null;
+  wanted = ""; // id of the column that was last asked for: `column`, once its values are here
   spaces: SpaceInfo[] = [];
   current = 0;
   layout = "components";
@@ -37,6 +40,7 @@ class Store {
   selected: Uint8Array = new Uint8Array(0); // by image
   why = "";
   marks = new Set<number>(); // of the selection, those that actions are for
+  readonly selecting = new Turns(); // searches take a turn: what is selected meanwhile is not replaced by a late answer
 
   private listeners = new Map<Topic, (() => void)[]>();
 
@@ -50,6 +54,7 @@ class Store {
   }
 
   select(ids: ArrayLike<number>, why: string): void {
+    this.selecting.take();
     this.selection = Int32Array.from(ids);
     this.selected = new Uint8Array(this.count);
     for (const id of this.selection) this.selected[id] = 1;

@@ -6,6 +6,7 @@ import { debounce, fill, h, many } from "./dom";
 import { Emphasis, PointMap } from "./map";
 import { picture } from "./settle_panel";
 import { store } from "./store";
+import { Turns } from "./turns";
 
 interface Weighed {
   anchors: number[]; W: number[]; share: number[]; keys: number[]; carried: number[];
@@ -17,6 +18,7 @@ const TAUS = [0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.14, 0.2, 0.3, 0.4, 0.5, 0.7, 
 
 export function temperaturePanel(map: PointMap): HTMLElement {
   let anchors: number[] = [];
+  const turns = new Turns();
   const slider = (id: string, value: number): HTMLInputElement => h("input", { type: "range", id, min: 0, max: TAUS.length - 1, step: 1, value: TAUS.indexOf(value) });
   const alpha = slider("alpha", 0.1), beta = slider("beta", 1), alphaText = h("output", { for: "alpha" }), betaText = h("output", { for: "beta" });
   const result = h("div", { id: "weighed" }), start = h("button", { type: "button", class: "main", id: "use-anchors" }, "Take the selection as anchors");
@@ -28,9 +30,10 @@ export function temperaturePanel(map: PointMap): HTMLElement {
     }
   };
   const weigh = async (): Promise<void> => {
+    const isNewest = turns.take();
     if (!anchors.length) return;
     const found = await attempt(() => post<Weighed>("/api/temperatures", { ids: anchors, tau_alpha: TAUS[Number(alpha.value)], tau_beta: TAUS[Number(beta.value)] }));
-    if (found && anchors.length) { map.setEmphasis(emphasis(found)); draw(result, found); end.hidden = false; }
+    if (found && isNewest()) { map.setEmphasis(emphasis(found)); draw(result, found); end.hidden = false; }
   };
   const soon = debounce(60, () => void weigh());
   for (const input of [alpha, beta]) input.addEventListener("input", () => { texts(); soon(); });
@@ -40,7 +43,7 @@ export function temperaturePanel(map: PointMap): HTMLElement {
     fill(result, h("p", { class: "quiet" }, "Two views of each are being encoded\u2026"));
     void weigh();
   });
-  end.addEventListener("click", () => { anchors = []; map.setEmphasis(null); end.hidden = true; fill(result); });
+  end.addEventListener("click", () => { turns.take(); anchors = []; map.setEmphasis(null); end.hidden = true; fill(result); });
   const all = h("button", { type: "button", id: "weigh-all", onclick: () => void attempt(() => post("/api/weigh", { tau_beta: TAUS[Number(beta.value)] })) }, "Compute W of every image");
   texts();
   return h("div", {},

@@ -8,13 +8,15 @@ class Thumbs {
   private kept = new Map<string, ImageBitmap>();
   private wanted = new Map<Side, Set<number>>();
   private waiting = new Map<string, Set<() => void>>();
+  private fleeting = new Set<string>(); // of these, what only the grid waits for
   private asking = 0;
   private planned = false;
   private silent = 0; // until when nothing is asked
   enabled = true;
 
   // The thumbnail if it is here; else it is asked for, and `then` is called when it has come.
-  get(id: number, side: Side, then: () => void): ImageBitmap | undefined {
+  // fleeting: it is not needed any more after `forget`.
+  get(id: number, side: Side, then: () => void, fleeting = false): ImageBitmap | undefined {
     if (!this.enabled) return undefined;
     const key = `${side}/${id}`, found = this.kept.get(key);
     if (found) {
@@ -24,8 +26,10 @@ class Thumbs {
     }
     if (performance.now() < this.silent) return undefined;
     const already = this.waiting.get(key);
+    if (!fleeting) this.fleeting.delete(key);
     if (already) { already.add(then); return undefined; }
     this.waiting.set(key, new Set([then]));
+    if (fleeting) this.fleeting.add(key);
     if (!this.wanted.has(side)) this.wanted.set(side, new Set());
     this.wanted.get(side)!.add(id);
     this.plan();
@@ -35,15 +39,19 @@ class Thumbs {
   // What was asked for but not begun is no longer needed: the grid has moved on.
   forget(): void {
     for (const [side, ids] of this.wanted) {
-      for (const id of ids) this.waiting.delete(`${side}/${id}`);
-      ids.clear();
+      for (const id of [...ids]) {
+        const key = `${side}/${id}`;
+        if (!this.fleeting.delete(key)) continue;
+        this.waiting.delete(key);
+        ids.delete(id);
+      }
     }
   }
 
   private plan(): void {
     if (this.planned) return;
     this.planned = true;
-    queueMicrotask(() => requestAnimationFrame(() => { this.planned = false; this.ask(); }));
+    queueMicrotask(() => { this.planned = false; this.ask(); }); // once everything that is wanted now is known
   }
 
   private ask(): void {
@@ -74,6 +82,7 @@ class Thumbs {
     } finally {
       for (const id of batch) {
         this.waiting.delete(`${side}/${id}`);
+        this.fleeting.delete(`${side}/${id}`);
       }
       while (this.kept.size > KEPT) {
         const [key, bitmap] = this.kept.entries().next().value!;

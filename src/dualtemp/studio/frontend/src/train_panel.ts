@@ -5,6 +5,7 @@ import { Line, lineChart } from "./charts";
 import { categoryColor, css } from "./colors";
 import { fill, h, many, say } from "./dom";
 import { Run, store } from "./store";
+import { oneAtATime } from "./turns";
 
 interface History { name: string; epochs: number; status: string; curves: { key: string; title: string; about: string; points: [number, number][] }[] }
 
@@ -18,6 +19,7 @@ export function trainPanel(): HTMLElement {
   const number = (id: string, label: string, step: string, hint: string): HTMLInputElement => h("input", { type: "number", id, "aria-label": label, step, min: step === "1" ? 1 : 0.001, placeholder: hint });
   const epochs = number("epochs", "Epochs", "1", "auto"), batch = number("batch", "Batch", "1", "auto"), alpha = number("tau-alpha", "tau alpha", "any", "0.1"), beta = number("tau-beta", "tau beta", "any", "1");
   const what = h("p", { class: "quiet", id: "learn-what" }), list = h("ul", { id: "runs" }), charts = h("div", { id: "charts" });
+  const refresh = oneAtATime(() => drawCharts(charts)), redraw = (): void => { drawList(list, refresh); void refresh(); };
   const form = h("form", { id: "learn" },
     h("div", { class: "fields" },
       h("label", {}, "method", method), h("label", {}, "start", init), h("label", {}, "epochs", epochs), h("label", {}, "batch", batch),
@@ -40,21 +42,21 @@ export function trainPanel(): HTMLElement {
     what.textContent = count ? `A new run on the ${store.marks.size ? "marked" : "selected"} ${many(count, "image")}.` : `A new run on all ${many(store.count, "image")}; select some to learn from these alone.`;
   };
   store.on(["selection", "marks"], aim);
-  store.on(["runs"], () => { drawList(list, charts); void refresh(charts); });
-  queueMicrotask(() => { aim(); drawList(list, charts); });
+  store.on(["runs"], redraw);
+  queueMicrotask(() => { aim(); redraw(); });
   return h("div", {}, h("h3", {}, "Learn from these"), what, form, h("h3", {}, "Runs"), list, charts);
 }
 
-function drawList(list: HTMLElement, charts: HTMLElement): void {
+function drawList(list: HTMLElement, refresh: () => Promise<void>): void {
   if (!store.runs.length) return fill(list, h("li", { class: "quiet" }, "None yet."));
-  fill(list, ...store.runs.map((run, n) => row(run, n, charts)));
+  fill(list, ...store.runs.map((run, n) => row(run, n, refresh)));
 }
 
-function row(run: Run, color: number, charts: HTMLElement): HTMLElement {
+function row(run: Run, color: number, refresh: () => Promise<void>): HTMLElement {
   const box = h("input", { type: "checkbox", "aria-label": `Compare ${run.name}`, checked: compared.has(run.name) });
   box.addEventListener("change", () => {
     if (box.checked) compared.add(run.name); else compared.delete(run.name);
-    void refresh(charts);
+    void refresh();
   });
   const swatch = h("i", { "aria-hidden": "true" });
   swatch.style.background = css(categoryColor(color));
@@ -70,7 +72,7 @@ function row(run: Run, color: number, charts: HTMLElement): HTMLElement {
       there && h("a", { class: "chip", href: `/api/runs/page?run=${encodeURIComponent(run.name)}`, target: "_blank", rel: "noopener" }, "Page")));
 }
 
-async function refresh(charts: HTMLElement): Promise<void> {
+async function drawCharts(charts: HTMLElement): Promise<void> {
   const names = store.runs.filter(run => compared.has(run.name) && run.epochs !== undefined).map(run => run.name);
   await Promise.all(names.map(async name => {
     try { histories.set(name, await getJson<History>(`/api/runs/history?run=${encodeURIComponent(name)}`)); } catch { /* it is being written */ }

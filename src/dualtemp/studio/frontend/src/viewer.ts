@@ -3,9 +3,11 @@
 import { byId, fill, h } from "./dom";
 import { items, labelOf } from "./items";
 import { store } from "./store";
+import { Turns } from "./turns";
 
 let shown: Int32Array = new Int32Array(0);
 let place = 0;
+const turns = new Turns();
 
 export function openViewer(id: number, among: Int32Array): void {
   shown = among;
@@ -16,7 +18,8 @@ export function openViewer(id: number, among: Int32Array): void {
 }
 
 async function draw(): Promise<void> {
-  const dialog = byId<HTMLDialogElement>("viewer"), id = shown[place], item = await items.need(id);
+  const isNewest = turns.take(), dialog = byId<HTMLDialogElement>("viewer"), id = shown[place], item = await items.need(id);
+  if (!isNewest()) return;
   const own = store.entries.get(id);
   const facts: [string, string | null | undefined][] = [
     ["label", labelOf(id, item)],

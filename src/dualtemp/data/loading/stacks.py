@@ -1,0 +1,126 @@
+"""TIFF files of other than one or three channels, such as satellite images: bands of 8 bits, of 16, of floating point.
+
+A stack is the first page of a TIFF file whose samples are no gray and no color. Its values become 8 bits by levels: for
+each channel the values that become 0 and 255. They are measured once, on the images that a run learns from, and go with
+its encoder wherever it is used: what was black in training stays black.
+"""
+
+import io
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+Levels = tuple[tuple[float, float], ...]  # what becomes 0 and 255, for each channel
+
+LOOKED_AT = 64  # images that levels are measured on, evenly chosen
+PIXELS = 1 << 14  # of an image, evenly chosen
+SHARES = (0.1, 99.9)  # percentiles of the values: a few hot pixels would leave nothing for all others
+_KINDS = "uif"  # whole numbers with and without a sign, floating point
+_RGB = 2  # of TIFF's PhotometricInterpretation
+
+
+class Stack(NamedTuple):
+    """What a file says of itself: sides, number of channels, kind of values ("uint16")."""
+
+    height: int
+    width: int
+    channels: int
+    values: str
+
+    def __str__(self) -> str:
+        """Such as "4 x uint16": the mode of such an image."""
+        return f"{self.channels} x {self.values}"
+
+
+MIXED = "{} channels, where images of 1 or 3 are expected: give such files a folder of their own"
+
+
+def channels_of_stack(mode: str) -> int | None:
+    """The number of channels that a mode names, if it is that of a stack."""
+    found = re.fullmatch(r"(\d+) x [a-z]+\d+", mode)
+    return None if found is None else int(found[1])
+
+
+class IsStack(Exception):
+    """An image that is a stack, met where gray or color was expected."""
+
+    def __init__(self, stack: Stack) -> None:
+        """Say which."""
+        super().__init__(MIXED.format(stack.channels))
+        self.stack = stack
+
+
+def stack_of(page: Any) -> Stack | None:
+    """What a page of tifffile holds, if that is a stack."""
+    axes, shape = page.axes, page.shape
+    if sorted(axes) != ["S", "X", "Y"] or page.dtype is None or page.dtype.kind not in _KINDS:
+        return None
+    channels = shape[axes.index("S")]
+    if channels in (1, 3) or (channels == 4 and int(page.photometric) == _RGB):  # RGB with transparency
+        return None
+    return Stack(shape[axes.index("Y")], shape[axes.index("X")], channels, str(page.dtype))
+
+
+def read_stack(encoded: Path | bytes, most: int) -> np.ndarray:
+    """The values of a stack as they are stored, (H, W, C); ValueError if the file holds none, or of more pixels."""
+    import tifffile
+
+    with tifffile.TiffFile(io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded) as file:
+        page: Any = file.pages[0]
+        stack = stack_of(page)
+        if stack is None:
+            raise ValueError("gray or color, and the other images are stacks of channels")
+        if stack.height * stack.width > most:
+            raise ValueError(f"{stack.width} x {stack.height}: more than {most // 1_000_000} million pixels")
+        return np.moveaxis(page.asarray(), page.axes.index("S"), -1)
+
+
+def by_levels(values: np.ndarray, levels: Levels, enough: int | None = None) -> np.ndarray:
+    """(H, W, C) of any kind -> uint8 (H, W, C), reduced by a whole number as other images are; ValueError: others."""
+    if values.shape[-1] != len(levels):
+        raise ValueError(f"{values.shape[-1]} channels, and the other images have {len(levels)}")
+    low, high = np.array(levels, dtype=np.float32).T
+    scaled = (np.nan_to_num(values.astype(np.float32), nan=0.0) - low) * (255.0 / (high - low))
+    found = scaled.round().clip(0, 255).astype(np.uint8)
+    factor = 1 if enough is None else min(found.shape[:2]) // enough
+    if factor < 2:
+        return found
+    channels = [Image.fromarray(np.ascontiguousarray(found[..., c])).reduce(factor) for c in range(found.shape[-1])]
+    return np.stack([np.asarray(each) for each in channels], -1)
+
+
+def measured_levels(count: int, read: Callable[[int], np.ndarray | None]) -> Levels | None:
+    """Measure the levels of so many images of C channels; read: values (H, W, C) of one, None if it cannot be read.
+
+    Images of 8 bits stay as they are. None if none can be read.
+    """
+    values = [_some_pixels(found) for i in _evenly(count) if (found := read(i)) is not None]
+    if not values:
+        return None
+    if all(found.dtype == np.uint8 for found in values):
+        return ((0.0, 255.0),) * values[0].shape[-1]
+    low, high = np.nanpercentile(np.concatenate(values).astype(np.float64), SHARES, axis=0)
+    return tuple((float(a), float(b) if b > a else float(a) + 1.0) for a, b in zip(low, high, strict=True))
+
+
+def as_levels(given: Sequence[Sequence[float]] | None) -> Levels | None:
+    """Levels from JSON; ValueError or TypeError if they are none."""
+    if given is None:
+        return None
+    found = tuple((float(low), float(high)) for low, high in given)
+    if not found or not all(low < high for low, high in found):
+        raise ValueError("levels: pairs of a lower and a higher value expected")
+    return found
+
+
+def _evenly(count: int) -> Iterable[int]:
+    return range(0, count, max(1, count // LOOKED_AT))
+
+
+def _some_pixels(values: np.ndarray) -> np.ndarray:
+    flat = values.reshape(-1, values.shape[-1])
+    return flat[:: max(1, len(flat) // PIXELS)]

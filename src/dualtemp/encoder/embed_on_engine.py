@@ -1,0 +1,87 @@
+"""A folder of features by an engine: every part is a task, which any process of any machine can begin or continue."""
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dualtemp.data.sources.opening import absolute_source
+from dualtemp.encoder.embed import Embedded, embed, refuse_other_division
+from dualtemp.encoder.embedding_parts import Share, check_parts, parts_begun
+from dualtemp.engines.engine import Engine, Place, Submitted, Task
+from dualtemp.errors import UserError
+
+ATTEMPTS = 2  # at a part whose process is killed; one that was stopped does not count
+
+
+def count_parts(out: Path, parts: int | None, jobs: int | None) -> int:
+    """Into how many parts a folder is divided: as asked for, or as it was begun, or one a job."""
+    if out.suffix and not out.is_dir():
+        raise UserError(f"{out}: --on fills a folder: give --out a name without an ending, such as {out.stem}")
+    count = parts if parts is not None else max(parts_begun(out), default=jobs or 0)
+    if not count and parts is None:
+        raise UserError("--on slurm and --on ray: give --parts, each of which is a job, such as --parts 64")
+    check_parts(count)
+    refuse_other_division(out, {count})
+    return count
+
+
+def embed_on(
+    engine: Engine,
+    run: Path,
+    *,
+    out: Path,
+    parts: int,
+    progress: Callable[[int, int], None] | None = None,
+    **words: Any,
+) -> Embedded:
+    """Compute all parts of a folder on an engine, which is closed then; words: further arguments of `embed`.
+
+    Parts that are finished are not computed again, and one whose process was lost is continued by another. progress:
+    called with the number of parts that are done, and of all.
+    """
+    run = run.absolute() if run.exists() else run  # else the word of a start
+    words = {**words, "data": None if words.get("data") is None else absolute_source(words["data"])}
+    waiting, submitted = deque(range(parts)), list[tuple[int, Submitted]]()
+    lost, made = Counter[int](), dict[int, Embedded]()
+    try:
+        while waiting or submitted:
+            some = [waiting.popleft() for _ in range(min(engine.at_once - len(submitted), len(waiting)))]
+            tasks = [
+                Task(f"part {i} of {parts}", embed_part, (run, out.absolute(), Share(i, parts), words)) for i in some
+            ]
+            if tasks:
+                submitted += zip(some, engine.submit(tasks), strict=True)
+            running = []
+            for part, task in submitted:
+                outcome = task.outcome()
+                if outcome is None:
+                    running.append((part, task))
+                elif outcome.lost or outcome.stopped:
+                    lost[part] += bool(outcome.lost)
+                    if lost[part] == ATTEMPTS:
+                        raise UserError(f"part {part} of {parts}: {outcome.lost}, twice; the same command continues")
+                    waiting.append(part)
+                else:
+                    made[part] = outcome.value
+                    if progress is not None:
+                        progress(len(made), parts)
+            submitted = running
+            time.sleep(engine.pause)
+    finally:
+        engine.close()
+    problems = {name: reason for each in made.values() for name, reason in each.unreadable.items()}
+    images, resumed = (
+        sum(counts) for counts in zip(*((each.images, each.resumed) for each in made.values()), strict=True)
+    )
+    return Embedded(out, images, made[0].features, problems, resumed)
+
+
+def embed_part(place: Place, run: Path, out: Path, share: Share, words: dict[str, Any]) -> Embedded:
+    """Compute one part, in a process of the engine; its spare threads read the images."""
+    import torch
+
+    torch.set_num_threads(place.threads)
+    given = {"workers": place.threads - 1, **words}
+    return embed(run, out=out, share=f"{share.part}/{share.parts}", device=place.device, **given)

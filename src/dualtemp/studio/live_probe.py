@@ -1,0 +1,61 @@
+"""The probe in a thread of its own: fitted again whenever labels or features have changed."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from dualtemp.studio.predictions import Predictions
+
+
+class LiveProbe:
+    """Holds the newest predictions.
+
+    Args:
+        fit: fits to the labels as they are; None where that is not possible yet.
+        tell: called after each fit.
+    """
+
+    def __init__(self, fit: Callable[[], Predictions | None], tell: Callable[[], None]) -> None:
+        self._fit, self._tell = fit, tell
+        self._newest: tuple[int, Predictions | None] = (0, None)  # in one piece: any thread may read it
+        self._asked = threading.Event()
+        self._closing = False
+        self._thread = threading.Thread(target=self._work, name="studio-probe", daemon=True)
+
+    @property
+    def predictions(self) -> Predictions | None:
+        """What the newest fit says."""
+        return self._newest[1]
+
+    @property
+    def version(self) -> int:
+        """How many fits there were."""
+        return self._newest[0]
+
+    def start(self) -> None:
+        """Begin to wait for questions."""
+        self._thread.start()
+
+    def ask(self) -> None:
+        """Have it fitted again, soon; what is asked while a fit runs is one more fit."""
+        self._asked.set()
+
+    def close(self) -> None:
+        """End the thread after the fit that runs."""
+        self._closing = True
+        self._asked.set()
+
+    def described(self) -> dict[str, Any]:
+        """What pages say about it."""
+        version, found = self._newest
+        about = {} if found is None else {"labeled": found.labeled, "classes": len(found.classes)}
+        return {"version": version, "seconds": None if found is None else round(found.seconds, 4), **about}
+
+    def _work(self) -> None:
+        while True:
+            self._asked.wait()
+            self._asked.clear()
+            if self._closing:
+                return
+            self._newest = self._newest[0] + 1, self._fit()
+            self._tell()
