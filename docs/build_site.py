@@ -13,13 +13,14 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-TRAIN = "--data digits --method simco --backbone resnet_mini --batch 64 --lr 0.24 --warmup-epochs 1 --no-page --quiet"
+TRAIN = "--data digits --method simco --backbone resnet_mini --batch 64 --lr 0.24 --warmup-epochs 1"
+QUIETLY = "--threads 1 --no-page --quiet"
 
 
 def write_explorer(page: Path, epochs: int) -> None:
     """Train on digits and write the explorer of that run, beside it."""
-    dualtemp, run = [sys.executable, "-m", "dualtemp"], page.with_name("run")
-    begin = ["train", *TRAIN.split(), "--epochs", str(epochs), "--out", str(run)]
+    dualtemp, run = [sys.executable, "-m", "dualtemp"], page.with_name("digits")
+    begin = ["train", *TRAIN.split(), *QUIETLY.split(), "--epochs", str(epochs), "--out", str(run)]
     subprocess.run([*dualtemp, *(["resume", str(run)] if (run / "config.yaml").exists() else begin)], check=True)
     subprocess.run([*dualtemp, "explore", str(run), "--out", str(page)], check=True)
 

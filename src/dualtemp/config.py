@@ -14,6 +14,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dualtemp.data.augment.recipes import recipe_text
+from dualtemp.data.loading.image_order import UNIFORM, shards_at_once
 from dualtemp.errors import UserError
 from dualtemp.frameworks.protocol import Framework, FrameworkSettings
 from dualtemp.frameworks.registry import framework_named, frameworks
@@ -27,6 +28,7 @@ Neighbors = Annotated[int, Field(ge=1)] | Literal["auto"]
 # Settings that came after the first results, and the value that every run had before. At that value they are left out
 # of a result's key, and the config.yaml of a run that does not name them means it.
 ADDED_LATER: dict[str, Any] = {
+    "order": UNIFORM,
     "computation": 1,
     "validate": "test",
     "init_content": None,
@@ -127,6 +129,9 @@ class Settings(BaseModel):
     knn_images: int = Field(10_000, ge=1, description="Training images to search for them, at most.")
     evaluate_every: int = Field(1, ge=1, description="Epochs between evaluations; the last is always evaluated.")
     seed: int = Field(0, ge=0, lt=2**63, description="Of everything random.")
+    order: str = Field(
+        UNIFORM, description="Of the images in an epoch: uniform, or shards, 16 at a time (shards:N) and shuffled."
+    )
 
     amp: Literal["none", "bf16", "fp16"] = Field("none", description="Mixed precision.")
     chunk: int | None = Field(None, ge=2, description="Images at once through the encoder, if a batch does not fit.")
@@ -267,6 +272,10 @@ def _check_values(chosen: Settings) -> None:
     for name, value in chosen.model_dump().items():
         if isinstance(value, float) and not math.isfinite(value) and name not in ("tau_beta", "subset"):
             raise UserError(f"{name} must be finite, got {value}")
+    try:
+        shards_at_once(chosen.order)
+    except ValueError as error:
+        raise UserError(str(error)) from None
     amount = chosen.subset
     if (isinstance(amount, float) and not 0 < amount <= 1) or (isinstance(amount, int) and amount < 1):
         raise UserError(f"subset must be {SUBSET}, got {amount}")

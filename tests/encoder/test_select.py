@@ -145,10 +145,10 @@ def test_how_many_random_labels_are_needed_is_read_off_the_curve_of_random() -> 
         (["--by", "hardest"], "give the run or start"),
         (["--out", "s.doc"], "ends with .csv or .html"),
         (["--labels", "none.csv"], "none.csv: cannot be read"),
-        (["--labels", "bad.csv"], "no columns `name` and `label`"),
+        (["--labels", "bad.csv"], "no column is called"),
         (["--labels", "foreign.csv"], "no image is called 'x.png'"),
         (["--labels", "two.csv"], "x.png has two labels"),
-        (["--labels", "binary.csv"], "binary.csv: cannot be read"),
+        (["--labels", "binary.csv"], "binary.csv: not text in UTF-8"),
         (["--seeds", "3"], "--simulate"),
         (["--simulate", "-n", "3"], "--budgets"),
         (["--simulate", "--budgets", "1000"], "budgets go from 2"),
@@ -160,7 +160,7 @@ def test_mistakes_are_one_line(
     features: Path, tmp_path: Path, capsys: Any, monkeypatch: Any, words: list[str], told: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("bad.csv").write_text("file;class\n")
+    Path("bad.csv").write_text("picture;kind\n")
     Path("foreign.csv").write_text("name,label\nx.png,cat\n")
     Path("two.csv").write_text("name,label\nx.png,cat\nx.png,dog\n")
     Path("binary.csv").write_bytes(b"\xff\xfe\x00")

@@ -218,3 +218,19 @@ def test_a_copied_run_takes_its_classifier_along(run_copy: Path, tmp_path: Path)
     assert first.predictions is not None
     assert again.predictions is not None
     assert torch.equal(first.predictions.probabilities, again.predictions.probabilities)
+
+
+@pytest.mark.slow
+def test_the_page_opens_in_a_browser_without_a_complaint_and_shows_every_picture(
+    flat: Path, timm_folder: Path, tmp_path: Path, open_page
+) -> None:
+    out = tmp_path / "found.html"
+    options = ["--unknown-rate", "0", "--clusters", "2", "--workers", "0", "--device", "cpu", "--out", str(out)]
+    assert main(["predict", str(timm_folder), "--data", str(flat), *options]) == 0
+    view, told = open_page(out)
+    assert "1 suspected wrong label" in view.inner_text("body")
+    sizes = view.evaluate("[...document.images].map(image => image.complete && image.naturalWidth)")
+    assert len(sizes) > 12
+    assert all(sizes)
+    assert view.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "nothing to scroll sideways"
+    assert told == []

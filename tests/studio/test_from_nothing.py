@@ -67,13 +67,13 @@ def test_a_folder_of_photographs_is_seen_by_imagenet_and_then_by_a_run_that_lear
     assert "epoch 1 of 1" in page.view.inner_text("#runs .run.done small")
     page.view.wait_for_selector("#charts .chart")
     page.view.click("#runs .see")
-    page.until("studio.store.current === 1 && studio.store.layout === 'neighbors' && studio.map.moved >= 1")
+    page.until("studio.store.placed === '1 neighbors' && studio.map.moved >= 1")
     after = page.evaluate("Array.from(studio.map.after)")
     assert not np.allclose(before, after, atol=0.01), "the map has moved"
     drawn = page.evaluate("Array.from({length: 40}, (_, id) => studio.map.pixel(id)).flat()")
     assert np.isfinite(drawn).all()
     page.view.select_option("#space", "0")
-    page.until("studio.store.current === 0 && studio.map.moved >= 1")
+    page.until("studio.store.placed === '0 neighbors' && studio.map.moved >= 1")
     np.testing.assert_allclose(page.evaluate("Array.from(studio.map.after)"), before)
     page.view.close()  # before its studio ends
     studio.command.send(signal.SIGINT)

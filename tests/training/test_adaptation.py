@@ -16,7 +16,7 @@ from dualtemp.config import settings
 from dualtemp.errors import UserError
 from dualtemp.frameworks import build_framework
 from dualtemp.models.backbones import build_backbone
-from dualtemp.models.stages import parameter_stages, split_backbone, stage_names
+from dualtemp.models.stages import frozen_modules, parameter_stages, split_backbone, stage_names
 from dualtemp.optimizers import build_optimizer, set_lr
 from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.status import status_of
@@ -210,3 +210,26 @@ def test_what_cannot_be_adapted_is_refused_in_one_line_and_leaves_nothing(
 def test_a_backbone_that_does_not_tell_its_stages_is_refused() -> None:
     with pytest.raises(UserError, match="does not tell its stages"):
         parameter_stages(copy.deepcopy(torch.nn.Linear(2, 2)))
+
+
+@pytest.mark.parametrize("method", ["simco", "moco"])
+@pytest.mark.parametrize("freeze", [0, 2])
+def test_autograd_keeps_nothing_of_frozen_stages_but_what_the_next_one_takes(method: str, freeze: int) -> None:
+    values = {"data": "digits", "backbone": "resnet_mini", "image_size": 8, "batch": 8, "method": method}
+    chosen = settings({**values, "freeze": freeze})
+    framework: Any = build_framework(chosen, 3, 10)
+    Adaptation(chosen, framework, 4)
+    backbone = framework.network.backbone
+    made: list[Any] = []  # alive, so that no later tensor takes their place in memory
+    for module in frozen_modules(backbone, 2):
+        for part in module.modules():
+            part.register_forward_hook(lambda module, given, output: made.append(output))
+    kept: list[torch.Tensor] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        views = torch.randn(2, 8, 3, 8, 8).unbind()
+        framework(views, None, 0, torch.arange(8)).loss.backward()
+    frozen = {output.data_ptr() for output in made}
+    inside = frozen & {tensor.data_ptr() for tensor in kept}
+    passes = {"simco": 2, "moco": 1}[method]
+    assert len(made) > 4 * passes
+    assert len(inside) == passes if freeze else len(inside) > 2 * passes

@@ -106,6 +106,10 @@ class ImageSource(Protocol):
         """Digests of the contents of all images, uint8 (N, D), if they are known without reading them."""
         return None
 
+    def shards(self) -> np.ndarray | None:
+        """The number of the shard that holds each image, int64 (N,); None if images do not lie in shards."""
+        return None
+
     def read_ahead(self, index: Sequence[int]) -> None:
         """Prepare for these images being opened next, by this process: a source that waits for each may ask for all."""
 

@@ -1,33 +1,20 @@
-"""Labels that a person has given to some images: a CSV file with the columns name and label."""
+"""Labels that a person has given to some images by their embedded names, in a CSV file as for a folder."""
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from dualtemp.data.sources.label_file import label_lines
 from dualtemp.errors import UserError
-
-EXPECTED = "expected CSV with a first line `name,label`"
 
 
 def read_labels(path: Path) -> dict[str, str]:
-    """Return the label of each name; a name without a label, or one that occurs twice with two, is one line."""
+    """Return the label of each name that has one; a name that occurs twice with two labels is one line."""
     labels: dict[str, str] = {}
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
-            if not {"name", "label"} <= set(reader.fieldnames or ()):
-                raise UserError(f"{path}: no columns `name` and `label`; {EXPECTED}")
-            for number, line in enumerate(reader, 2):
-                name, label = line["name"], line["label"]
-                if name is None or label is None:
-                    raise UserError(f"{path}: line {number} is too short; {EXPECTED}")
-                if labels.setdefault(name, label) != label:
-                    raise UserError(f"{path}: {name} has two labels, {labels[name]} and {label}: keep one of them")
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise UserError(f"{path}: cannot be read ({reason}); {EXPECTED}") from None
+    for _, name, label in label_lines(path):
+        if labels.setdefault(name, label) != label:
+            raise UserError(f"{path}: {name} has two labels, {labels[name]} and {label}: keep one of them")
     return {name: label for name, label in labels.items() if label}
 
 

@@ -10,6 +10,7 @@ from dualtemp.config import Settings
 from dualtemp.data import open_source
 from dualtemp.data.augment.views import Views
 from dualtemp.data.images import ImageSet, Splits
+from dualtemp.data.loading.image_order import UNIFORM
 from dualtemp.data.loading.stacks import Levels, as_levels
 from dualtemp.data.normalization import Normalization, earlier_normalization, normalization
 from dualtemp.data.sources.catalogue import DEFAULT_VIEW_SIZE
@@ -192,6 +193,10 @@ def check_batch(settings: Settings, data: TrainingData) -> None:
         )
     if settings.batch % distributed.world_size():
         raise UserError(f"batch {settings.batch} cannot be divided evenly among {distributed.world_size()} processes")
+    if settings.order != UNIFORM and data.images.source.shards() is None:
+        raise UserError(
+            f"order {settings.order}: {settings.data} is in no shards, or is held in memory; leave the order out"
+        )
     share = settings.batch // distributed.world_size()
     if share < 2:
         raise UserError(

@@ -84,6 +84,7 @@ class Trainer:
             world=distributed.world_size(),
             workers=workers,
             count=settings.framework.views,
+            order=settings.order,
         )
         self.statistics = EpochStatistics()
         self.start = StartComparison()
@@ -98,6 +99,8 @@ class Trainer:
             self.run.cut_back(self.metrics_length)
         self.started = self.last_saved = time.monotonic()
         metrics: dict[str, Any] = {}
+        if (order := self.loader.describe_order()) and distributed.rank() == 0:
+            self.observer.note(order)
         if self.done == 0 and self.settings.init is not None:
             distributed.run_on_rank0(self.measure_start)
         with self.loader, self.checkpoint_if_dataset_disappears():

@@ -17,6 +17,7 @@ _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
 _VIEW_OF_ORDER = _MASK  # a view number that no image has: the draws of the permutation of an epoch
 _VIEW_OF_REPLACEMENT = _MASK - 1  # and of what stands in for an unreadable image
+_VIEW_OF_SHARDS = _MASK - 2  # and of the order of shards
 
 
 class Slot(IntEnum):
@@ -85,7 +86,16 @@ def integer_below(random: Tensor, limit: int | Tensor) -> Tensor:
 
 def permutation(seed: int, epoch: int, count: int) -> Tensor:
     """The order of the images in an epoch: int64 (count,), a function of seed and epoch alone."""
-    high, low = words(seed, epoch, torch.arange(count), _VIEW_OF_ORDER, count=2)
+    return _permutation(seed, epoch, count, _VIEW_OF_ORDER)
+
+
+def shard_permutation(seed: int, epoch: int, count: int) -> Tensor:
+    """The order of shards in an epoch, drawn apart from that of images: int64 (count,)."""
+    return _permutation(seed, epoch, count, _VIEW_OF_SHARDS)
+
+
+def _permutation(seed: int, epoch: int, count: int, view: int) -> Tensor:
+    high, low = words(seed, epoch, torch.arange(count), view, count=2)
     return torch.argsort((high << 31) | (low >> 1), stable=True)  # 63 bits: ties are as good as impossible
 
 

@@ -14,6 +14,8 @@ from dualtemp.data.augment.philox import permutation
 from dualtemp.data.augment.view_plan import ViewPlan, plans_on_device
 from dualtemp.data.augment.views import Views
 from dualtemp.data.images import ImageSet, ImagesGone
+from dualtemp.data.loading.image_order import UNIFORM, shards_at_once
+from dualtemp.data.loading.shard_order import describe_order, shard_order
 from dualtemp.data.loading.workers import ReadBatch, Reader, Request
 from dualtemp.errors import UserError
 from dualtemp.machine import cores
@@ -48,8 +50,9 @@ class Loader:
     """Training batches of an image set.
 
     batch: images of a step over all ranks, divisible by world; workers: processes that read images, default one
-    for each core but one, at most 8 (sets in memory need none); count: views of each image, 1 or 2. `problems` collects
-    unreadable files, name -> reason, as they are met: each was replaced by another image of the set.
+    for each core but one, at most 8 (sets in memory need none); count: views of each image, 1 or 2; order: of the
+    images of an epoch, "uniform" or some shards at a time (shard_order.py). `problems` collects unreadable files, name
+    -> reason, as they are met: each was replaced by another image of the set.
 
         with Loader(images, Views("paper", 32, 0, mean, std), batch=256) as loader:
             for batch in loader.batches(epoch=3, start_step=17):
@@ -67,6 +70,7 @@ class Loader:
         world: int = 1,
         workers: int | None = None,
         count: int = 2,
+        order: str = UNIFORM,
     ) -> None:
         """Move a set in memory to the device; files are opened when they are needed."""
         if batch < 1 or batch > len(images):
@@ -80,6 +84,13 @@ class Loader:
         self.views, self.batch, self.rank, self.world, self.count = views, batch, rank, world, count
         self.steps = len(images) // batch
         self.problems: dict[str, str] = {}
+        self.at_once = shards_at_once(order)
+        shards = None if self.at_once is None else images.source.shards()
+        if self.at_once is not None and shards is None:
+            raise UserError(
+                f"order {order}: {images.name} is in no shards; leave the order out, or pack it into shards"
+            )
+        self._shards = None if shards is None else torch.from_numpy(shards)
         self._reader: Reader | None = None
         if not images.in_memory:
             workers = default_workers() if workers is None else workers
@@ -90,11 +101,23 @@ class Loader:
         if epoch < 0 or not 0 <= start_step <= self.steps:
             raise ValueError(f"epoch {epoch}, step {start_step}: an epoch has steps 0 to {self.steps}")
         share = self.batch // self.world
-        order = permutation(self.views.seed, epoch, len(self.images))
+        order = self.order(epoch)
         firsts = range(start_step * self.batch + self.rank * share, self.steps * self.batch, self.batch)
         indices = (order[first : first + share] for first in firsts)
         tensor = self.images.source.tensor
         return self._read(indices, epoch) if tensor is None else self._from_memory(tensor, indices, epoch)
+
+    def order(self, epoch: int) -> Tensor:
+        """The images of an epoch, int64 (N,), in the order in which all processes together see them."""
+        if self._shards is None or self.at_once is None:
+            return permutation(self.views.seed, epoch, len(self.images))
+        return shard_order(self.views.seed, epoch, self._shards, self.at_once)
+
+    def describe_order(self) -> str:
+        """How far the order is from a uniform one, measured; "" if it is uniform."""
+        if self._shards is None or self.at_once is None:
+            return ""
+        return describe_order(self.views.seed, self._shards, self.at_once, self.batch)
 
     def close(self) -> None:
         """End the worker processes, if there are any."""

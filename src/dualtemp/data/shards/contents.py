@@ -1,4 +1,4 @@
-"""What one shard holds, as arrays: where each image lies, its name, label and digest."""
+"""What one shard holds, gathered while it is read from its beginning to its end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -6,39 +6,28 @@ from hashlib import blake2b
 
 import numpy as np
 
-DIGEST = 16  # bytes
-NO_LABEL = -1
-Row = tuple[int, int, int, int, int, int]  # start, stored, unpacked, inner, length, number of the codec
+from dualtemp.data.shards.image_arrays import DIGEST, KINDS, NO_LABEL, ImageArrays
+
+PLACES = ("start", "stored", "unpacked", "inner", "length", "codec")
+Row = tuple[int, int, int, int, int, int]  # of PLACES
 
 
 @dataclass(frozen=True)
 class ShardContents:
-    """The images of one shard.
+    """One shard.
 
-    start, stored: (N,), the bytes to read; unpacked: (N,), their number once they are unpacked; inner, length: (N,),
-    where the image lies in those (0 and `stored` where they are the image); codec: (N,), how they are packed, 0 as they
-    are; names: utf-8 bytes one after another; name_ends: int64 (N,); labels: int32 (N,), numbers of `words`, -1 none;
-    digests: uint8 (N, 16), blake2b of each image; classes: names by number, if the shard tells them; trouble: why the
-    rest is missing.
+    words: what the labels of its images are numbers of; classes: names by number, if the shard tells them; trouble: why
+    the rest is missing.
     """
 
-    start: np.ndarray
-    stored: np.ndarray
-    unpacked: np.ndarray
-    inner: np.ndarray
-    length: np.ndarray
-    codec: np.ndarray
-    names: np.ndarray
-    name_ends: np.ndarray
-    labels: np.ndarray
-    digests: np.ndarray
+    images: ImageArrays
     words: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
     trouble: str = ""
 
     def __len__(self) -> int:
         """Return the number of images."""
-        return len(self.start)
+        return len(self.images)
 
 
 @dataclass
@@ -70,14 +59,11 @@ class Gatherer:
         labels = [self.labels[i] for i in kept]
         words = tuple(sorted({label for label in labels if label is not None}))
         number = {word: i for i, word in enumerate(words)} | {None: NO_LABEL}
-        return ShardContents(
-            *(np.ascontiguousarray(table[:, column]) for column in range(5)),
-            codec=table[:, 5].astype(np.uint8),
+        images = ImageArrays(
+            *(table[:, column].astype(KINDS[name]) for column, name in enumerate(PLACES)),
             names=np.frombuffer(b"".join(encoded), np.uint8),
             name_ends=np.cumsum([len(name) for name in encoded], dtype=np.int64),
             labels=np.array([number[label] for label in labels], np.int32),
             digests=np.frombuffer(b"".join(self.digests[i] for i in kept), np.uint8).reshape(-1, DIGEST),
-            words=words,
-            classes=tuple(classes),
-            trouble=trouble,
         )
+        return ShardContents(images, words, tuple(classes), trouble)

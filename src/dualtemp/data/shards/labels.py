@@ -26,7 +26,7 @@ class Labels:
 
 def read_labels(index: ShardIndex, place: str) -> Labels | None:
     """Read the labels of an index; None if there are none. Raises UserError if names and numbers do not fit."""
-    used = np.unique(index.labels[index.labels >= 0])
+    used = np.unique(index.images.labels[index.images.labels >= 0])
     if not len(used):
         return None
     told = _told(index, place)
@@ -43,7 +43,7 @@ def read_labels(index: ShardIndex, place: str) -> Labels | None:
         number = {word: classes.index(word) for word in words}
     table = np.full(len(index.words) + 1, -1, np.int64)
     table[used] = [number[word] for word in words]
-    return Labels(table[index.labels], classes)
+    return Labels(table[index.images.labels], classes)
 
 
 def _told(index: ShardIndex, place: str) -> tuple[str, ...]:

@@ -37,13 +37,13 @@ class ShardNames(Sequence[str]):
         if isinstance(i, slice):
             return ShardNames(self._index, self._rows[i], self._prefixes)
         row = int(self._rows[i])
-        return self._prefixes[self._index.shard_of(row)] + self._index.name(row)
+        return self._prefixes[self._index.shard_of(row)] + self._index.images.name(row)
 
     def __iter__(self) -> Iterator[str]:
         """Yield all names."""
         index, prefixes = self._index, self._prefixes
         for row in self._rows.tolist():
-            yield prefixes[index.shard_of(row)] + index.name(row)
+            yield prefixes[index.shard_of(row)] + index.images.name(row)
 
     def __eq__(self, other: object) -> bool:
         """Compare name by name with any list of names."""
@@ -88,19 +88,23 @@ class ShardImages(ImageSource):
                 path, kind = copy
                 held = replace(file, place=path, stamp="")
                 if kind == IMAGES:
-                    return read_local(held, int(index.starts_of_images[row]), int(index.length[row]))
+                    return read_local(held, int(index.starts_of_images[row]), int(index.images.length[row]))
                 return self._unpacked(held, row)
             find_copy.cache_clear()
         return self._unpacked(file, row)
 
     def _unpacked(self, file: ShardFile, row: int) -> bytes:
         index = self.index
-        start, codec = int(index.start[row]), int(index.codec[row])
+        start, codec = int(index.images.start[row]), int(index.images.codec[row])
         if not codec:
-            return _stored(file, start, int(index.stored[row]))
-        key, size = (file.place, file.stamp, start), int(index.stored[row])
-        page = unpacked_page(key, lambda: _stored(file, start, size), CODECS[codec], int(index.unpacked[row]))
-        return bytes(page[int(index.inner[row]) :][: int(index.length[row])])
+            return _stored(file, start, int(index.images.stored[row]))
+        key, size = (file.place, file.stamp, start), int(index.images.stored[row])
+        page = unpacked_page(key, lambda: _stored(file, start, size), CODECS[codec], int(index.images.unpacked[row]))
+        return bytes(page[int(index.images.inner[row]) :][: int(index.images.length[row])])
+
+    def shards(self) -> np.ndarray:
+        """The number of each image's shard: int64 (N,)."""
+        return np.searchsorted(np.array(self.index.ends, np.int64), self.rows, side="right")
 
     def read_ahead(self, index: Sequence[int]) -> None:
         """Ask for these images at once, if they are remote; what comes waits for `content`."""
@@ -108,18 +112,18 @@ class ShardImages(ImageSource):
         for row in self.rows[np.asarray(index, int)].tolist():
             file = self.index.files[self.index.shard_of(row)]
             if is_remote(file.place) and find_copy(file) is None:
-                wanted[file.place, int(self.index.start[row])] = int(self.index.stored[row])
+                wanted[file.place, int(self.index.images.start[row])] = int(self.index.images.stored[row])
         _ahead.clear()
         if wanted:
             _ahead.update(read_many([(place, start, length) for (place, start), length in wanted.items()]))
 
     def stamp(self, i: int) -> str:
         """The digest of image i, from the index."""
-        return f"{self.index.digests[self.rows[i]].tobytes().hex()}\n"
+        return f"{self.index.images.digests[self.rows[i]].tobytes().hex()}\n"
 
     def digests(self) -> np.ndarray:
         """Digests of all images, from the index: uint8 (N, 16)."""
-        return self.index.digests[self.rows]
+        return self.index.images.digests[self.rows]
 
     def is_gone(self) -> bool:
         """Whether no shard is there any more."""

@@ -15,13 +15,17 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
+from dualtemp import distributed
 from dualtemp.data.image_source import ImageSource
 from dualtemp.data.images import ImageSet
 from dualtemp.data.loading.decode import UnreadableImage, open_image
+from dualtemp.progress_bar import image_progress
 
 ENDS = 4096  # bytes of either end of a file
 CHUNK = 1 << 20
 AT_ONCE = 8  # files: what one waits for is the disk
+SUBMITTED = 4096  # files, to the threads that compare them
+MANY = 20_000  # files whose comparison is shown
 
 
 def copies(sources: Iterable[ImageSource]) -> np.ndarray:
@@ -36,9 +40,11 @@ def copies(sources: Iterable[ImageSource]) -> np.ndarray:
     digests = [each.digests() for each in sources]
     if all(each is not None for each in digests):
         return _of_digests(sources, np.concatenate([each for each in digests if each is not None]))
-    images = [(each, i) for each in sources for i in range(len(each))]
-    paths = [path for source, i in images if (path := source.path(i)) is not None]
-    return _of_files(paths) if len(paths) == len(images) else _of_contents(images)
+    images = ((each, i) for each in sources for i in range(len(each)))
+    paths = [os.fspath(path) for source, i in images if (path := source.path(i)) is not None]  # as text: a fifth of it
+    if len(paths) == sum(map(len, sources)):
+        return _of_files(paths)
+    return _of_contents([(each, i) for each in sources for i in range(len(each))])
 
 
 @dataclass(frozen=True)
@@ -114,7 +120,7 @@ def _of_contents(images: list[tuple[ImageSource, int]]) -> np.ndarray:
     return _first_alike(kinds)
 
 
-def _of_files(paths: list[Path]) -> np.ndarray:
+def _of_files(paths: list[str]) -> np.ndarray:
     numbers: list[Hashable] = list(range(len(paths)))  # a name of its own for each, until it is found to be another's
     known = {i: found for i, path in enumerate(paths) if (found := _stat(path)) is not None}
     one_file: dict[tuple[int, int], int] = {}
@@ -125,7 +131,9 @@ def _of_files(paths: list[Path]) -> np.ndarray:
         for how in (_ends, _whole):
             sizes = _groups(_hashed(sizes, paths, how, pool))
     for alike in sizes:
-        if _is_image(paths[alike[0]]):  # files emptied or spoiled alike are no copies: a split would change with them
+        if _is_image(
+            Path(paths[alike[0]])
+        ):  # files emptied or spoiled alike are no copies: a split would change with them
             for i in alike:
                 numbers[i] = alike[0]
     return _first_alike([numbers[number] for number in numbers])  # pyright: ignore[reportCallIssue, reportArgumentType]
@@ -148,22 +156,30 @@ def _groups(kinds: dict[int, Hashable]) -> list[list[int]]:
 
 
 def _hashed(
-    groups: list[list[int]], paths: list[Path], how: Callable[[Path], bytes | None], pool: ThreadPoolExecutor
+    groups: list[list[int]], paths: list[str], how: Callable[[str], bytes | None], pool: ThreadPoolExecutor
 ) -> dict[int, Hashable]:
     """The hash of each file of the groups beside its group's number; without those that cannot be read."""
     members = [(number, i) for number, alike in enumerate(groups) for i in alike]
-    digests = pool.map(how, [paths[i] for _, i in members])
-    return {i: (number, digest) for (number, i), digest in zip(members, digests, strict=True) if digest is not None}
+    found: dict[int, Hashable] = {}
+    with image_progress(quiet=len(members) < MANY or distributed.rank() > 0, what="files compared") as show:
+        for start in range(0, len(members), SUBMITTED):  # all of a million at once would be a gigabyte of tasks
+            some = members[start : start + SUBMITTED]
+            digests = pool.map(how, [paths[i] for _, i in some])
+            pairs = zip(some, digests, strict=True)
+            found |= {i: (number, digest) for (number, i), digest in pairs if digest is not None}
+            if show is not None:
+                show(start + len(some), len(members))
+    return found
 
 
-def _stat(path: Path) -> os.stat_result | None:
+def _stat(path: str) -> os.stat_result | None:
     try:
-        return path.stat()
+        return os.stat(path)
     except OSError:
         return None
 
 
-def _ends(path: Path) -> bytes | None:
+def _ends(path: str) -> bytes | None:
     try:
         with open(path, "rb") as file:
             digest = blake2b(file.read(ENDS), digest_size=16)
@@ -174,7 +190,7 @@ def _ends(path: Path) -> bytes | None:
     return digest.digest()
 
 
-def _whole(path: Path) -> bytes | None:
+def _whole(path: str) -> bytes | None:
     digest = blake2b(digest_size=16)
     try:
         with open(path, "rb") as file:

@@ -29,18 +29,12 @@ def read_label_file(path: Path, names: Collection[str]) -> dict[str, str]:
         path: of the CSV file.
         names: of the images, relative to their folder, with forward slashes; others in the file are refused.
     """
-    rows = _rows(path)
-    if not rows:
-        raise UserError(f"{path}: it is empty; {EXPECTED}")
     known = set(names)
-    file_at, label_at, begin = _columns(path, rows[0], known)
     labels: dict[str, str] = {}
     lines: dict[str, int] = {}
     unknown: list[str] = []
-    for number, row in rows[begin:]:
-        if max(file_at, label_at) >= len(row):
-            raise UserError(f"{path}, line {number}: {len(row)} column{'s' * (len(row) != 1)}; {EXPECTED}")
-        name, label = _name(row[file_at]), row[label_at].strip()
+    for number, cell, given in label_lines(path, known):
+        name, label = _name(cell), given.strip()
         if name in lines:
             raise UserError(f"{path}: {name} is on line {lines[name]} and on line {number}; keep one of them")
         lines[name] = number
@@ -57,6 +51,21 @@ def read_label_file(path: Path, names: Collection[str]) -> dict[str, str]:
     if not labels:
         raise UserError(f"{path}: no image has a label; {EXPECTED}")
     return labels
+
+
+def label_lines(path: Path, known: Collection[str] = ()) -> list[tuple[int, str, str]]:
+    """Line number, name and label of every line, as they stand there; UserError in one line if there are no columns.
+
+    known: names of images: a first line that begins with one of them is no line of titles.
+    """
+    rows = _rows(path)
+    if not rows:
+        raise UserError(f"{path}: it is empty; {EXPECTED}")
+    file_at, label_at, begin = _columns(path, rows[0], known)
+    for number, row in rows[begin:]:
+        if max(file_at, label_at) >= len(row):
+            raise UserError(f"{path}, line {number}: {len(row)} column{'s' * (len(row) != 1)}; {EXPECTED}")
+    return [(number, row[file_at], row[label_at]) for number, row in rows[begin:]]
 
 
 def _rows(path: Path) -> list[tuple[int, list[str]]]:
@@ -80,7 +89,7 @@ def _rows(path: Path) -> list[tuple[int, list[str]]]:
     return rows
 
 
-def _columns(path: Path, first: tuple[int, list[str]], known: set[str]) -> tuple[int, int, int]:
+def _columns(path: Path, first: tuple[int, list[str]], known: Collection[str]) -> tuple[int, int, int]:
     """Places of the file's name and of the label, and the number of lines before the first image."""
     words = [cell.strip().lower() for cell in first[1]]
     files = [at for at, word in enumerate(words) if word in FILE_COLUMNS]
