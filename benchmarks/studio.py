@@ -2,6 +2,7 @@
 
     python benchmarks/studio.py                           10,000 images; maps of 100,000 and 1,000,000 points
     python benchmarks/studio.py --images 0 --points 100000
+    python benchmarks/studio.py --images 0 --points       the probe alone: the first refit of a process, and later ones
 
 Chromium draws without a GPU here (software rendering), as on a plain server: a graphics card is far faster. Features
 are made up, in 50 groups of 64 numbers; the images are drawn, 96 px, as JPEG files. Figures are the best of several.
@@ -29,6 +30,26 @@ from dualtemp.encoder.embedding_file import Columns, write_features
 
 GROUPS, WIDTH = 50, 64
 PATIENCE = 600_000  # ms
+# Processor time of a process's first refit, of one with 24 labels, and of one with as many as are used at most; by the
+# studio's own fit, and by the probe of `evaluation`, which needs torch.
+REFITS = """
+import sys, time
+import numpy as np
+draw = np.random.default_rng(0)
+y = np.arange(3000) % 50
+x = (draw.normal(size=(50, 1280))[y] + 1.5 * draw.normal(size=(3000, 1280))).astype(np.float32)
+def seconds(labels, classes):
+    began = time.process_time()
+    if sys.argv[1] == "studio":
+        from dualtemp.studio.softmax_regression import softmax_regression
+        softmax_regression(x[:labels], y[:labels] % classes, classes, 0.01)
+    else:
+        import torch
+        from dualtemp.evaluation.probe import logistic_regression
+        logistic_regression(torch.from_numpy(x[:labels]), torch.from_numpy(y[:labels] % classes), classes, 0.01)
+    return time.process_time() - began
+print(seconds(2, 2), min(seconds(24, 3) for _ in range(5)), min(seconds(3000, 50) for _ in range(3)))
+"""
 
 
 def made_features(count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -160,6 +181,13 @@ def frames(browser: Any, embeddings: Path) -> dict[str, float]:
         return {**found, "drawn": page.evaluate("Math.round(studio.map.drawnWhileMoving)")}
 
 
+def refits(whose: str) -> list[float]:
+    """Seconds of REFITS in a process of its own."""
+    words = [sys.executable, "-c", REFITS, whose]
+    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    return [float(word) for word in said.split()]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=10_000, help="for the first picture; 0 leaves it out")
@@ -169,7 +197,10 @@ def main() -> None:
     from playwright.sync_api import sync_playwright
 
     program = shutil.which("chromium") or shutil.which("google-chrome")
-    results: dict[str, Any] = {}
+    results: dict[str, Any] = {name: refits(name) for name in ("studio", "torch")}
+    for name in ("studio", "torch"):
+        first, few, many = results[name]
+        print(f"refit, {name}: first {first:.3f} s, 24 labels {few:.4f} s, 3,000 labels {many:.2f} s of processor time")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
         root = Path(folder)

@@ -33,7 +33,7 @@ def take_picture(page: Any, address: str) -> None:
     page.set_default_timeout(600_000)
     page.goto(address)
     page.wait_for_selector("body.ready")
-    until(page, "studio.store.column && studio.store.layout === 'neighbors' && studio.map.moved >= 1")
+    until(page, "studio.store.column && studio.store.placed === '0 neighbors' && studio.map.moved >= 1")
     until(page, "studio.store.predictions.seconds !== null || studio.store.predictions.version > 0")
     # The images of one class and their nearest: where it borders on others is worth a look.
     page.evaluate(

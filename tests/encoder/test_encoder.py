@@ -1,5 +1,6 @@
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from dualtemp.encoder.encoder import RunEncoder, run_encoder
 from dualtemp.errors import UserError
 from dualtemp.models import ResNetMini
 from dualtemp.torchvision_operators import declare_missing_operators
+from dualtemp.training.run_encoder import PIECE
 
 
 def all_features(encoder: RunEncoder, images: ImageSet, batch: int = 256) -> torch.Tensor:
@@ -158,3 +160,18 @@ def test_weights_of_another_backbone_are_told(run_copy: Path, digits_run: Path) 
     shutil.copy(digits_run / "backbone.safetensors", run_copy)
     with pytest.raises(UserError, match="does not fit this backbone"):
         run_encoder(run_copy, "cpu")
+
+
+def test_a_cpu_encodes_large_images_a_few_at_a_time_and_small_ones_together(photos_run: Path, monkeypatch) -> None:
+    encoder = run_encoder(photos_run, "cpu")
+    seen: list[int] = []
+    encoder.backbone.register_forward_pre_hook(lambda module, given: seen.append(len(given[0])))
+    views = torch.randn(21, 3, 24, 24, generator=torch.Generator().manual_seed(0))
+    together = encoder.of_views(views)
+    assert encoder.piece == PIECE // 24**2 > 256, "a whole batch, whatever its images cost"
+    monkeypatch.setattr("dualtemp.training.run_encoder.PIECE", 8 * 24**2)  # as if they were of 224 px
+    pieces = encoder.of_views(views)
+    assert torch.equal(replace(encoder, in_pieces=False).of_views(views), together)
+    assert seen == [21, 8, 8, 5, 21]
+    torch.testing.assert_close(pieces, together, rtol=1e-4, atol=1e-5)
+    assert encoder.of_views(views[:0]).shape == (0, encoder.width)

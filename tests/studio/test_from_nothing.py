@@ -23,13 +23,13 @@ def test_the_page_says_how_far_the_opening_is(
     photos_run: Path, tmp_path: Path, browser: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DUALTEMP_DATA", str(tmp_path / "cache"))  # where no features are yet
-    opening, seen = open_for_studio(str(photos_run)), threading.Event()
+    opening = open_for_studio(str(photos_run))
+    began, ended = threading.Event(), threading.Event()  # that the page has said so
 
     def load_slowly(progress: Progress, note: Callable[[str], None]) -> Any:
         def tell(done: int, total: int) -> None:
             progress(done, total)
-            if done:
-                assert seen.wait(PATIENCE)  # that many, until the page has said so
+            assert (ended if done else began).wait(PATIENCE)
 
         return opening.load(tell, note)
 
@@ -37,10 +37,12 @@ def test_the_page_says_how_far_the_opening_is(
         page = browser.new_page()
         page.set_default_timeout(WAIT)
         page.goto(studio.address)
+        page.wait_for_selector("text=/^0 of 34 images are seen by the encoder/")
+        began.set()
         page.wait_for_selector("text=/[1-9]\\d* of 34 images are seen by the encoder/")
         bar = page.evaluate("(b => [b.hidden, b.value > 0, b.max])(document.querySelector('#opening-bar'))")
         assert bar == [False, True, 34]
-        seen.set()
+        ended.set()
         page.wait_for_selector("body.ready")
         page.close()
 
@@ -67,13 +69,13 @@ def test_a_folder_of_photographs_is_seen_by_imagenet_and_then_by_a_run_that_lear
     assert "epoch 1 of 1" in page.view.inner_text("#runs .run.done small")
     page.view.wait_for_selector("#charts .chart")
     page.view.click("#runs .see")
-    page.until("studio.store.current === 1 && studio.store.layout === 'neighbors' && studio.map.moved >= 1")
+    page.until("studio.store.placed === '1 neighbors' && studio.map.moved >= 1")
     after = page.evaluate("Array.from(studio.map.after)")
     assert not np.allclose(before, after, atol=0.01), "the map has moved"
     drawn = page.evaluate("Array.from({length: 40}, (_, id) => studio.map.pixel(id)).flat()")
     assert np.isfinite(drawn).all()
     page.view.select_option("#space", "0")
-    page.until("studio.store.current === 0 && studio.map.moved >= 1")
+    page.until("studio.store.placed === '0 neighbors' && studio.map.moved >= 1")
     np.testing.assert_allclose(page.evaluate("Array.from(studio.map.after)"), before)
     page.view.close()  # before its studio ends
     studio.command.send(signal.SIGINT)

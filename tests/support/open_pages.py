@@ -26,7 +26,7 @@ class Page:
         view.on("request", self._ask)
         view.goto(studio.address)
         view.wait_for_selector("body.ready")
-        self.until("studio.store.column !== null && studio.store.layout === 'neighbors' && studio.map.moved >= 1")
+        self.until("studio.store.column !== null && studio.store.placed === '0 neighbors' && studio.map.moved >= 1")
 
     def _hear(self, message: Any) -> None:
         if not message.text.startswith("[.WebGL") and not any(word in message.text for word in NOISE):

@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,18 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from dualtemp.config import Settings, complete, given_settings, settings
+from dualtemp.data.augment.views import Views
 from dualtemp.data.images import FileImages
 from dualtemp.data.sources.opening import open_source
 from dualtemp.errors import UserError
 from dualtemp.frameworks import build_framework
+from dualtemp.models import build_backbone
 from dualtemp.runs.folder import RunFolder
 from dualtemp.training.launch import ExecutionOptions
 from dualtemp.training.own_images import paragraph, with_sensible_settings
 from dualtemp.training.resume import resume_run
 from dualtemp.training.run_data import image_size, training_data
+from dualtemp.training.run_encoder import RunEncoder
 from dualtemp.training.sensible_settings import ROUND, Facts, sensible
 from dualtemp.training.start import start
 from dualtemp.training.timing import expected_seconds
@@ -120,6 +124,22 @@ def test_what_was_given_is_known_from_what_was_left_to_its_default() -> None:
     assert given_settings(settings(whole.model_dump(exclude_none=True))).keys() >= {"lr", "batch", "backbone"}
 
 
+class SlowTeacher(torch.nn.Module):
+    """Takes 20 ms an image, and more on a busy machine."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        time.sleep(0.02 * len(images))
+        return images.mean((2, 3))
+
+
+def started(folder: Path) -> RunEncoder:
+    """An encoder as a teacher would be."""
+    chosen = complete(settings({"data": str(folder), "backbone": "resnet_mini", "image_size": 24}), 24)
+    views = Views("paper", 24, 0, (0.5,) * 3, (0.2,) * 3)
+    backbone = build_backbone("resnet_mini", 24, 3, seed=0)
+    return RunEncoder(folder, chosen, backbone, views, 3, (), torch.device("cpu"), "")
+
+
 def test_the_paragraph_tells_what_was_found_what_was_chosen_and_how_long_it_takes(tmp_path: Path) -> None:
     root = folder(tmp_path / "photos")
     (root / "class0" / "000.png").write_bytes(b"")
@@ -137,6 +157,8 @@ def test_the_paragraph_tells_what_was_found_what_was_chosen_and_how_long_it_take
     assert time.process_time() - began < 20
     assert all(torch.equal(value, before[name]) for name, value in method.state_dict().items())
     assert 0 < seconds < 3600
+    teacher = replace(started(root), backbone=SlowTeacher())
+    assert expected_seconds(chosen, data, method, device, 0, teacher) > 0.02 * len(data.images), "it looks at all once"
     text = paragraph(found, chosen, splits, device, 3.2 * 3600)
     for part in (
         "36 images to learn from, 4 to measure with",

@@ -40,7 +40,7 @@ def fit_predictions(space: Space, labels: Mapping[int, str], first: Mapping[int,
     numbers = _chosen(labels, first)
     place = {word: code for code, word in enumerate(classes)}
     y = np.array([place[labels[i]] for i in numbers])
-    mean, scale = _moments(space)
+    mean, scale = space.moments
     weight, bias = softmax_regression((space.features[numbers] - mean) / scale, y, len(classes), PENALTY)
     # Standardizing is folded into the weights: all images are one product with the features as they are.
     folded = (weight / scale).T
@@ -58,13 +58,6 @@ def fit_predictions(space: Space, labels: Mapping[int, str], first: Mapping[int,
         entropy = np.log(total) - (p * logits).sum(1) / total
         uncertainty[here] = np.clip(entropy / np.log(len(classes)), 0, 1)
     return Predictions(classes, codes, confidence, uncertainty, len(numbers), time.perf_counter() - began)
-
-
-def _moments(space: Space) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and deviation (F,) of the features of a sample; constant features are left alone."""
-    sample = space.features[:: max(1, -(-len(space.features) // BLOCK))]
-    deviation = sample.std(0)
-    return sample.mean(0), np.where(deviation > 1e-6, deviation, np.inf).astype(np.float32)
 
 
 def _chosen(labels: Mapping[int, str], first: Mapping[int, str]) -> list[int]:

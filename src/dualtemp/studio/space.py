@@ -1,6 +1,7 @@
 """The images as one encoder sees them: unit features, and their places on the map."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,13 @@ class Space:
     features: np.ndarray
     places: dict[str, np.ndarray] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and deviation (F,) of the features of a sample; the deviation of a constant feature is infinite."""
+        sample = self.features[:: max(1, -(-len(self.features) // BLOCK))]
+        deviation = sample.std(0)
+        return sample.mean(0), np.where(deviation > 1e-6, deviation, np.inf).astype(np.float32)
 
     def add_layout(self, name: str, places: np.ndarray, note: str) -> None:
         """Add a layout, or replace it."""

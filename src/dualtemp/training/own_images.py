@@ -19,6 +19,7 @@ from dualtemp.models.starts import NONE, Start
 from dualtemp.progress_bar import status_line
 from dualtemp.quantities import counted, duration
 from dualtemp.training.pretrained import is_pretrained, with_start
+from dualtemp.training.run_encoder import RunEncoder
 from dualtemp.training.sensible_settings import Adapted, Facts, sensible
 from dualtemp.training.timing import expected_seconds
 
@@ -98,13 +99,14 @@ def introduce(
     method: Any,
     device: torch.device,
     workers: int | None,
+    teacher: RunEncoder | None = None,
 ) -> None:
     """Print the paragraph before the run starts, after a few timed steps; the framework is not changed.
 
     Every process must call it, because a step needs them all; only rank 0 prints.
     """
     with status_line("measuring a few steps", quiet=distributed.rank() > 0):
-        seconds = expected_seconds(chosen, data, method, device, workers)
+        seconds = expected_seconds(chosen, data, method, device, workers, teacher)
     if distributed.rank() > 0:
         return
     text = paragraph(found, chosen, splits, device, seconds)

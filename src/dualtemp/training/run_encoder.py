@@ -27,6 +27,7 @@ from dualtemp.training.pretrained import find_start
 from dualtemp.training.run_images import run_images
 
 START_BATCH = 64  # anchors of a start that are looked at together; at 224 px more take much memory
+PIECE = 8 * 224**2  # pixels that a CPU encodes at once: activations of more do not stay in its cache
 NO_DATA = "none"  # what the settings of a start have in the place of data
 
 
@@ -38,7 +39,8 @@ class RunEncoder:
     size and normalization, for `evaluation_batches`; channels: of the images, 1 is gray; classes: names by label, empty
     if unknown; fingerprint: 32 hexadecimal digits of the weights: features of two encoders must not be mixed; progress:
     called with the number of images done, and of all; quick: decode files no larger than needed, see
-    `evaluation_batches`.
+    `evaluation_batches`; in_pieces: let a CPU encode a few large images at a time, which EfficientNets do in half the
+    time; the last bits of features may depend on it.
     """
 
     path: Path
@@ -51,6 +53,7 @@ class RunEncoder:
     fingerprint: str
     progress: Callable[[int, int], None] | None = None
     quick: bool = False
+    in_pieces: bool = True
 
     @property
     def is_start(self) -> bool:
@@ -94,7 +97,14 @@ class RunEncoder:
     @torch.inference_mode()
     def of_views(self, views: Tensor) -> Tensor:
         """Features float32 (B, F), on the CPU, of normalized views (B, C, size, size)."""
-        return self.backbone(self.in_memory_format(views).to(self.device)).float().cpu()
+        parts = views.split(self.piece or len(views)) if len(views) else (views,)
+        found = [self.backbone(self.in_memory_format(part).to(self.device)).float().cpu() for part in parts]
+        return found[0] if len(found) == 1 else torch.cat(found)
+
+    @property
+    def piece(self) -> int | None:
+        """Images that are encoded at once; None for all that are given."""
+        return max(1, PIECE // self.views.size**2) if self.in_pieces and self.device.type == "cpu" else None
 
     def in_memory_format(self, views: Tensor) -> Tensor:
         """Views in the memory format of the run."""

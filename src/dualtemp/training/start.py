@@ -71,7 +71,7 @@ def start(
         if (begin is not None or nothing_found) and not quiet:
             (observer or Display()).note(begin.describe(backbone) if begin else nothing_found)
         if own_images is not None and distributed.run_on_rank0(lambda: not options.quiet):
-            introduce(own_images, settings, splits, data, method, device, options.workers)
+            introduce(own_images, settings, splits, data, method, device, options.workers, teacher)
         environment = describe_environment(device, splits, data, begin)
 
         def create() -> None:

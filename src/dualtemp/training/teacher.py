@@ -8,6 +8,7 @@ image, on disk and in memory.
 
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def open_teacher(chosen: Settings, device: torch.device) -> RunEncoder:
             f"--teacher {word} has other content ({teacher.fingerprint}) than teacher_content says ({known}): put the "
             "teacher back, or leave teacher_content out"
         )
-    return teacher
+    return replace(teacher, in_pieces=False)  # the bits of a run stay what they were
 
 
 def find_teacher(chosen: Settings, device: torch.device) -> tuple[Settings, RunEncoder | None]:

@@ -2,15 +2,19 @@
 
 import copy
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from dualtemp import distributed
 from dualtemp.config import Settings
+from dualtemp.data.augment.views import Views
+from dualtemp.data.images import ImageSet
 from dualtemp.data.loading.loader import Loader, evaluation_batches
 from dualtemp.data.training_data import TrainingData
 from dualtemp.evaluation.online import ALIGNED_IMAGES
+from dualtemp.training.run_encoder import RunEncoder
 from dualtemp.training.train_step import TrainStep
 
 IMAGES = 32  # in a timed step: time grows with the batch, and a large one would take long
@@ -18,16 +22,30 @@ SECONDS = 2.0  # of timed steps; at least one, after one that does not count
 
 
 def expected_seconds(
-    settings: Settings, data: TrainingData, method: Any, device: torch.device, workers: int | None = None
+    settings: Settings,
+    data: TrainingData,
+    method: Any,
+    device: torch.device,
+    workers: int | None = None,
+    teacher: RunEncoder | None = None,
 ) -> float:
     """Estimate the seconds of the whole run from a step and an evaluation of some images; the framework is not changed.
 
-    Every process must call it, because the loss of a step may wait for the others' keys.
+    Every process must call it, because the loss of a step may wait for the others' keys. teacher: on rank 0 of a run
+    that distils one, which looks at every image once before the first step.
     """
     copied = copy.deepcopy(method).to(device)
     # On a CPU, workers compete with the network for cores, and what they read ahead would look like no work.
     learning = seconds_of_step(copied, settings, data, device, 0 if device.type == "cpu" else workers)
-    measuring = distributed.run_on_rank0(lambda: seconds_of_evaluation(copied.network.backbone, data, device))
+    backbone = copied.network.backbone.eval()
+    measuring, looking = distributed.run_on_rank0(
+        lambda: (
+            seconds_of_evaluation(_channels_last(backbone), data.images, data.views, device),
+            0.0
+            if teacher is None
+            else seconds_of_evaluation(teacher.of_views, teacher.fitted(data.images), teacher.views),
+        )
+    )
     seen = settings.epochs * (len(data.images) // settings.batch) * settings.batch / distributed.world_size()
     looks = -(-settings.epochs // settings.evaluate_every)
     if data.bank is None or data.test is None:
@@ -35,7 +53,7 @@ def expected_seconds(
     else:
         measured = min(len(data.bank), settings.knn_images) + len(data.test)
     measured += 2 * min(len(data.images), ALIGNED_IMAGES)
-    return seen * learning + looks * measured * measuring
+    return seen * learning + looks * measured * measuring + len(data.images) * looking
 
 
 def seconds_of_step(
@@ -70,14 +88,22 @@ def seconds_of_step(
     return taken / (steps - 1) / count
 
 
-def seconds_of_evaluation(backbone: Any, data: TrainingData, device: torch.device) -> float:
+def _channels_last(backbone: Any) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda pixels: backbone(pixels.contiguous(memory_format=torch.channels_last))
+
+
+def seconds_of_evaluation(
+    encode: Callable[[torch.Tensor], torch.Tensor],
+    images: ImageSet,
+    views: Views,
+    device: torch.device | str = "cpu",
+) -> float:
     """Seconds per evaluated image: reading and one pass without gradient."""
-    some = data.images.take(range(min(3 * IMAGES, len(data.images))))
-    backbone.eval()
+    device, some = torch.device(device), images.take(range(min(3 * IMAGES, len(images))))
     began, seen = time.perf_counter(), 0
     with torch.inference_mode():
-        for number, batch in enumerate(evaluation_batches(some, data.views, IMAGES, device=device, workers=0)):
-            backbone(batch.pixels.contiguous(memory_format=torch.channels_last))
+        for number, batch in enumerate(evaluation_batches(some, views, IMAGES, device=device, workers=0)):
+            encode(batch.pixels)
             seen += len(batch.pixels)
             if number == 0 and len(some) > IMAGES:  # the first fills caches
                 _wait(device)

@@ -19,8 +19,8 @@ let offered = "";
 export async function makeMap(): Promise<PointMap> {
   store.layout = bestLayout();
   offered = offer();
-  const frame = await getPlaces();
-  map = new PointMap(store.count, placesOf(frame));
+  const places = await getPlaces();
+  map = new PointMap(store.count, show(places));
   return map;
 }
 
@@ -32,9 +32,16 @@ export function followSpaces(): void {
   void moveMap();
 }
 
-const getPlaces = (): Promise<Frame> => getFrame(`/api/points?space=${store.current}&layout=${store.layout}`);
+interface Places extends Frame { of: string }
 
-function placesOf(frame: Frame): Float32Array {
+async function getPlaces(): Promise<Places> {
+  const { current, layout } = store;
+  return { ...await getFrame(`/api/points?space=${current}&layout=${layout}`), of: `${current} ${layout}` };
+}
+
+// Say what they are, and return the places of all points.
+function show(frame: Places): Float32Array {
+  store.placed = frame.of;
   const sampled = store.count > 60_000 ? " While it moves, a fair sample of the points is drawn." : "";
   byId("map-note").textContent = byId("map-note").title = frame.head.note + sampled;
   return new Float32Array(frame.data, frame.at, 2 * frame.head.count);
@@ -43,7 +50,7 @@ function placesOf(frame: Frame): Float32Array {
 export async function moveMap(): Promise<void> {
   const isNewest = places.take(), frame = await attempt(getPlaces);
   if (!isNewest()) return;
-  if (frame) map?.morph(placesOf(frame));
+  if (frame) map?.morph(show(frame));
   drawSelects();
 }
 

@@ -24,6 +24,7 @@ class Store {
   spaces: SpaceInfo[] = [];
   current = 0;
   layout = "components";
+  placed = ""; // encoder and layout that the points on the map are of: `current` and `layout`, once they are here
   entries = new Map<number, Entry>();
   labelVersion = 0;
   words: string[] = [];
