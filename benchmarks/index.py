@@ -5,7 +5,8 @@
 Vectors are features of drawn views of the images by the run's encoder, made once and kept in FOLDER. Every measurement
 is a process of its own: processor seconds and peak memory are those of the work alone, beyond what importing takes.
 
-    ours     dualtemp index, then search (held-out queries) and near-duplicates by it, with exact cosines and recall
+    ours     dualtemp index, then search (held-out queries) and near-duplicates by it, with exact cosines and recall;
+             above --pairs vectors, near-duplicates of 500 sampled images alone
     faiss    a plain script: IndexIVFFlat of all vectors in memory, 17 neighbors of each in 8 cells, cosine >= threshold
     exact    all pairs, tile by tile, up to --exact vectors
 """
@@ -29,10 +30,10 @@ from dualtemp.encoder.embedding_reader import EmbeddingFile
 from dualtemp.encoder.encoder import run_encoder
 from dualtemp.encoder.image_list import listed
 from dualtemp.encoder.index import index
-from dualtemp.encoder.index_pairs import index_pairs
+from dualtemp.encoder.index_pairs import MOST_NEIGHBORS, NEIGHBORS, ROUNDING, SAMPLE, index_pairs, neighbor_pairs
 from dualtemp.encoder.index_recall import drawn_queries
 from dualtemp.encoder.near_duplicates import similar_pairs
-from dualtemp.encoder.vector_index import import_faiss, open_index
+from dualtemp.encoder.vector_index import VectorIndex, import_faiss, open_index
 from dualtemp.losses.similarity import unit
 
 THRESHOLD = 0.99
@@ -114,6 +115,10 @@ def measure(what: str, features: Path, kind: str | None) -> dict[str, Any]:
         for row in range(len(queries)):  # one photograph after another
             opened.search(queries[row : row + 1], 10)
         return {**meter.read(), "queries": len(queries)}
+    if what == "sampled":
+        opened, _, _ = open_index(out)
+        meter = Meter()
+        return _sampled(opened, meter)
     if what == "duplicates":
         opened, _, _ = open_index(out)
         meter = Meter()
@@ -125,6 +130,25 @@ def measure(what: str, features: Path, kind: str | None) -> dict[str, Any]:
         pairs, _, _ = similar_pairs(torch.from_numpy(x), THRESHOLD)
         return {**meter.read(), "pairs": len(pairs)}
     return {**_plain_faiss(x), **meter.read()}
+
+
+def _sampled(opened: VectorIndex, meter: Meter) -> dict[str, Any]:
+    """Pairs of 500 images by their own neighbors: milliseconds an image, and their share of all pairs of these."""
+    count, found = len(opened), set[int]()
+    asked = np.sort(np.random.default_rng(0).permutation(count)[:SAMPLE])
+    waiting, k = asked, max(NEIGHBORS, opened.settings["candidates"])
+    while len(waiting):
+        keys, _, more = neighbor_pairs(opened, waiting, k, THRESHOLD - ROUNDING)
+        found |= set(keys.tolist())
+        waiting, k = more if k < min(MOST_NEIGHBORS, count) else waiting[:0], 4 * k
+    taken, true, queries = meter.read(), set[int](), opened.vectors.unit(asked)
+    for start, z in opened.vectors.pieces():
+        at, other = np.nonzero(queries @ z.T >= THRESHOLD)
+        one, other = asked[at], other + start
+        keys = np.minimum(one, other) * count + np.maximum(one, other)
+        true |= set(keys[one != other].tolist())
+    told = {"milliseconds": 1000 * taken["seconds"] / len(asked), "pairs": len(true)}
+    return {**told, "recall": len(found & true) / max(1, len(true))}
 
 
 def _plain_faiss(x: np.ndarray) -> dict[str, Any]:
@@ -142,11 +166,14 @@ def _plain_faiss(x: np.ndarray) -> dict[str, Any]:
     return {"pairs": len(np.unique(np.minimum(one, other) * len(z) + np.maximum(one, other)))}
 
 
-def measured(counts: list[int], work: Path, exact: int, kind: str | None) -> Iterator[tuple[int, str, dict[str, Any]]]:
+def measured(
+    counts: list[int], work: Path, exact: int, pairs: int, kind: str | None
+) -> Iterator[tuple[int, str, dict[str, Any]]]:
     for count in counts:
         features = work / f"{count}.parquet"
         first_rows(work / "views", count, features)
-        for what in ("build", "search", "duplicates", "faiss", *(["exact"] if count <= exact else [])):
+        more = [*(["duplicates"] if count <= pairs else []), "faiss", *(["exact"] if count <= exact else [])]
+        for what in ("build", "search", "sampled", *more):
             words = [
                 sys.executable,
                 __file__,
@@ -167,6 +194,7 @@ def main() -> None:
     parser.add_argument("--data", default="cifar10")
     parser.add_argument("--counts", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--exact", type=int, default=100_000)
+    parser.add_argument("--pairs", type=int, default=100_000, help="most vectors whose near-duplicates are all sought")
     parser.add_argument("--kind", choices=("exact", "hnsw", "ivfpq"))
     parser.add_argument("--work", type=Path, default=Path("index-benchmark"))
     parser.add_argument("--one", nargs=2, metavar=("WHAT", "FILE"), help=argparse.SUPPRESS)
@@ -178,7 +206,9 @@ def main() -> None:
         parser.error("give a run")
     torch.set_num_threads(1)
     make_views(arguments.run, arguments.data, max(arguments.counts), arguments.work / "views")
-    for count, what, told in measured(arguments.counts, arguments.work, arguments.exact, arguments.kind):
+    for count, what, told in measured(
+        arguments.counts, arguments.work, arguments.exact, arguments.pairs, arguments.kind
+    ):
         figures = ", ".join(
             f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in told.items()
         )

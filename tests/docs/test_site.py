@@ -35,6 +35,8 @@ def test_the_reference_explains_every_public_name(site: Path) -> None:
     text = "".join(page.read_text() for page in (site / "reference").glob("*.html"))
     anchors = {anchor.rpartition(".")[2] for anchor in re.findall(r'<h3 id="([\w.]+)"', text)}
     assert {name for name in dualtemp.__all__ if name != "__version__"} <= anchors
+    assert "doctest" not in text
+    assert not re.search(r"<blockquote>\s*<blockquote>", text), "a prompt was taken for a quotation"
 
 
 def test_pages_of_the_root_are_there_with_their_links(site: Path) -> None:

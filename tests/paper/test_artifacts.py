@@ -9,6 +9,7 @@ from dualtemp.commands.paper_arguments import SCALES as IN_HELP
 from dualtemp.config import complete, settings
 from dualtemp.errors import UserError
 from dualtemp.grids.data_choice import DataChoice
+from dualtemp.grids.declaration import load_grid
 from dualtemp.paper.artifact import artifacts, read_yaml, select_artifacts
 from dualtemp.paper.plan import Plan, plan
 from dualtemp.paper.scale import load_scale
@@ -212,3 +213,13 @@ def test_scales_say_what_they_are_for() -> None:
     scales = read_yaml("scales.yaml")
     assert set(scales) == set(SCALES)
     assert set(re.split(", | or ", IN_HELP)) == {name for name, scale in scales.items() if "retired" not in scale}
+
+
+def test_the_grid_of_the_same_step_shares_its_runs_with_the_papers_table() -> None:
+    path = Path(__file__).parents[2] / "docs" / "results" / "unequal" / "same-step.yaml"
+    grid = load_grid(path).make_plan().cells[path.stem]
+    table = planned("unequal", "T-reverse").cells["T-reverse"]
+    for row in ("SimMoCo", "SimCo"):
+        for here, there in (("one", "ST .1"), ("two", "DT .1, 1")):
+            assert grid[row, here].run == table[row, there].run
+        assert grid[row, "two, same step"].run not in {cell.run for cell in table.values()}

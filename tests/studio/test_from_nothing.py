@@ -23,13 +23,13 @@ def test_the_page_says_how_far_the_opening_is(
     photos_run: Path, tmp_path: Path, browser: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DUALTEMP_DATA", str(tmp_path / "cache"))  # where no features are yet
-    opening, seen = open_for_studio(str(photos_run)), threading.Event()
+    opening = open_for_studio(str(photos_run))
+    began, ended = threading.Event(), threading.Event()  # that the page has said so
 
     def load_slowly(progress: Progress, note: Callable[[str], None]) -> Any:
         def tell(done: int, total: int) -> None:
             progress(done, total)
-            if done:
-                assert seen.wait(PATIENCE)  # that many, until the page has said so
+            assert (ended if done else began).wait(PATIENCE)
 
         return opening.load(tell, note)
 
@@ -37,10 +37,12 @@ def test_the_page_says_how_far_the_opening_is(
         page = browser.new_page()
         page.set_default_timeout(WAIT)
         page.goto(studio.address)
+        page.wait_for_selector("text=/^0 of 34 images are seen by the encoder/")
+        began.set()
         page.wait_for_selector("text=/[1-9]\\d* of 34 images are seen by the encoder/")
         bar = page.evaluate("(b => [b.hidden, b.value > 0, b.max])(document.querySelector('#opening-bar'))")
         assert bar == [False, True, 34]
-        seen.set()
+        ended.set()
         page.wait_for_selector("body.ready")
         page.close()
 

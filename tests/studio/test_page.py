@@ -72,7 +72,7 @@ def test_news_that_come_while_the_page_loads_are_not_lost(
 ) -> None:
     """An answer that was given before a label was set and the map was made, and arrives after the news of both."""
     workspace, happened = studio.workspace, []
-    studio.until(lambda: workspace.ready and not workspace.background.busy("layout"))
+    studio.until(lambda: workspace.ready and "neighbors" in workspace.shown.spaces[0].places)
     space = workspace.shown.spaces[0]
     del space.places["neighbors"]
 

@@ -123,6 +123,7 @@ def test_an_answer_older_than_the_news_changes_nothing_back(studio: ServedStudio
     page.until("studio.store.entries.size === 0 && document.querySelector('#undo').disabled")
 
 
+@pytest.mark.slow
 def test_thumbnails_beside_the_grid_come_although_the_grid_has_moved_on(
     studio: ServedStudio, open_studio: OpenStudio
 ) -> None:

@@ -20,7 +20,6 @@ Several processes fill a folder without talking to each other, each its own part
 
   torchrun --nproc-per-node 4 -m dualtemp embed RUN --data photos --out features
   dualtemp embed RUN --data photos --out features --share 3/8     part 3 of 0 to 7, on any machine
-
   dualtemp embed RUN --data photos --out features --parts 64 --on slurm --slurm partition=gpu --device cuda
 
 Whatever is killed continues with the same command. A folder is read as one file."""

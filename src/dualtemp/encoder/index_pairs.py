@@ -12,7 +12,7 @@ import torch
 
 from dualtemp.encoder.vector_index import VectorIndex
 
-NEIGHBORS = 16  # asked for each image at first; an image whose neighbors are all pairs is asked again for more
+NEIGHBORS = 16  # asked for each image at first, or as many as a search compares exactly; more where most are pairs
 MOST_NEIGHBORS = 4096
 BLOCK = 1 << 23  # numbers that are compared exactly at once
 SAMPLE = 500  # images whose pairs are all compared, for the recall
@@ -41,10 +41,11 @@ def index_pairs(
     most = max(100_000, 10 * count) if most is None else most
     keys, values, held, cut = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)], 0, False
     full: list[np.ndarray] = []  # images that have more neighbors than were asked for
-    step = max(1, BLOCK // (NEIGHBORS * index.vectors.width))
+    k = max(NEIGHBORS, index.settings["candidates"])
+    step = max(1, BLOCK // (k * index.vectors.width))
     for start in range(0, count, step):
         rows = np.arange(start, min(start + step, count))
-        key, s, more = _neighbors(index, rows, NEIGHBORS, least)
+        key, s, more = neighbor_pairs(index, rows, k, least)
         keys.append(key)
         values.append(s)
         full.append(more)
@@ -54,12 +55,12 @@ def index_pairs(
             held, cut = len(keys[0]), cut or was_cut
         if progress is not None:
             progress(int(rows[-1]) + 1, count)
-    waiting, k = np.concatenate(full), 4 * NEIGHBORS
+    waiting, k = np.concatenate(full), 4 * k
     while len(waiting):
         again = []
         step = max(1, BLOCK // (min(k, count) * index.vectors.width))
         for start in range(0, len(waiting), step):
-            key, s, more = _neighbors(index, waiting[start : start + step], k, least)
+            key, s, more = neighbor_pairs(index, waiting[start : start + step], k, least)
             keys.append(key)
             values.append(s)
             again.append(more)
@@ -74,8 +75,13 @@ def index_pairs(
     return IndexPairs(pairs, values[0], cut or was_cut, found, sampled)
 
 
-def _neighbors(index: VectorIndex, rows: np.ndarray, k: int, least: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Pairs of these rows as keys i N + j, i < j, their cosines, and the rows all of whose k neighbors are pairs."""
+def neighbor_pairs(
+    index: VectorIndex, rows: np.ndarray, k: int, least: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Pairs of these rows as keys i N + j, i < j, their cosines, and the rows that may have more than k tell.
+
+    That is if all k are pairs; of codes, which put neighbors into a rough order, if a quarter of them are.
+    """
     z = index.vectors.unit(rows)
     found = index.candidates(z, k + 1)
     s = index.exact(z, found)
@@ -83,7 +89,8 @@ def _neighbors(index: VectorIndex, rows: np.ndarray, k: int, least: float) -> tu
     at, place = np.nonzero(above)
     one, other = rows[at], found[at, place]
     key = np.minimum(one, other) * len(index) + np.maximum(one, other)
-    return key, s[at, place], rows[(above.sum(1) >= k) & (k + 1 < len(index))]
+    enough = k // 4 if index.kind == "ivfpq" else k
+    return key, s[at, place], rows[(above.sum(1) >= enough) & (k + 1 < len(index))]
 
 
 def _kept(

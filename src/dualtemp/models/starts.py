@@ -73,7 +73,7 @@ class Start:
     def describe(self, backbone: nn.Module) -> str:
         """Tell in one sentence what a backbone starts from, and whether order and shape had to decide."""
         fit = self._matched(backbone)
-        by_order = f"; names differ, {len(fit.tensors)} tensors matched by order and shape" if fit.by_order else ""
+        by_order = f"; all {len(fit.tensors)} tensors found, matched by order and shape" if fit.by_order else ""
         named = f"{self.network} of " if self.network else ""
         return f"starting from {named}{self.origin}, content {self.content}{by_order}"
 

@@ -89,9 +89,9 @@ class Background:
                 nonlocal told
                 if self._closing or job.id in self._stop:
                     raise Stopped
-                job.done, job.total = done, total
+                known, job.done, job.total = job.total, done, total
                 share = done / max(1, total)
-                if share - told >= 0.01 or done >= total:
+                if share - told >= 0.01 or done >= total or total != known:
                     told = share
                     self._tell(job)
 

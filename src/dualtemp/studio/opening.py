@@ -79,6 +79,7 @@ def embedded(
 
     index, features = [np.zeros(0, np.int64)], [np.zeros((0, encoder.width), np.float32)]
     problems = dict(images.foreign)
+    progress(0, len(images))  # the first ones may take a while
     for record in cached_records(encoder, images, EncodingOptions(progress=progress)):
         problems |= record.problems
         index.append(record.index)
