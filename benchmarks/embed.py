@@ -9,6 +9,10 @@ stacks batches with numpy. All have the same network and one thread; the first t
 Time is that of the processor, of all processes together, so that a busy machine counts little; rounds alternate, the
 best of each counts. "workers" is how many processes have to read for one that computes, so that none waits. Weights are
 drawn, not trained: they make no difference to time. The last line tells how close quick features are.
+
+    python benchmarks/embed.py --pieces 8,16,64 --backbone tf_efficientnet_lite0 --size 224
+
+times the network alone, on so many images at once, in both memory formats.
 """
 
 import argparse
@@ -67,6 +71,28 @@ def forward_seconds(encoder: RunEncoder, batch: int) -> float:
     return best
 
 
+def time_pieces(backbone: str, size: int, pieces: list[int], rounds: int) -> None:
+    """Print milliseconds an image of the network alone, by the number of images at once and by memory format."""
+    networks = {
+        name: build_backbone(backbone, size, seed=0).eval().to(memory_format=format)  # pyright: ignore
+        for name, format in (("channels-last", torch.channels_last), ("contiguous", torch.contiguous_format))
+    }
+    images = torch.randn(max(pieces), 3, size, size)
+    best: dict[tuple[str, int], float] = {}
+    for _ in range(rounds):
+        for name, network in networks.items():
+            given = images.to(memory_format=torch.channels_last) if name == "channels-last" else images
+            for piece in pieces:
+                began = time.process_time()
+                with torch.inference_mode():
+                    for part in given.split(piece):
+                        network(part)
+                taken = (time.process_time() - began) / len(images)
+                best[name, piece] = min(best.get((name, piece), taken), taken)
+    for (name, piece), seconds in best.items():
+        print(f"{backbone} at {size} px, {name}, {piece:>3} at once: {1e3 * seconds:.1f} ms an image")
+
+
 def by_data_loader(encoder: RunEncoder, folder: Path, batch: int, images: int, out: Path) -> None:
     size = encoder.views.size
     crop, shape = size / encoder.views.shorter_side, (3, size, size)
@@ -118,7 +144,8 @@ def chosen_files(files: list[Path], root: Path, to: Path, enlarge: int | None) -
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="a folder with class sub-folders")
+    parser.add_argument("--data", type=Path, help="a folder with class sub-folders")
+    parser.add_argument("--pieces", metavar="N,N,...", help="time the network alone on so many images at once")
     parser.add_argument("--backbone", default="resnet_mini")
     parser.add_argument("--size", type=int, default=64, help="of the network's images, px")
     parser.add_argument("--batch", type=int, default=64)
@@ -127,6 +154,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     given = parser.parse_args()
     torch.set_num_threads(1)
+    if given.pieces:
+        time_pieces(given.backbone, given.size, [int(word) for word in given.pieces.split(",")], given.rounds)
+        return
+    if given.data is None:
+        parser.error("give --data FOLDER, or --pieces")
     every = [Path(path) for path, _ in ImageFolder(str(given.data)).samples]
     files = sorted(every[:: max(1, len(every) // given.images)][: given.images])
     print(f"{len(files)} images, {given.backbone} at {given.size} px, batch {given.batch}, best of {given.rounds}")

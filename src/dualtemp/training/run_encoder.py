@@ -39,7 +39,7 @@ class RunEncoder:
     size and normalization, for `evaluation_batches`; channels: of the images, 1 is gray; classes: names by label, empty
     if unknown; fingerprint: 32 hexadecimal digits of the weights: features of two encoders must not be mixed; progress:
     called with the number of images done, and of all; quick: decode files no larger than needed, see
-    `evaluation_batches`; in_pieces: let a CPU encode a few large images at a time, which EfficientNets do in half the
+    `evaluation_batches`; in_pieces: let a CPU encode a few large images at a time, which EfficientNets do in less
     time; the last bits of features may depend on it.
     """
 
