@@ -133,6 +133,18 @@ def test_pairs_found_by_an_index_are_those_of_all_pairs_and_what_is_missing_is_t
     assert not found.cut
 
 
+def test_codes_find_pairs_among_images_that_are_nearly_as_close(tmp_path: Path) -> None:
+    """Ten crowds of 150: the codes' order of neighbors is rough there, and the nearest by it are not the nearest."""
+    rng = np.random.default_rng(3)
+    centers = rng.normal(size=(10, 64))
+    x = (np.repeat(centers, 150, 0) + 0.12 * rng.normal(size=(1500, 64))).astype(np.float32)
+    opened, _, _ = open_index(index(written(tmp_path / "e.parquet", x), out=tmp_path / "e.index", kind="ivfpq").path)
+    expected = {tuple(pair) for pair in similar_pairs(torch.from_numpy(x), 0.988)[0].tolist()}
+    found = {tuple(pair) for pair in index_pairs.index_pairs(opened, 0.988).pairs.tolist()}
+    assert len(expected) > 1000
+    assert len(found & expected) > 0.9 * len(expected)
+
+
 def test_of_too_many_pairs_the_most_similar_are_kept(built: Path) -> None:
     opened, _, _ = open_index(built)
     whole = index_pairs.index_pairs(opened, 0.9)
