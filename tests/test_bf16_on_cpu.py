@@ -94,6 +94,7 @@ def test_a_run_that_would_die_is_refused_in_one_line(
     assert "resnet81" in capsys.readouterr().err, "other precisions are not concerned"
 
 
+@pytest.mark.slow
 def test_a_run_is_capped_before_torch_is_loaded(tmp_path: Path) -> None:
     """The instruction set that oneDNN says it takes, of a run that began without a word of it in its environment."""
     bf16_on_cpu(program(DIES_UNLESS_CAPPED))

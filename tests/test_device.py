@@ -91,6 +91,7 @@ print(refused, main(["train", *words, "--device", "cpu", "--out", f"{out}/run"])
 """
 
 
+@pytest.mark.slow
 def test_processes_on_the_cpu_of_a_host_with_a_gpu_leave_it_alone(tmp_path: Path) -> None:
     """Where torch tells of one GPU, two processes are refused without a word of the device, and run on the CPU."""
     with socket.socket() as free:

@@ -30,6 +30,7 @@ def printed(name: str, folder: Path, **environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_way_from_images_to_an_encoder(tmp_path: Path) -> None:
     out = tmp_path / "runs" / "it"
     said = printed("from_images_to_encoder.py", tmp_path, OUT=str(out), EPOCHS="2")
@@ -44,12 +45,14 @@ def test_the_way_from_images_to_an_encoder(tmp_path: Path) -> None:
     assert {"model.safetensors", "model.pt2", "README.md", "preprocessing.json"} <= set(os.listdir(out / "export"))
 
 
+@pytest.mark.slow
 def test_the_loss_in_a_plain_loop_goes_down(tmp_path: Path) -> None:
     said = printed("loss_in_a_plain_loop.py", tmp_path, STEPS="60")
     first, last = map(float, re.findall(r"from ([\d.]+) to ([\d.]+)", said)[0])
     assert last < 0.8 * first
 
 
+@pytest.mark.slow
 def test_two_towers_find_the_names_of_digits_and_learn_their_temperature(tmp_path: Path) -> None:
     said = printed("two_towers.py", tmp_path, STEPS="120")
     first, last, tau = map(float, re.findall(r"from ([\d.]+) to ([\d.]+), tau ([\d.]+)", said)[0])
@@ -59,6 +62,7 @@ def test_two_towers_find_the_names_of_digits_and_learn_their_temperature(tmp_pat
 
 
 @pytest.mark.skipif(importlib.util.find_spec("lightly") is None, reason="lightly is not installed (extra: peers)")
+@pytest.mark.slow
 def test_the_loss_inside_lightly_trains(tmp_path: Path) -> None:
     said = printed("loss_in_lightly.py", tmp_path, STEPS="3")
     losses = [float(word) for word in re.findall(r"loss ([\d.]+)", said)]

@@ -75,6 +75,7 @@ def finish(commands: Commands, path: Path) -> Command:
     return commands.start("resume", path, "--quiet", "--no-page") if begun else commands.start(*TRAIN, "--out", path)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_at_any_event_of_its_start_is_begun_again_or_resumed(
     commands: Commands, whole: Undisturbed, tmp_path: Path
 ) -> None:
@@ -95,6 +96,7 @@ def test_a_run_that_is_killed_at_any_event_of_its_start_is_begun_again_or_resume
         assert not list(path.rglob("*.part"))
 
 
+@pytest.mark.slow
 def test_a_disk_that_fails_at_any_event_of_a_run_is_one_line_and_loses_nothing(
     commands: Commands, whole: Undisturbed, tmp_path: Path
 ) -> None:

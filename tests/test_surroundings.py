@@ -64,6 +64,7 @@ def test_closed_and_full_streams_end_in_an_exit_code(words: list[str], redirecte
     assert ended.stderr.count("\n") == bool(told)
 
 
+@pytest.mark.slow
 def test_a_run_whose_streams_are_closed_writes_nothing_of_what_it_says_into_its_files(
     trained: Path, tmp_path: Path
 ) -> None:
@@ -169,6 +170,7 @@ def test_a_name_that_is_no_text_is_told_in_trouble_txt(tmp_path: Path) -> None:
     assert run.trouble.read_bytes() == b"\\udce9.png is gone\n"
 
 
+@pytest.mark.slow
 def test_without_locks_two_commands_do_not_write_one_run_and_a_killed_one_leaves_it_free(
     commands: Commands, tmp_path: Path
 ) -> None:

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 CODE = """
 import gc
 from dualtemp.torchvision_operators import declare_missing_operators
@@ -16,6 +18,7 @@ print(v2.ColorJitter(0.4))
 """
 
 
+@pytest.mark.slow
 def test_torchvision_can_be_imported_once_the_operators_are_declared():
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

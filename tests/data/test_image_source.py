@@ -50,6 +50,7 @@ def test_a_zip_file_is_the_same_set_as_its_folder(photos: Path) -> None:
     assert zipped.train.source.stamp(0) != zipped.train.source.stamp(1)
 
 
+@pytest.mark.slow
 def test_a_zip_file_goes_through_every_command_as_its_folder_does(commands: Commands, photos: Path) -> None:
     made: dict[str, tuple[Any, ...]] = {}
     for name, data in (("files", photos), ("zip", photos.with_suffix(".zip"))):

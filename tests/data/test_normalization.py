@@ -58,6 +58,7 @@ def test_files_are_measured_and_unreadable_ones_passed_over(tmp_path: Path):
         measured(FileImages(tmp_path, ("3.png",), channels=1))
 
 
+@pytest.mark.slow
 def test_photographs_in_colour_are_measured_at_about_their_views_size(tmp_path: Path):
     for i in range(3):
         coarse = np.random.default_rng(i).integers(0, 256, (6, 8, 3), dtype=np.uint8)

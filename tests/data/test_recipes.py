@@ -89,6 +89,7 @@ def test_settings_hold_the_content_and_neither_name_nor_path(tmp_path: Path) -> 
     assert settings({"data": "digits", "recipe": written["recipe"]}).recipe == text
 
 
+@pytest.mark.slow
 def test_a_run_needs_its_yaml_no_more_but_the_plugin_of_its_backbone(commands: Commands, tmp_path: Path) -> None:
     run, mine = tmp_path / "run", Path(shutil.copy(EXAMPLES / "my_recipe.yaml", tmp_path))
     ended = commands.run("train", *TINY, *PARTS, "--recipe", mine, "--backbone", "tiny", "--out", run)

@@ -320,6 +320,7 @@ def test_labels_stay_with_their_images_where_a_file_cannot_be_read(digits_run: P
     assert set(problems) == {"train/cat/001.png"}
 
 
+@pytest.mark.slow
 def test_unreadable_files_are_told_once_and_not_counted_in_any_row(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -90,6 +90,7 @@ def learn_a_share() -> dict[str, torch.Tensor]:
     return probe.state_dict()
 
 
+@pytest.mark.slow
 def test_two_processes_learn_the_probe_of_one(tmp_path: Path) -> None:
     from several_processes import run  # here, because the processes read this file without pytest's path
 

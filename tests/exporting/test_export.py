@@ -171,6 +171,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("name", WAYS)
+@pytest.mark.slow
 def test_the_cards_own_programs_give_the_runs_features_without_dualtemp(exported: Exported, name: str) -> None:
     found, encoder = exported.found(name), exported.encoders[name]
     assert {key.rpartition(" ")[0] for key in found} - {""} == WAYS[name]
@@ -203,6 +204,7 @@ def test_graphs_of_larger_encoders_give_the_runs_features_without_dualtemp(
 
 
 @pytest.mark.parametrize("name", [name for name in WAYS if "4 channels" not in name])
+@pytest.mark.slow
 def test_the_cards_pixels_are_those_of_evaluation_to_two_grey_levels(exported: Exported, name: str) -> None:
     """Pillow and torch both round to 8 bits, twice on the way; they agree but for single levels."""
     encoder, folder = exported.encoders[name], exported.folders[name]
@@ -266,6 +268,7 @@ def test_timm_resizes_to_the_same_side(size: int) -> None:
     assert int(size / found["crop_pct"]) == evaluation_side(size)
 
 
+@pytest.mark.slow
 def test_timms_own_transform_prepares_images_as_evaluation_does(exported: Exported) -> None:
     folder, encoder = exported.folders["resnet18, 224 px"], exported.encoders["resnet18, 224 px"]
     config = json.loads((folder / "config.json").read_text())
@@ -276,6 +279,7 @@ def test_timms_own_transform_prepares_images_as_evaluation_does(exported: Export
     np.testing.assert_allclose(prepared.numpy(), exported.found("resnet18, 224 px")["pixels"], atol=1e-3)
 
 
+@pytest.mark.slow
 def test_the_card_tells_settings_data_and_figures(trained: Path, exported: Exported) -> None:
     card = (exported.folders["digits"] / "README.md").read_text()
     last = RunFolder(trained).history()[-1]

@@ -40,6 +40,7 @@ def test_a_plugins_settings_are_flags_with_help(commands: Commands) -> None:
     assert "decorrelation must be a number above 0" in ended.err
 
 
+@pytest.mark.slow
 def test_a_plugins_run_is_killed_resumed_listed_and_shown(commands: Commands, tmp_path: Path) -> None:
     whole, path = tmp_path / "whole", tmp_path / "killed"
     assert commands.run("train", *PLUGIN, *MINE, "--out", whole).code == 0

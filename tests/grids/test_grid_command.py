@@ -93,6 +93,7 @@ def test_every_output_has_the_means_and_the_paired_tests(
     assert pdf.read_bytes().startswith(b"%PDF-1.4")
 
 
+@pytest.mark.slow
 def test_listed_commands_make_the_missing_runs(
     grid: Path, tmp_path: Path, commands: Commands, capsys: pytest.CaptureFixture[str]
 ) -> None:

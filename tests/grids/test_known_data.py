@@ -100,9 +100,9 @@ def test_a_summary_of_other_data_says_what_the_results_are_of(
 ) -> None:
     write_results(request_of(tmp_path / "results"), {"cifar10": GENUINE}, 50.0)
     words = ["--results", str(tmp_path / "results"), "--summary", str(tmp_path / "summary.md")]
-    assert main(["paper", "T-reverse", "--data", folder, *words]) == 0
+    assert main(["paper", "T-reverse", "--scale", "mini", "--data", folder, *words]) == 0
     assert "there are: aaaaaaaa cifar10 (8 runs)" in capsys.readouterr().err
-    assert main(["paper", "T-reverse", "--data", "cifar10=aaaaaaaa", *words]) == 0
+    assert main(["paper", "T-reverse", "--scale", "mini", "--data", "cifar10=aaaaaaaa", *words]) == 0
     assert capsys.readouterr().err == ""
     text = (tmp_path / "summary.md").read_text()
     assert "--data cifar10=FOLDER\n\n8 runs" in text

@@ -80,7 +80,7 @@ def test_the_spread_comes_apart_into_seeds_and_rest() -> None:
 
 
 def test_the_command_tells_the_power_of_the_published_spread(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["paper", "T-reverse", "--seeds", "5", "--results", str(CELLS), "--power", "1"]) == 0
+    assert main(["paper", "T-reverse", "--scale", "mini", "--seeds", "5", "--results", str(CELLS), "--power", "1"]) == 0
     told = capsys.readouterr().out
     assert "spread of runs 0.65: seeds 0.42, the rest 0.49 (8 cells)" in told
     assert next(line for line in told.splitlines() if "5 and 10 seeds, 97.06 %" in line).count("%") == 5

@@ -196,6 +196,7 @@ def test_a_claim_rests_on_all_its_tables_though_one_is_shown(page: Path) -> None
     assert "T-epochs" in text
 
 
+@pytest.mark.slow
 def test_the_papers_values_do_not_stand_beside_ones_own_images(tmp_path: Path) -> None:
     def page_of(data: str) -> str:
         request = Request(["T-reverse", "T-data"], "mini", (1,), [data], results=tmp_path / "results")

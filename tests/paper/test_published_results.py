@@ -19,7 +19,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "mini")) for name in COMMANDS])
 def test_summary_and_page_come_from_the_cells(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = PUBLISHED / name
     written = ["--summary", str(tmp_path / "summary.md"), "--report", str(tmp_path / "page.html")]

@@ -90,6 +90,7 @@ def test_every_cell_runs(tmp_path: Path) -> None:
     assert find_missing(request, request.make_plan()).jobs == []
 
 
+@pytest.mark.slow
 def test_a_grid_that_was_killed_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
     words = ["T-tau-beta", "--scale", "smoke", "--seeds", "1"]
     first = reproduce(words, tmp_path)
@@ -123,6 +124,7 @@ def test_two_commands_on_one_results_folder_share_the_runs(tmp_path: Path) -> No
     assert all(len(times) == 1 for times in seen.values())  # none was written twice
 
 
+@pytest.mark.slow
 def test_a_stop_saves_the_runs_and_they_are_gone_on_with(tmp_path: Path) -> None:
     job = tiny_job(epochs=200)
 
@@ -137,6 +139,7 @@ def test_a_stop_saves_the_runs_and_they_are_gone_on_with(tmp_path: Path) -> None
     assert finished(tmp_path) == {}
 
 
+@pytest.mark.slow
 def test_what_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     diverging, killed, sound = tiny_job(**DIVERGING), tiny_job(epochs=500), tiny_job()
 

@@ -52,6 +52,7 @@ class Onlooker:
 
 
 @pytest.mark.parametrize("given", [{"method": "moco", "dictionary_size": 64}, {"chunk": 16}, {"method": "supervised"}])
+@pytest.mark.slow
 def test_a_run_is_looked_into_after_an_epoch_and_ends_with_the_same_bits(
     given: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,6 +45,7 @@ def checkpoints_before_the_epoch_is_over() -> tuple[int, float]:
     return (len(watch.seen), watch.seconds) if distributed.rank() == 0 else (0, 0.0)
 
 
+@pytest.mark.slow
 def test_several_processes_save_when_it_is_time_and_not_after_every_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,9 +103,16 @@ torch.amp.GradScaler = functools.partial(torch.amp.GradScaler, init_scale=256.0)
 """
 # With the slow tests: wide heads, ten times the work of the others; and rows whose columns all stand in others.
 SLOW = ("byol", "simsiam", "vicreg", "barlow_twins", "distil")
+
+
+def _is_slow(row: Row) -> bool:
+    several = row.processes > 1 and row.amp != "none" and row.source != "folder"
+    return several or row.method in SLOW or "--predictor" in row.more
+
+
 MARKED = [
     pytest.param(row, id="-".join(str(getattr(row, name)) for name in COLUMNS), marks=[pytest.mark.slow] * slow)
-    for row, slow in ((row, row.method in SLOW or "--predictor" in row.more) for row in TABLE)
+    for row, slow in ((row, _is_slow(row)) for row in TABLE)
 ]
 
 

@@ -52,6 +52,7 @@ class Notes:
     def close(self) -> None: ...
 
 
+@pytest.mark.slow
 def test_photographs_begin_from_imagenet_whose_last_stage_learns(hub_cache: Path, tmp_path: Path) -> None:
     root, run = photographs(tmp_path / "photos", count=24), tmp_path / "run"
     chosen = settings({"data": str(root), "image_size": 96, "epochs": 1, "batch": 8})

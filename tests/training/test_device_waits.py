@@ -20,6 +20,8 @@ import dualtemp
 from dualtemp.frameworks import frameworks
 from dualtemp.self_test.parity import CASES
 
+pytestmark = pytest.mark.slow  # the runs of all frameworks, and a library to build
+
 HERE = Path(__file__).parents[1] / "support" / "pretended_cuda"
 QUICK = {"data": "digits", "backbone": "resnet_mini", "epochs": 1, "batch": 32, "subset": 96, "knn_images": 50}
 RUNS: dict[str, dict[str, Any]] = {
@@ -153,7 +155,6 @@ def test_a_step_never_waits_for_the_device_and_copies_once(name: str, noted: dic
     require_no_wait_and_one_copy(noted[name])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", OPTIONS)
 def test_no_option_of_a_framework_makes_a_step_wait_or_copy_twice(name: str, noted_options: dict[str, Any]) -> None:
     drawn = "sampling random" in name  # which keys of the dictionary are drawn on the host

@@ -71,6 +71,7 @@ def metered_by_rank() -> dict[str, float]:
     return meter.means()
 
 
+@pytest.mark.slow
 def test_two_processes_find_what_one_finds(tmp_path: Path) -> None:
     import several_processes  # not above: the processes that read this file know nothing of the others
 

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 
@@ -51,6 +52,7 @@ def main() -> tuple[list[torch.dtype], list[torch.dtype]]:
     return by_hand, asked
 
 
+@pytest.mark.slow
 def test_shapes_are_asked_for_by_hand_and_never_in_training(tmp_path: Path) -> None:
     for by_hand, trained in several_processes.run(__file__, "main", 2, tmp_path / "out"):
         assert by_hand == [torch.int64, torch.float32, torch.float32]

@@ -93,6 +93,7 @@ def test_a_run_with_a_page_that_is_killed_goes_on_to_the_same_bits_and_its_page_
     assert "data:image/jpeg" in page.read_text()
 
 
+@pytest.mark.slow
 def test_what_the_shell_starts_can_be_killed_and_resumed_too(run_once: Any, tmp_path: Path) -> None:
     path, environment = tmp_path / "run", {**os.environ, "OMP_NUM_THREADS": "1"}
     program = [sys.executable, "-m", "dualtemp"]
@@ -116,6 +117,7 @@ def test_what_the_shell_starts_can_be_killed_and_resumed_too(run_once: Any, tmp_
     assert different(everything(path), everything(run_once(*SIMCO))) == []
 
 
+@pytest.mark.slow
 def test_a_run_on_photographs_is_resumed_at_once_though_its_readers_may_still_end(
     commands: Commands, tmp_path: Path
 ) -> None:

@@ -57,6 +57,7 @@ def test_a_set_without_labels_trains_and_has_a_spread_alone(tmp_path: Path) -> N
     assert dualtemp.resume(tmp_path / "run", 2, quiet=True)["epoch"] == 2
 
 
+@pytest.mark.slow
 def test_noisy_labels_are_learned_and_clean_ones_evaluated(tmp_path: Path) -> None:
     words = {
         "data": "digits",

@@ -227,6 +227,7 @@ def epochs_of(run: Path) -> int:
     return path.read_text().count("\n") if path.exists() else 0
 
 
+@pytest.mark.slow
 def test_files_that_go_change_and_come_while_training_do_not_end_the_run(commands: Commands, tmp_path: Path) -> None:
     root, run = folder(tmp_path / "photos"), tmp_path / "run"
     command = commands.start("train", "--data", root, *QUICK, "--epochs", "15", "--out", run)

@@ -76,6 +76,7 @@ def test_a_clipped_gradient_moves_the_weights_no_further_than_the_rate_allows(tm
     assert (moved["free"] - moved["start"]).norm() > 2 * lr * clip
 
 
+@pytest.mark.slow
 def test_large_seeds_and_dropout_are_fine_and_repeat(tmp_path: Path) -> None:
     words = {**RUN, "epochs": 1, "seed": 2**40 + 1, "method": "moco", "dictionary_size": 64, "vector_size": 16}
     for name in ("one", "other"):

@@ -135,6 +135,7 @@ def test_a_killed_process_ends_the_other_one_with_a_line(victim: int, commands: 
     )
 
 
+@pytest.mark.slow
 def test_a_mistake_is_told_once_and_ends_all(commands: Commands, run_once: Any, tmp_path: Path) -> None:
     whole = run_once(*MINI)
     for words, said in (
@@ -152,6 +153,7 @@ def test_a_mistake_is_told_once_and_ends_all(commands: Commands, run_once: Any, 
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_two_processes_that_are_asked_to_stop_save_and_go_on_to_the_same_bits(
     commands: Commands, tmp_path: Path
 ) -> None:

@@ -122,6 +122,7 @@ def test_a_checkpoint_of_an_older_version_goes_on_to_the_same_weights(
     assert different(everything(run), everything(run_once(*RUN))) == []
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_the_threads_that_it_began_with(commands: Commands, run_once: Any, tmp_path: Path) -> None:
     words, path = (*DIGITS, "--epochs", "1"), tmp_path / "run"
     one, two = (everything(run_once(*words, "--threads", threads)) for threads in ("1", "2"))
@@ -277,6 +278,7 @@ def fill(place: Path, leave: int) -> Path:
 
 
 @pytest.mark.parametrize("leave", [0, 100_000, 1_300_000, 2_000_000])
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_leaves_the_older_checkpoint(
     leave: int, small_disk: Path, commands: Commands, run_once: Any
 ) -> None:

@@ -129,6 +129,7 @@ def parts():
 """
 
 
+@pytest.mark.slow
 def test_every_process_holds_out_the_same(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     alone = open_data(settings({"data": "digits", "subset": 200, **HELD}))

@@ -71,6 +71,7 @@ def test_workers_have_no_handlers_of_the_main_process(
 @pytest.mark.parametrize(
     ("before", "number"), [(None, signal.SIGKILL), (None, signal.SIGTERM), (signal.SIGSTOP, signal.SIGKILL)]
 )
+@pytest.mark.slow
 def test_a_run_whose_workers_are_killed_goes_on_to_the_same_bits(
     before: int | None, number: int, words: tuple[str, ...], commands: Commands, run_once: Callable, tmp_path: Path
 ) -> None:

@@ -82,6 +82,7 @@ def test_an_image_file_that_cannot_be_read_stops_it_with_nothing_written(tmp_pat
     assert os.listdir(tmp_path) == ["in"]
 
 
+@pytest.mark.slow
 def test_a_killed_packing_leaves_nothing_and_the_next_one_is_whole(
     folders: dict[str, Path], commands: Commands, tmp_path: Path
 ) -> None:

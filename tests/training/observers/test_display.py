@@ -36,6 +36,7 @@ def test_quiet_says_nothing(commands: Commands, tmp_path: Path) -> None:
     assert (ended.code, ended.out, ended.err) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_a_live_line_that_is_gone_at_the_end(tmp_path: Path) -> None:
     controller, terminal = pty.openpty()
     words = [sys.executable, "-m", "dualtemp", "train", *RUN, "--epochs", "12", "--no-page"]
@@ -105,6 +106,7 @@ def test_a_line_of_an_epoch_fits_a_terminal_of_80_columns(
     assert re.search(r"epoch 107/200  loss 3\.457  probe 45\.68 %  kNN 43\.21 %  spread 0\.87 *$", line), line
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_though_nobody_reads_its_output(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "dualtemp", "train", *RUN, "--no-page", "--out", str(tmp_path / "run")]
     reader, writer = os.pipe()
