@@ -64,6 +64,7 @@ def test_similarity_says_that_it_needs_two_draws(run_of: RunOf, capsys: pytest.C
     assert "- for 49 keys: the dictionary has 96 keys; similarity needs two disjoint draws." in told
 
 
+@pytest.mark.slow
 def test_unreadable_files_do_not_change_the_entropy_of_equal_weights(
     tmp_path: Path, train_run: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

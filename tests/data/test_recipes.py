@@ -109,6 +109,7 @@ def test_a_run_needs_its_yaml_no_more_but_the_plugin_of_its_backbone(commands: C
     assert (run / "export" / "model.pt2").is_file()
 
 
+@pytest.mark.slow
 def test_a_recipe_of_a_plugin_can_be_looked_at(commands: Commands, tmp_path: Path) -> None:
     sheet = tmp_path / "sheet.png"
     ended = commands.run("data", "digits", "--show", "--recipe", "gentle", "--out", sheet, *PARTS)

@@ -93,6 +93,7 @@ def test_images_of_a_set_in_parts_have_the_bits_of_one_file(digits_run: Path, tm
 
 
 @pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_processes_of_torchrun_share_the_list_and_resume_after_kills(
     commands: Commands, photos_run: Path, some: Path, whole: Gathered, tmp_path: Path, count: int
 ) -> None:

@@ -486,6 +486,7 @@ def approximated(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return export(trained, ("onnx-web", "onnx-int8"), tmp_path_factory.mktemp("approximated") / "it", data="digits")
 
 
+@pytest.mark.slow
 def test_eight_bits_are_compared_on_images_that_did_not_calibrate_them_and_the_card_says_how(
     approximated: Path, trained: Path
 ) -> None:
@@ -511,6 +512,7 @@ def test_eight_bits_are_compared_on_images_that_did_not_calibrate_them_and_the_c
     ).read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_graph_for_browsers_takes_the_pixels_of_a_canvas(approximated: Path, trained: Path) -> None:
     import onnxruntime
 

@@ -163,6 +163,7 @@ def steps_of_all_processes() -> dict[str, list]:
 
 
 @pytest.mark.parametrize("world", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_every_process_ends_with_the_memory_of_one_process(world: int, tmp_path: Path) -> None:
     one = steps_of_all_processes()
     ranks = several_processes.run(__file__, "steps_of_all_processes", world, tmp_path / "out")

@@ -90,6 +90,7 @@ def values_and_gradients() -> dict[str, dict]:
 
 
 @pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_pairs_on_several_processes_are_those_of_one(processes: int, tmp_path: Path) -> None:
     one = values_and_gradients()
     for rank in several_processes.run(__file__, "values_and_gradients", processes, tmp_path / "out"):

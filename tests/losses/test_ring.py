@@ -63,6 +63,7 @@ def both_ways() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("world", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 4))])
+@pytest.mark.slow
 def test_passing_keys_give_what_gathered_keys_give(world: int, tmp_path: Path) -> None:
     for found in several_processes.run(__file__, "both_ways", world, tmp_path / "out"):
         for name in (*CASES, "one pair each"):

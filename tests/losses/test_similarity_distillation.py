@@ -125,6 +125,7 @@ def value_and_gradients() -> list[Tensor]:
     return found
 
 
+@pytest.mark.slow
 def test_two_processes_with_half_the_batch_each_are_one_with_the_whole(tmp_path: Path) -> None:
     one = value_and_gradients()
     ranks = several_processes.run(__file__, "value_and_gradients", 2, tmp_path / "out")

@@ -67,6 +67,7 @@ def of_one_process() -> list[float]:
     return [float(loss.detach()), *(mine.grad / 2).flatten().tolist()]  # processes average
 
 
+@pytest.mark.slow
 def test_two_processes_see_the_whole_batch(tmp_path: Path) -> None:
     from several_processes import run  # here, because the processes read this file without pytest's path
 

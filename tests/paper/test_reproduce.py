@@ -158,6 +158,7 @@ def test_what_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     assert "killed, twice" in found["reason"]
 
 
+@pytest.mark.slow
 def test_each_listed_command_makes_one_missing_run(tmp_path: Path) -> None:
     request = Request(["T-unified"], "smoke", (1, 2), results=tmp_path)
     left = find_missing(request, request.make_plan())

@@ -78,6 +78,7 @@ def test_a_kill_between_the_metrics_and_the_checkpoint_gives_no_line_twice(
     assert different(everything(path), everything(run_once(*SIMCO))) == []
 
 
+@pytest.mark.slow
 def test_a_run_with_a_page_that_is_killed_goes_on_to_the_same_bits_and_its_page_follows(
     commands: Any, run_once: Any, tmp_path: Path
 ) -> None:

@@ -181,6 +181,7 @@ def train(commands: Commands, data: Path, out: Path, *words: str) -> Ended:
     return commands.run("train", "--data", data, *QUICK, *words, "--out", out)
 
 
+@pytest.mark.slow
 def test_a_folder_alone_is_enough_and_its_config_reruns_the_run(commands: Commands, tmp_path: Path) -> None:
     root = folder(tmp_path / "photos")
     ended = commands.run("train", "--data", root, "--epochs", "2", "--workers", "0", "--out", tmp_path / "a")

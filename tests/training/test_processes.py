@@ -77,6 +77,7 @@ def test_two_processes_learn_from_a_folder_and_say_how_long_it_will_take(command
     assert second.out == second.err == ""
 
 
+@pytest.mark.slow
 def test_a_run_of_one_process_can_go_on_with_two(commands: Commands, run_once: Any, tmp_path: Path) -> None:
     path = tmp_path / "run"
     words = (*VIT, *METHODS["supervised"], "--chunk", "40")  # chunks for one process, none for two
@@ -98,6 +99,7 @@ def test_a_restart_goes_on_with_no_run_but_its_own(commands: Commands, run_once:
     assert "holds a run already" in ended.err
 
 
+@pytest.mark.slow
 def test_a_requeued_job_goes_on_with_its_own_run_and_sigusr1_asks_slurm_for_that(
     commands: Commands, run_once: Any, tmp_path: Path
 ) -> None:

@@ -62,6 +62,7 @@ def test_an_empty_folder_and_what_a_kill_left_of_a_beginning_may_become_a_run(
         assert ended.code == 0, ended.err
 
 
+@pytest.mark.slow
 def test_two_processes_cannot_write_one_run(commands: Commands, tmp_path: Path) -> None:
     path = tmp_path / "run"
     first = commands.start("train", *RUN, "--epochs", "1000", "--out", path)

@@ -95,6 +95,7 @@ def test_a_run_whose_workers_are_killed_goes_on_to_the_same_bits(
     assert len(ended.err.splitlines()) <= 2, "one line for each"
 
 
+@pytest.mark.slow
 def test_sigterm_to_all_processes_of_a_run_stops_it_as_one_to_the_main_process_does(
     words: tuple[str, ...], commands: Commands, run_once: Callable, tmp_path: Path
 ) -> None:

@@ -34,6 +34,7 @@ def test_images_order_and_pixels_are_the_same_on_any_number_of_processes_and_fro
 
 
 @pytest.mark.parametrize("count", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 4))])
+@pytest.mark.slow
 def test_a_killed_run_on_shards_ends_with_the_bits_of_the_folder(
     commands: Commands, photos: Path, shards: Path, tmp_path: Path, count: int
 ) -> None:
