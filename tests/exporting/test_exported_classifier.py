@@ -20,15 +20,16 @@ from dualtemp.encoder.image_list import listed
 from dualtemp.evaluation.classifier_file import CLASSIFIER_FILE, load_classifier, save_classifier
 from dualtemp.training.run_encoder import onnx_encoder
 
-# Features come as an array, as every format gives them; what follows is the card's.
-PROGRAM = """
+ALONE = """
 import sys
 import numpy as np
 class Blocked:
     def find_spec(self, name, *_):
         if name.partition(".")[0] in ("dualtemp", "torch"): raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Blocked())
-features = np.load("features.npy")
+"""
+# Features come as an array, as every format gives them; what follows is the card's.
+PROGRAM = f"""{ALONE}features = np.load("features.npy")
 exec(open("classify.py").read())
 np.savez("found.npz", probabilities=probabilities, answers=np.array(answers))
 """
@@ -68,14 +69,7 @@ def test_a_classifier_of_other_weights_is_not_exported_and_an_earlier_one_goes(r
     assert "classifier" not in json.loads((folder / "export.json").read_text())
 
 
-ANSWERING = """
-import sys
-import numpy as np
-class Blocked:
-    def find_spec(self, name, *_):
-        if name.partition(".")[0] in ("dualtemp", "torch"): raise ModuleNotFoundError(name)
-sys.meta_path.insert(0, Blocked())
-images = np.load("images.npy")
+ANSWERING = f"""{ALONE}images = np.load("images.npy")
 exec(open("onnx_program.py").read())
 np.savez("found.npz", features=features, probabilities=probabilities, novelty=novelty, answers=np.array(answers))
 """

@@ -40,27 +40,14 @@ def index_pairs(
     count, least = len(index), threshold - ROUNDING
     most = max(100_000, 10 * count) if most is None else most
     keys, values, held, cut = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)], 0, False
-    full: list[np.ndarray] = []  # images that have more neighbors than were asked for
-    k = max(NEIGHBORS, index.settings["candidates"])
-    step = max(1, BLOCK // (k * index.vectors.width))
-    for start in range(0, count, step):
-        rows = np.arange(start, min(start + step, count))
-        key, s, more = neighbor_pairs(index, rows, k, least)
-        keys.append(key)
-        values.append(s)
-        full.append(more)
-        held += len(key)
-        if held > 4 * most:
-            keys, values, least, was_cut = _kept(keys, values, most, least)
-            held, cut = len(keys[0]), cut or was_cut
-        if progress is not None:
-            progress(int(rows[-1]) + 1, count)
-    waiting, k = np.concatenate(full), 4 * k
-    while len(waiting):
+    waiting, k = np.arange(count), max(NEIGHBORS, index.settings["candidates"])
+    first = k
+    while len(waiting):  # at first all images, then those that may have more neighbors than were asked for
         again = []
         step = max(1, BLOCK // (min(k, count) * index.vectors.width))
         for start in range(0, len(waiting), step):
-            key, s, more = neighbor_pairs(index, waiting[start : start + step], k, least)
+            rows = waiting[start : start + step]
+            key, s, more = neighbor_pairs(index, rows, k, least)
             keys.append(key)
             values.append(s)
             again.append(more)
@@ -68,6 +55,8 @@ def index_pairs(
             if held > 4 * most:
                 keys, values, least, was_cut = _kept(keys, values, most, least)
                 held, cut = len(keys[0]), cut or was_cut
+            if progress is not None and k == first:
+                progress(start + len(rows), count)
         waiting, k = np.concatenate(again) if k < min(MOST_NEIGHBORS, count) else waiting[:0], 4 * k
     keys, values, _, was_cut = _kept(keys, values, most, least)
     pairs = np.stack(np.divmod(keys[0], count), 1)
