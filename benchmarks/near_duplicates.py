@@ -17,7 +17,8 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from dualtemp.data.loading.crop_files import clean_crop, to_tensor
+from dualtemp.data.image_source import to_tensor
+from dualtemp.data.loading.crop_files import clean_crop
 from dualtemp.encoder.encoder import RunEncoder, run_encoder
 from dualtemp.encoder.image_list import ImageList, listed
 from dualtemp.encoder.near_duplicates import similar_pairs
