@@ -9,6 +9,8 @@ is a process of its own: processor seconds and peak memory are those of the work
              above --pairs vectors, near-duplicates of 500 sampled images alone
     faiss    a plain script: IndexIVFFlat of all vectors in memory, 17 neighbors of each in 8 cells, cosine >= threshold
     exact    all pairs, tile by tile, up to --exact vectors
+    imagededup   its `CNN.find_duplicates` on the same vectors, up to --exact of them, with all N x N cosines in memory;
+             if it is installed: `pip install --no-deps imagededup PyWavelets`
 """
 
 import argparse
@@ -17,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +38,7 @@ from dualtemp.encoder.index_recall import drawn_queries
 from dualtemp.encoder.near_duplicates import similar_pairs
 from dualtemp.encoder.vector_index import VectorIndex, import_faiss, open_index
 from dualtemp.losses.similarity import unit
+from dualtemp.torchvision_operators import declare_missing_operators
 
 THRESHOLD = 0.99
 
@@ -129,7 +133,21 @@ def measure(what: str, features: Path, kind: str | None) -> dict[str, Any]:
     if what == "exact":
         pairs, _, _ = similar_pairs(torch.from_numpy(x), THRESHOLD)
         return {**meter.read(), "pairs": len(pairs)}
+    if what == "imagededup":
+        return {"pairs": _imagededup(x), **meter.read()}
     return {**_plain_faiss(x), **meter.read()}
+
+
+def _imagededup(x: np.ndarray) -> int:
+    """The number of pairs that imagededup finds among vectors; its network is never asked."""
+    declare_missing_operators()
+    from imagededup.methods import CNN  # pyright: ignore[reportMissingImports]
+    from imagededup.utils import CustomModel  # pyright: ignore[reportMissingImports]
+
+    vectors = {str(i): row for i, row in enumerate(x)}
+    finder = CNN(verbose=False, model_config=CustomModel(torch.nn.Identity(), lambda image: image, "none"))
+    found = finder.find_duplicates(encoding_map=vectors, min_similarity_threshold=THRESHOLD, num_sim_workers=0)
+    return len({(min(i, j), max(i, j)) for i, others in found.items() for j in others})
 
 
 def _sampled(opened: VectorIndex, meter: Meter) -> dict[str, Any]:
@@ -172,7 +190,8 @@ def measured(
     for count in counts:
         features = work / f"{count}.parquet"
         first_rows(work / "views", count, features)
-        more = [*(["duplicates"] if count <= pairs else []), "faiss", *(["exact"] if count <= exact else [])]
+        all_pairs = ["exact", *(["imagededup"] if find_spec("imagededup") else [])]
+        more = [*(["duplicates"] if count <= pairs else []), "faiss", *(all_pairs if count <= exact else [])]
         for what in ("build", "search", "sampled", *more):
             words = [
                 sys.executable,

@@ -115,7 +115,7 @@ def million(images: int) -> None:
         print(f"{images:,} images of 32 px with .cls in {-(-images // SHARD)} shards, {size / 1e9:.1f} GB", end="; ")
         print(f"made in {time.process_time() - began:.0f} s of processor time", flush=True)
         for what in ("index", "open again"):
-            in_child("open", root / "shards", root / "cache", what)
+            in_child(root / "shards", root / "cache", what)
         (kept,) = (root / "cache" / "shards").glob("*.npz")
         print(
             f"  the index file: {kept.stat().st_size / 1e6:.1f} MB, {kept.stat().st_size / images:.0f} bytes an image"
@@ -160,30 +160,48 @@ def folder(images: int) -> None:
                 at.mkdir(parents=True)
             (at / f"{number:08}.jpg").write_bytes(some[number % 64] + number.to_bytes(4, "big"))
         print(f"{images:,} files of 32 px in 100 class folders", flush=True)
-        in_child("list", root / "photos", root / "cache", "list")
-        in_child("open", root / "photos", root / "cache", "list, hold out, open")
+        in_child(root / "photos", root / "cache", "list, hold out, open")
 
 
-def in_child(what: str, data: Path, cache: Path, told: str) -> None:
+def in_child(data: Path, cache: Path, told: str) -> None:
     """Measure in a process of its own."""
-    words = [sys.executable, "-m", "benchmarks.shards", "measure", "--what", what, "--data", str(data)]
+    words = [sys.executable, "-m", "benchmarks.shards", "measure", "--data", str(data)]
     ended = subprocess.run(
         words, env={**os.environ, "DUALTEMP_DATA": str(cache)}, capture_output=True, text=True, check=True
     )
     found = json.loads(ended.stdout.splitlines()[-1])
+    for name, seconds in found["stages"].items():
+        print(f"    {name:20}{seconds:8.1f} s")
     print(
         f"  {told:22}{found['seconds']:8.1f} s of processor time, {found['megabytes']:6.0f} MB more memory at most",
         flush=True,
     )
 
 
-def measure(what: str, data: str) -> None:
+def measure(data: str) -> None:
+    """Open a source, and say what the stages of a folder's opening take: each is watched where it is called."""
     from dualtemp.data import open_source
-    from dualtemp.data.sources.folder import find_images
+    from dualtemp.data.sources import folder as opening
 
+    stages: dict[str, float] = {}
+
+    def watched(told: str, function: Callable[..., object]) -> Callable[..., object]:
+        def call(*words: object, **named: object) -> object:
+            began = time.process_time()
+            try:
+                return function(*words, **named)
+            finally:
+                stages[told] = stages.get(told, 0.0) + time.process_time() - began
+
+        return call
+
+    told = {"_find": "list", "copies": "look for copies", "name_keys": "hash names", "held_out": "split"}
+    for name, words in told.items():
+        setattr(opening, name, watched(words, getattr(opening, name)))
     before, began = peak(), time.process_time()
-    found = len(find_images(Path(data))) if what == "list" else len(open_source(data).pretraining)
-    print(json.dumps({"seconds": time.process_time() - began, "megabytes": peak() - before, "images": found}))
+    found = len(open_source(data).pretraining)
+    seconds = time.process_time() - began
+    print(json.dumps({"seconds": seconds, "megabytes": peak() - before, "images": found, "stages": stages}))
 
 
 def peak() -> float:
@@ -195,13 +213,12 @@ def main() -> None:
     parser.add_argument("part", choices=("speed", "million", "folder", "measure"))
     parser.add_argument("--images", type=int)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--what", default="open", help=argparse.SUPPRESS)
     parser.add_argument("--data", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.part == "speed":
         speed(given.images or 1000, given.rounds)
     elif given.part == "measure":
-        measure(given.what, given.data)
+        measure(given.data)
     else:
         {"million": million, "folder": folder}[given.part](
             given.images or {"million": 10**6, "folder": 10**5}[given.part]

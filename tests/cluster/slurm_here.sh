@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# A real Slurm of one node on this machine, for a grid with --on slurm: arrays, a requeue in the middle of a run, a
-# killed job, a cancelled command. Needs root and Debian's munge, slurmctld, slurmd, slurm-client. Takes a few minutes.
+# A real Slurm of one node on this machine, for grids and for embed with --on slurm: arrays, a requeue in the middle of a
+# run, killed jobs, cancelled commands. Needs root and Debian's munge, slurmctld, slurmd, slurm-client. Takes a few minutes.
 #
-#     tests/cluster/slurm_here.sh [PYTHON]          prints its protocol; docs/cluster.md shows one
+#     tests/cluster/slurm_here.sh [PYTHON [grids | embed]]          prints its protocol; docs/cluster.md shows one
 #
 # It leaves nothing behind: own configuration, own folder, and only the daemons that it started are stopped.
 set -euo pipefail
 python=${1:-python}
+only=${2:-}
 here=$(mktemp -d /tmp/slurm_here.XXXXXX)
 export SLURM_CONF=$here/slurm.conf OMP_NUM_THREADS=1
 host=$(hostname -s)
@@ -57,7 +58,7 @@ stop() {
 trap stop EXIT
 until_true() { # seconds, words
     local end=$((SECONDS + $1)); shift
-    until "$@"; do [ $SECONDS -lt $end ] || { say "waited in vain for: $*"; tail -n 20 "$here"/*.log; exit 1; }; sleep 1; done
+    until "$@"; do [ $SECONDS -lt $end ] || { say "waited in vain for: $*"; tail -n 20 "$here"/*.log; exit 1; }; sleep "${pause:-1}"; done
 }
 
 munged --force --key-file="$here/munge.key" --socket="$here/munge/socket" --pid-file="$here/munged.pid" \
@@ -68,6 +69,10 @@ idle() { [ "$(sinfo --noheader --format %T 2>/dev/null)" = idle ]; }
 until_true 60 idle
 say "slurm $(sinfo --version | cut -d' ' -f2), node $(sinfo --noheader --format '%N %T %c CPUs')"
 
+running() { squeue --noheader --array --states RUNNING --format %i; }
+empty() { [ -z "$(squeue --noheader)" ]; }
+
+carry_grids() {
 cat > "$here/grid.yaml" <<'GRID'
 title: A grid on Slurm
 data: digits
@@ -76,7 +81,6 @@ columns: {tau_beta: [0.1, 1]}
 seeds: 2
 GRID
 grid() { exec "$python" -m dualtemp grid "$here/grid.yaml" --results "$1" --on slurm --jobs 2 --slurm time=60; }
-running() { squeue --noheader --array --states RUNNING --format %i; }
 begun() { ls "$1"/runs/*/metrics.jsonl >/dev/null 2>&1; }
 finished() { ls "$1" 2>/dev/null | grep -c -- '-s[0-9]*\.json' || true; }
 
@@ -104,7 +108,6 @@ sleep 5
 say "kill -TERM the command; its jobs save and end"
 kill -TERM $command
 wait $command || say "it ended with code $?"
-empty() { [ -z "$(squeue --noheader)" ]; }
 until_true 180 empty
 say "results so far: $(finished "$here/killed"); the same command again:"
 (grid "$here/killed") > "$here/again.log" 2>&1
@@ -141,4 +144,69 @@ grep "dualtemp: stop" "$here/job.log" | sed 's/^/          /'
 restarts=$(scontrol show job "$job" | grep -o 'Restarts=[0-9]*')
 say "$restarts; epochs in metrics.jsonl: $(wc -l < "$here/runs/large/metrics.jsonl")"
 [ "$(wc -l < "$here/runs/large/metrics.jsonl")" = 40 ]
+}
+
+embed_parts() {
+say "5. embed --on slurm: 480 images in six parts, two at a time; one process makes the same rows first"
+"$python" - "$here/photos" <<'DRAW'
+import sys
+from pathlib import Path
+import numpy as np
+from PIL import Image
+folder = Path(sys.argv[1])
+folder.mkdir()
+for number in range(480):
+    coarse = np.random.default_rng(number).integers(0, 256, (5, 6, 3), dtype=np.uint8)
+    Image.fromarray(coarse).resize((96, 80), Image.Resampling.BICUBIC).save(folder / f"{number:03}.png")
+(folder / "007.png").write_bytes(b"broken")
+DRAW
+"$python" -m dualtemp train --data "$here/photos" --subset 64 --batch 32 --epochs 1 --image-size 64 --backbone resnet18 \
+    --init none --out "$here/runs/encoder" --no-page --workers 0 > "$here/encoder.log" 2>&1
+embed() { exec "$python" -m dualtemp embed "$here/runs/encoder" --data "$here/photos" --batch 8 --workers 0 --device cpu "$@"; }
+on_slurm() { embed --out "$1" --parts 6 --on slurm --jobs 2 --slurm time=60; }
+(embed --out "$here/one.parquet") | sed 's/^/          /'
+halfway() { # a part of this folder that has rows, and is not finished
+    for file in "$1"/.part-*.work; do [ -f "$file" ] && [ "$(stat -c %s "$file")" -gt 8000 ] && return; done
+    return 1
+}
+(on_slurm "$here/parts") > "$here/parts.log" 2>&1 &
+command=$!
+pause=0.1 until_true 600 halfway "$here/parts"
+victim=$(running | head -n 1)
+say "scancel --signal=KILL $victim, with $(ls "$here"/parts/.part-*.work | wc -l) parts in hand"
+scancel --signal=KILL "$victim"
+wait $command
+sed 's/^/          /' "$here/parts.log"
+
+say "6. the same into another folder; a job is cancelled, then the command is stopped, and repeated"
+(on_slurm "$here/stopped") > "$here/stopped.log" 2>&1 &
+command=$!
+pause=0.1 until_true 600 halfway "$here/stopped"
+victim=$(running | head -n 1)
+say "scancel $victim"
+scancel "$victim"
+sleep 5
+say "kill -TERM the command"
+kill -TERM $command
+wait $command || say "it ended with code $?"
+until_true 180 empty
+say "finished parts: $(ls "$here/stopped" | grep -c parquet || true), begun: $(ls -A "$here/stopped" | grep -c work || true); the same command again:"
+(on_slurm "$here/stopped") > "$here/again.log" 2>&1
+sed 's/^/          /' "$here/again.log"
+
+say "7. both folders hold the rows of one process, bit for bit"
+"$python" - "$here/one.parquet" "$here/parts" "$here/stopped" <<'SAME'
+import sys
+import pyarrow.parquet as pq
+one, *others = (pq.read_table(path) for path in sys.argv[1:])
+assert one.num_rows == 479
+for other in others:
+    for column in ("name", "features"):
+        assert one[column].combine_chunks().equals(other[column].combine_chunks()), column
+print("          2 of 2 folders the same, 479 rows each")
+SAME
+}
+
+[ "$only" = embed ] || carry_grids
+[ "$only" = grids ] || embed_parts
 say "done"

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dualtemp.cli import main
-from dualtemp.encoder import embedding_file, index_pairs, index_recall
+from dualtemp.encoder import embedding_file, index_pairs, index_recall, vector_index
 from dualtemp.encoder.captions import captions
 from dualtemp.encoder.embed import embed
 from dualtemp.encoder.embedding_file import Columns, write_features
@@ -21,7 +21,8 @@ from dualtemp.encoder.embedding_reader import EmbeddingFile
 from dualtemp.encoder.index import index
 from dualtemp.encoder.index_file import KINDS, index_paths
 from dualtemp.encoder.near_duplicates import similar_pairs
-from dualtemp.encoder.vector_index import open_index, usual_kind
+from dualtemp.encoder.stored_vectors import StoredVectors
+from dualtemp.encoder.vector_index import VectorIndex, open_index, usual_kind
 from dualtemp.errors import UserError
 
 HOW: dict[str, Any] = {"workers": 0, "device": "cpu"}
@@ -143,6 +144,28 @@ def test_codes_find_pairs_among_images_that_are_nearly_as_close(tmp_path: Path) 
     found = {tuple(pair) for pair in index_pairs.index_pairs(opened, 0.988).pairs.tolist()}
     assert len(expected) > 1000
     assert len(found & expected) > 0.9 * len(expected)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_the_choice_in_float32_leaves_out_nothing_that_is_near(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str
+) -> None:
+    """Also of features whose squares leave the range of float32; a row of -1 is none."""
+    monkeypatch.setattr(vector_index, "GATHERED", 5000)
+    x = drawn(3, 400)
+    lengths = np.random.default_rng(0).choice([1, 1e-3] if dtype == "float16" else [1, 1e25, 1e-10], 400)
+    x = (x * lengths[:, None]).astype(dtype)
+    x.tofile(tmp_path / "vectors")
+    found = VectorIndex(None, StoredVectors(tmp_path / "vectors", *x.shape, dtype), "exact", {})
+    queries, rows = found.vectors.unit(np.arange(400)), np.tile(np.arange(-1, 400), (400, 1))
+    cosines = unit64(x) @ unit64(x).T
+    for least in (0.9, 0.99, 0.9999):
+        at, place, s = found.near(queries, rows, least)
+        expected = {(i, j) for i, j in np.argwhere(cosines >= least + 1e-6).tolist()}
+        allowed = {(i, j) for i, j in np.argwhere(cosines >= least - 1e-6).tolist()}
+        near = set(zip(at.tolist(), (place - 1).tolist(), strict=True))
+        assert expected <= near <= allowed
+        np.testing.assert_allclose(s, cosines[at, place - 1], atol=1e-6)
 
 
 def test_of_too_many_pairs_the_most_similar_are_kept(built: Path) -> None:

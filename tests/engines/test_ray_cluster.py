@@ -11,7 +11,7 @@ SCRIPT = Path(__file__).parents[1] / "cluster" / "ray_here.py"
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("ray") is None, reason="Ray (70 MB) is not installed: pip install 'dualtemp[ray]'")
-def test_a_grid_on_ray_survives_a_killed_node_and_a_stop() -> None:
+def test_grids_and_parts_on_ray_survive_a_killed_node_and_a_stop() -> None:
     ended = subprocess.run(
         [sys.executable, str(SCRIPT)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -20,4 +20,4 @@ def test_a_grid_on_ray_survives_a_killed_node_and_a_stop() -> None:
         check=False,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "bit for bit: [True, True]" in ended.stdout
+    assert ended.stdout.count("bit for bit: [True, True]") == 2

@@ -86,7 +86,10 @@ def _embed_on_engine(given: dict[str, Any], words: dict[str, Any], options: dict
     options = {name: value for name, value in options.items() if name != "device"}
     with image_progress(what="parts") as progress:
         opened = open_engine(engine, out / ".jobs")
-        return embed_on(opened, given["run"], parts=parts, progress=progress, **words, **options)
+        made = embed_on(opened, given["run"], parts=parts, progress=progress, **words, **options)
+    if made.resumed:
+        print_note(f"continuing: {made.resumed:,} of {made.images:,} rows were computed before")
+    return made
 
 
 COMMAND = Command(

@@ -40,6 +40,7 @@ def print_unreadable(unreadable: dict[str, str]) -> None:
         return
     from dualtemp.quantities import counted
 
-    print(f"{counted(len(unreadable), 'file')} could not be read and were left out:")
+    verb = "was" if len(unreadable) == 1 else "were"
+    print(f"{counted(len(unreadable), 'file')} could not be read and {verb} left out:")
     for name, reason in unreadable.items():
         print(f"  {name}: {reason}")

@@ -73,13 +73,12 @@ def neighbor_pairs(
     """
     z = index.vectors.unit(rows)
     found = index.candidates(z, k + 1)
-    s = index.exact(z, found)
-    above = (s >= least) & (found != rows[:, None]) & (found >= 0)
-    at, place = np.nonzero(above)
+    at, place, s = index.near(z, np.where(found == rows[:, None], -1, found), least)
     one, other = rows[at], found[at, place]
     key = np.minimum(one, other) * len(index) + np.maximum(one, other)
     enough = k // 4 if index.kind == "ivfpq" else k
-    return key, s[at, place], rows[(above.sum(1) >= enough) & (k + 1 < len(index))]
+    pairs = np.bincount(at, minlength=len(rows))
+    return key, s, rows[(pairs >= enough) & (k + 1 < len(index))]
 
 
 def _kept(

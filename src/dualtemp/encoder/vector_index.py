@@ -69,6 +69,34 @@ class VectorIndex:
             s[some] = np.einsum("qcf,qf->qc", z, queries[some].astype(np.float64))
         return np.where(rows < 0, -np.inf, np.minimum(s, 1))
 
+    def near(self, queries: np.ndarray, rows: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Places at (P,) and place (P,) in rows (Q, C) with a cosine of at least `least`, and these float32 (P,).
+
+        As of `exact`, but a product in float32 chooses first which are compared exactly: few, of many candidates.
+        """
+        found = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))]
+        step = max(1, GATHERED // (rows.shape[1] * self.vectors.width))
+        for start in range(0, len(rows), step):
+            some, q = rows[start : start + step], queries[start : start + step]
+            at, place = np.nonzero((some >= 0) & self._may_reach(q, some, least))
+            for first in range(0, len(at), GATHERED // self.vectors.width):
+                i, j = (each[first : first + GATHERED // self.vectors.width] for each in (at, place))
+                z = self.vectors.unit(some[i, j]).astype(np.float64)
+                s = np.minimum(np.einsum("pf,pf->p", z, q[i].astype(np.float64)).astype(np.float32), 1)
+                is_near = s >= least
+                found.append((start + i[is_near], j[is_near], s[is_near]))
+        at, place, s = (np.concatenate(each) for each in zip(*found, strict=True))
+        return at, place, s
+
+    def _may_reach(self, queries: np.ndarray, rows: np.ndarray, least: float) -> np.ndarray:
+        """Whether cosines may be `least`, bool (Q, C): false only beyond the rounding of float32."""
+        z = self.vectors.table[np.maximum(rows, 0)].astype(np.float32, copy=False)
+        with np.errstate(over="ignore", invalid="ignore"):
+            lengths = np.sqrt(np.einsum("qcf,qcf->qc", z, z))
+            rough = (z @ queries[:, :, None])[..., 0] / np.maximum(lengths, np.float32(1e-12))
+            rounding = 2 * self.vectors.width * np.finfo(np.float32).eps
+            return ~(rough < least - rounding) | ~(lengths < np.inf)  # squares above the range of float32
+
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Rows int64 (Q, k) nearest to unit queries (Q, F), and cosines float32 (Q, k): falling, the earlier of equals.
 

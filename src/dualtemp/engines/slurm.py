@@ -116,6 +116,14 @@ class Queue:
         self.asked_at = -LOOK
 
 
+def _end(number: int, frame: Any) -> None:
+    """End a task at once when its job is cancelled or preempted: submitit would work on until Slurm kills it.
+
+    A run asks for signals itself, and saves; what embeds has kept all whole batches.
+    """
+    raise KeyboardInterrupt("the job is cancelled or preempted")
+
+
 class Carried:
     """What a job executes. submitit calls `checkpoint` when the job is about to be requeued: the task is as it was."""
 
@@ -125,12 +133,15 @@ class Carried:
     def __call__(self) -> tuple[str, Any]:
         """Carry out the task; if Slurm announces the end of the job's time, save and requeue it."""
         requeue = signal.getsignal(signal.SIGUSR2)
+        before = signal.signal(signal.SIGTERM, _end)
         try:
             return carry_out(self.task, self.place)
         except KeyboardInterrupt as error:  # a run has saved
             if getattr(error, "number", None) == signal.SIGUSR2 and callable(requeue):
                 requeue(signal.SIGUSR2, None)
             raise
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
     def checkpoint(self) -> Any:
         """Submit the same task again."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ ENDS = 4096  # bytes of either end of a file
 CHUNK = 1 << 20
 AT_ONCE = 8  # files: what one waits for is the disk
 SUBMITTED = 4096  # files, to the threads that compare them
+TASK = 64  # files of a task at most: one task for each file costs more than its comparison
 MANY = 20_000  # files whose comparison is shown
 
 
@@ -122,11 +124,15 @@ def _of_contents(images: list[tuple[ImageSource, int]]) -> np.ndarray:
 
 def _of_files(paths: list[str]) -> np.ndarray:
     numbers: list[Hashable] = list(range(len(paths)))  # a name of its own for each, until it is found to be another's
-    known = {i: found for i, path in enumerate(paths) if (found := _stat(path)) is not None}
     one_file: dict[tuple[int, int], int] = {}
-    for i, found in known.items():
-        numbers[i] = one_file.setdefault((found.st_dev, found.st_ino), i)
-    sizes = _groups({i: found.st_size for i, found in known.items() if numbers[i] == i})
+    lengths: dict[int, Hashable] = {}
+    for i, path in enumerate(paths):
+        if (found := _stat(path)) is not None:
+            numbers[i] = one_file.setdefault((found.st_dev, found.st_ino), i)
+            if numbers[i] == i:
+                lengths[i] = found.st_size
+    del one_file  # of a million files 200 MB
+    sizes = _groups(lengths)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for how in (_ends, _whole):
             sizes = _groups(_hashed(sizes, paths, how, pool))
@@ -164,8 +170,10 @@ def _hashed(
     with image_progress(quiet=len(members) < MANY or distributed.rank() > 0, what="files compared") as show:
         for start in range(0, len(members), SUBMITTED):  # all of a million at once would be a gigabyte of tasks
             some = members[start : start + SUBMITTED]
-            digests = pool.map(how, [paths[i] for _, i in some])
-            pairs = zip(some, digests, strict=True)
+            size = min(TASK, -(-len(some) // (4 * AT_ONCE)))
+            tasks = [[paths[i] for _, i in some[at : at + size]] for at in range(0, len(some), size)]
+            digests = pool.map(lambda task: [how(path) for path in task], tasks)
+            pairs = zip(some, chain.from_iterable(digests), strict=True)
             found |= {i: (number, digest) for (number, i), digest in pairs if digest is not None}
             if show is not None:
                 show(start + len(some), len(members))
