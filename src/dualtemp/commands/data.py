@@ -29,6 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-labels", action="store_true", help="ignore labels and class folders")
     parser.add_argument("--to", type=Path, metavar="SHARDS", help="pack a folder of images into shards in a new folder")
     parser.add_argument("--shard-size", metavar="SIZE", help="about how large a shard is (default: 256MB)")
+    text = "pack in the order of a hash of the names, for --order shards (default: the folder's, class after class)"
+    parser.add_argument("--shuffle", action="store_true", help=text)
     add_json(parser)
 
 
@@ -47,10 +49,12 @@ def run(given: dict[str, Any]) -> int:
             raise UserError(f"--{name} is about the contact sheet: give --show too, or leave it out")
     if given["shard_size"] is not None and given["to"] is None:
         raise UserError("--shard-size is about packing: give --to SHARDS too, or leave it out")
+    if given["shuffle"] and given["to"] is None:
+        raise UserError("--shuffle is about packing: give --to SHARDS too, or leave it out")
     if given["to"] is not None:
         if given["show"]:
             raise UserError("--to packs and --show draws: give one of them")
-        _pack(source, given["to"], given["shard_size"], labels, given["json"])
+        _pack(source, given["to"], given["shard_size"], labels, given["shuffle"], given["json"])
         return 0
     if given["show"]:
         _show(source, given["out"], given["recipe"] or "paper", labels)
@@ -141,7 +145,7 @@ def _show(source: str, out: Path | None, recipe: str, labels: bool) -> None:
     print(out)
 
 
-def _pack(source: str, to: Path, shard_size: str | None, labels: bool, as_json: bool) -> None:
+def _pack(source: str, to: Path, shard_size: str | None, labels: bool, shuffle: bool, as_json: bool) -> None:
     """Pack a folder into shards, and say what was written."""
     from dataclasses import asdict
 
@@ -155,7 +159,7 @@ def _pack(source: str, to: Path, shard_size: str | None, labels: bool, as_json: 
     if folder is None:
         raise UserError(f"{source}: not a folder of image files, which is what --to packs")
     with image_progress() as progress:
-        packed = pack_folder(folder, to, shard_size=size, labels=labels, progress=progress)
+        packed = pack_folder(folder, to, shard_size=size, labels=labels, shuffle=shuffle, progress=progress)
     if as_json:
         print_json(asdict(packed), indent=2)
         return

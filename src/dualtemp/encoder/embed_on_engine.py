@@ -10,6 +10,7 @@ from dualtemp.data.sources.opening import absolute_source
 from dualtemp.encoder.embed import Embedded, embed, refuse_other_division
 from dualtemp.encoder.embedding_parts import Share, check_parts, parts_begun
 from dualtemp.engines.engine import Engine, Place, Submitted, Task
+from dualtemp.engines.terminable import terminable
 from dualtemp.errors import UserError
 
 ATTEMPTS = 2  # at a part whose process is killed; one that was stopped does not count
@@ -43,39 +44,51 @@ def embed_on(
     """
     run = run.absolute() if run.exists() else run  # else the word of a start
     words = {**words, "data": None if words.get("data") is None else absolute_source(words["data"])}
-    waiting, submitted = deque(range(parts)), list[tuple[int, Submitted]]()
-    lost, made = Counter[int](), dict[int, Embedded]()
-    try:
-        while waiting or submitted:
-            some = [waiting.popleft() for _ in range(min(engine.at_once - len(submitted), len(waiting)))]
-            tasks = [
-                Task(f"part {i} of {parts}", embed_part, (run, out.absolute(), Share(i, parts), words)) for i in some
-            ]
-            if tasks:
-                submitted += zip(some, engine.submit(tasks), strict=True)
-            running = []
-            for part, task in submitted:
-                outcome = task.outcome()
-                if outcome is None:
-                    running.append((part, task))
-                elif outcome.lost or outcome.stopped:
-                    lost[part] += bool(outcome.lost)
-                    if lost[part] == ATTEMPTS:
-                        raise UserError(f"part {part} of {parts}: {outcome.lost}, twice; the same command continues")
-                    waiting.append(part)
-                else:
-                    made[part] = outcome.value
-                    if progress is not None:
-                        progress(len(made), parts)
-            submitted = running
-            time.sleep(engine.pause)
-    finally:
-        engine.close()
+
+    def task(part: int) -> Task:
+        return Task(f"part {part} of {parts}", embed_part, (run, out.absolute(), Share(part, parts), words))
+
+    with terminable():
+        try:
+            made = _carry_out(engine, parts, task, progress)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("stopped; the same command continues") from None
+        finally:
+            engine.close()
     problems = {name: reason for each in made.values() for name, reason in each.unreadable.items()}
     images, resumed = (
         sum(counts) for counts in zip(*((each.images, each.resumed) for each in made.values()), strict=True)
     )
     return Embedded(out, images, made[0].features, problems, resumed)
+
+
+def _carry_out(
+    engine: Engine, parts: int, task: Callable[[int], Task], progress: Callable[[int, int], None] | None
+) -> dict[int, Embedded]:
+    """Carry out the tasks of all parts, and one that was lost once more; returns what each has made."""
+    waiting, submitted = deque(range(parts)), list[tuple[int, Submitted]]()
+    lost, made = Counter[int](), dict[int, Embedded]()
+    while waiting or submitted:
+        some = [waiting.popleft() for _ in range(min(engine.at_once - len(submitted), len(waiting)))]
+        if some:
+            submitted += zip(some, engine.submit([task(i) for i in some]), strict=True)
+        running = []
+        for part, each in submitted:
+            outcome = each.outcome()
+            if outcome is None:
+                running.append((part, each))
+            elif outcome.lost or outcome.stopped:
+                lost[part] += bool(outcome.lost)
+                if lost[part] == ATTEMPTS:
+                    raise UserError(f"part {part} of {parts}: {outcome.lost}, twice; the same command continues")
+                waiting.append(part)
+            else:
+                made[part] = outcome.value
+                if progress is not None:
+                    progress(len(made), parts)
+        submitted = running
+        time.sleep(engine.pause)
+    return made
 
 
 def embed_part(place: Place, run: Path, out: Path, share: Share, words: dict[str, Any]) -> Embedded:

@@ -11,6 +11,7 @@ from typing import Any
 
 from dualtemp.engines.carried import carry_out, outcome_of_told
 from dualtemp.engines.engine import Outcome, Place, Task
+from dualtemp.engines.terminable import terminable
 from dualtemp.errors import UserError
 
 PATIENCE = 60.0  # seconds that jobs get to save when everything is stopped
@@ -116,14 +117,6 @@ class Queue:
         self.asked_at = -LOOK
 
 
-def _end(number: int, frame: Any) -> None:
-    """End a task at once when its job is cancelled or preempted: submitit would work on until Slurm kills it.
-
-    A run asks for signals itself, and saves; what embeds has kept all whole batches.
-    """
-    raise KeyboardInterrupt("the job is cancelled or preempted")
-
-
 class Carried:
     """What a job executes. submitit calls `checkpoint` when the job is about to be requeued: the task is as it was."""
 
@@ -133,15 +126,13 @@ class Carried:
     def __call__(self) -> tuple[str, Any]:
         """Carry out the task; if Slurm announces the end of the job's time, save and requeue it."""
         requeue = signal.getsignal(signal.SIGUSR2)
-        before = signal.signal(signal.SIGTERM, _end)
         try:
-            return carry_out(self.task, self.place)
+            with terminable():  # submitit would work on until Slurm kills the process; a run asks for signals itself
+                return carry_out(self.task, self.place)
         except KeyboardInterrupt as error:  # a run has saved
             if getattr(error, "number", None) == signal.SIGUSR2 and callable(requeue):
                 requeue(signal.SIGUSR2, None)
             raise
-        finally:
-            signal.signal(signal.SIGTERM, before)
 
     def checkpoint(self) -> Any:
         """Submit the same task again."""

@@ -1,12 +1,10 @@
 """Run what a grid lacks, with one display of the progress of all runs; Ctrl-C and SIGTERM save and stop all of them."""
 
-import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from dualtemp.engines.engine import Engine
+from dualtemp.engines.terminable import terminable
 from dualtemp.grids.carry_out import carry_out
 from dualtemp.grids.progress import RunsDisplay
 from dualtemp.grids.results import Job, Results
@@ -18,27 +16,9 @@ def run_missing(jobs: Sequence[Job], engine: Engine, folder: Path, keep: bool = 
     results.make_folders()
     for job in jobs:  # only failed runs that are to be retried have a result
         (results.path / f"{job.name}.json").unlink(missing_ok=True)
-    with _terminable(), RunsDisplay(jobs) as display:
+    with terminable(), RunsDisplay(jobs) as display:
         try:
             outcome = carry_out(jobs, engine, folder, display, keep)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("stopped; the same command continues") from None
     return outcome["failed"]
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Let SIGTERM stop the runs as Ctrl-C does."""
-
-    def stop(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    try:
-        before = signal.signal(signal.SIGTERM, stop)
-    except ValueError:  # not in the main thread
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

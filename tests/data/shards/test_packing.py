@@ -3,6 +3,7 @@
 import os
 import shutil
 import tarfile
+from hashlib import blake2b
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from drawn_photos import draw_photos
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dualtemp.cli import main
 from dualtemp.data import open_source
 from dualtemp.data.shards.packing import pack_folder
 from dualtemp.errors import UserError
@@ -51,6 +53,43 @@ def test_a_packed_folder_is_the_same_set(folders: dict[str, Path], layout: str, 
     # Packed with labels, opened without: the labels are all that is left out.
     again = open_source(tmp_path / "out", labels=False).pretraining
     assert again.labels is None
+
+
+@pytest.mark.parametrize("layout", ["parts", "classes", "flat"])
+def test_a_folder_that_is_packed_shuffled_has_the_same_images_and_labels_in_another_order(
+    folders: dict[str, Path], layout: str, tmp_path: Path
+) -> None:
+    pack_folder(folders[layout], tmp_path / "out", shard_size=20_000, shuffle=True)
+    files, shards = open_source(folders[layout]), open_source(tmp_path / "out")
+    assert shards.parts().keys() == files.parts().keys()
+    known, wanted = (
+        {
+            name: (part if layout != "classes" else "", each.source.content(i), labels[i])
+            for part, each in splits.parts().items()
+            for labels in [[None] * len(each) if each.labels is None else each.labels.tolist()]
+            for i, name in enumerate(each.source.names)
+        }
+        for splits in (shards, files)
+    )
+    assert (
+        known == wanted
+    )  # of exact copies, which "classes" has, another one is the first, and decides who is held out
+    assert shards.train.classes == files.train.classes
+    order, plain = (list(each.train.source.names) for each in (shards, files))
+    assert order != plain
+    if layout == "classes":  # class after class there; here the first half has both, and pairs of one key are together
+        assert {name.split("/")[0] for name in order[: len(order) // 2]} == {"cat", "dog"}
+        assert abs(order.index("cat/7000.jpg") - order.index("cat/7000.a.png")) == 1
+
+
+def test_shuffling_is_about_packing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    draw_photos(tmp_path / "photos", 4)
+    assert main(["data", str(tmp_path / "photos"), "--shuffle"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert main(["data", str(tmp_path / "photos"), "--to", str(tmp_path / "shards"), "--shuffle"]) == 0
+    names = list(open_source(tmp_path / "shards", labels=False).pretraining.source.names)
+    expected = sorted((blake2b(name.split(".")[0].encode(), digest_size=8).digest(), name) for name in names)
+    assert names == [name for _, name in expected]
 
 
 def test_the_same_folder_gives_the_same_bytes(folders: dict[str, Path], tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ OUT/000000.tar ...                          or OUT/train/000000.tar and OUT/test
 OUT/classes.txt                             the names of the classes, by number
 
 A member has the name of its file; beside it is NAME.cls with the number of the class. Times and owners are left out:
-the same folder gives the same bytes.
+the same folder gives the same bytes. Shuffled, the set has another order, that of a hash of the names: every shard then
+has images of all classes, as an order that reads few shards at a time needs it.
 """
 
 import io
@@ -16,8 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
+
 from dualtemp.data.shards.labels import CLASSES_FILE
-from dualtemp.data.sources.folder import Part, folder_parts
+from dualtemp.data.sources.folder import Part, folder_parts, name_keys
 from dualtemp.errors import UserError, writing
 from dualtemp.file_lock import locked
 
@@ -40,9 +43,12 @@ def pack_folder(
     *,
     shard_size: int = SHARD_SIZE,
     labels: bool = True,
+    shuffle: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Packed:
     """Write the images of a folder as shards of about `shard_size` bytes into a new folder.
+
+    shuffle: in the order of a hash of their names instead of the folder's, class after class.
 
     Everything is written beside `out` and renamed at the end: a process that is killed leaves no half of a set. Raises
     UserError if `out` is there already, or an image file cannot be read.
@@ -53,6 +59,8 @@ def pack_folder(
     if out.is_relative_to(folder.resolve()):
         raise UserError(f"{out} lies in the folder that is packed: give a place outside of it")
     parts = folder_parts(folder, labels)
+    if shuffle:
+        parts = {word: _shuffled(part, word) for word, part in parts.items()}
     classes = sorted({name for part in parts.values() for name in part.folders} - {""})
     if broken := next((name for name in classes if len(name.splitlines()) > 1), None):
         raise UserError(f"{folder}: the class folder {broken!r} has a line break in its name; rename it")
@@ -69,6 +77,13 @@ def pack_folder(
             finally:
                 shutil.rmtree(work, ignore_errors=True)
     return packed
+
+
+def _shuffled(part: Part, word: str) -> Part:
+    """The images in the order of the hashes of their keys: images of one sample stay together."""
+    keys = name_keys(_key(name.removeprefix(f"{word}/") if word else name) for name in part.names)
+    order = np.argsort(keys, kind="stable").tolist()
+    return Part([part.names[i] for i in order], [part.folders[i] for i in order])
 
 
 def _write(
