@@ -165,15 +165,18 @@ DRAW
 embed() { exec "$python" -m dualtemp embed "$here/runs/encoder" --data "$here/photos" --batch 8 --workers 0 --device cpu "$@"; }
 on_slurm() { embed --out "$1" --parts 6 --on slurm --jobs 2 --slurm time=60; }
 (embed --out "$here/one.parquet") | sed 's/^/          /'
-halfway() { # a part of this folder that has rows, and is not finished
-    for file in "$1"/.part-*.work; do [ -f "$file" ] && [ "$(stat -c %s "$file")" -gt 8000 ] && return; done
+halfway() { # the job of a part that has rows, and is not finished, is `victim`: element I of the array has part I
+    for file in "$1"/.part-*.work; do
+        [ -f "$file" ] && [ "$(stat -c %s "$file")" -gt 8000 ] || continue
+        part=$((10#$(basename "$file" | cut -c 7-11)))
+        victim=$(running | grep "_$part\$") && return
+    done
     return 1
 }
 (on_slurm "$here/parts") > "$here/parts.log" 2>&1 &
 command=$!
 pause=0.1 until_true 600 halfway "$here/parts"
-victim=$(running | head -n 1)
-say "scancel --signal=KILL $victim, with $(ls "$here"/parts/.part-*.work | wc -l) parts in hand"
+say "scancel --signal=KILL $victim, which has rows of its part"
 scancel --signal=KILL "$victim"
 wait $command
 sed 's/^/          /' "$here/parts.log"
@@ -182,7 +185,6 @@ say "6. the same into another folder; a job is cancelled, then the command is st
 (on_slurm "$here/stopped") > "$here/stopped.log" 2>&1 &
 command=$!
 pause=0.1 until_true 600 halfway "$here/stopped"
-victim=$(running | head -n 1)
 say "scancel $victim"
 scancel "$victim"
 sleep 5

@@ -156,7 +156,7 @@ def test_the_choice_in_float32_leaves_out_nothing_that_is_near(
     lengths = np.random.default_rng(0).choice([1, 1e-3] if dtype == "float16" else [1, 1e25, 1e-10], 400)
     x = (x * lengths[:, None]).astype(dtype)
     x.tofile(tmp_path / "vectors")
-    found = VectorIndex(None, StoredVectors(tmp_path / "vectors", *x.shape, dtype), "exact", {})
+    found = VectorIndex(None, StoredVectors(tmp_path / "vectors", len(x), x.shape[1], dtype), "exact", {})
     queries, rows = found.vectors.unit(np.arange(400)), np.tile(np.arange(-1, 400), (400, 1))
     cosines = unit64(x) @ unit64(x).T
     for least in (0.9, 0.99, 0.9999):
