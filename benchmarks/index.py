@@ -134,20 +134,22 @@ def measure(what: str, features: Path, kind: str | None) -> dict[str, Any]:
         pairs, _, _ = similar_pairs(torch.from_numpy(x), THRESHOLD)
         return {**meter.read(), "pairs": len(pairs)}
     if what == "imagededup":
-        return {"pairs": _imagededup(x), **meter.read()}
+        return _imagededup(x)
     return {**_plain_faiss(x), **meter.read()}
 
 
-def _imagededup(x: np.ndarray) -> int:
-    """The number of pairs that imagededup finds among vectors; its network is never asked."""
+def _imagededup(x: np.ndarray) -> dict[str, Any]:
+    """The pairs that imagededup finds among vectors; its network is never asked."""
     declare_missing_operators()
     from imagededup.methods import CNN  # pyright: ignore[reportMissingImports]
     from imagededup.utils import CustomModel  # pyright: ignore[reportMissingImports]
 
     vectors = {str(i): row for i, row in enumerate(x)}
-    finder = CNN(verbose=False, model_config=CustomModel(torch.nn.Identity(), lambda image: image, "none"))
+    model = CustomModel(name="none", model=torch.nn.Identity(), transform=lambda image: image)
+    finder, meter = CNN(verbose=False, model_config=model), Meter()
     found = finder.find_duplicates(encoding_map=vectors, min_similarity_threshold=THRESHOLD, num_sim_workers=0)
-    return len({(min(i, j), max(i, j)) for i, others in found.items() for j in others})
+    pairs = {(min(i, j), max(i, j)) for i, others in found.items() for j in others}
+    return {**meter.read(), "pairs": len(pairs)}
 
 
 def _sampled(opened: VectorIndex, meter: Meter) -> dict[str, Any]:

@@ -3,6 +3,7 @@
     python -m benchmarks.shards speed [--images 1000] [--rounds 5]      read and decode: processor time an image, ratios
     python -m benchmarks.shards million [--images 1000000]              index, open again: seconds and memory
     python -m benchmarks.shards folder [--images 100000]                a folder of files: list, hold out, open
+    python -m benchmarks.shards order [--images 10000]                  classes in a batch by packing and `--order`
 
 Everything is made in a temporary folder, which is removed. Those of `speed` take turns; the best round counts.
 """
@@ -163,6 +164,29 @@ def folder(images: int) -> None:
         in_child(root / "photos", root / "cache", "list, hold out, open")
 
 
+def order(images: int) -> None:
+    """How many classes a batch of 256 has, and the share of its largest, over an epoch; 100 shards of ten classes."""
+    import torch
+
+    from dualtemp.data.augment.philox import permutation
+    from dualtemp.data.loading.shard_order import shard_order
+    from dualtemp.data.sources.folder import name_keys
+
+    classes = torch.arange(images) * 10 // images
+    by_hash = np.argsort(name_keys(f"c{int(c)}/{i:06}" for i, c in enumerate(classes)), kind="stable")
+    packs = {"class after class": classes, "--shuffle": classes[torch.from_numpy(by_hash)]}
+    shards = torch.arange(images) * 100 // images
+    print(f"{images:,} images of ten classes in 100 shards, batches of 256")
+    for at_once in (None, 16, 4):
+        drawn = permutation(0, 0, images) if at_once is None else shard_order(0, 0, shards, at_once)
+        for pack, labels in packs.items():
+            counts = [batch.bincount(minlength=10) for batch in labels[drawn].split(256) if len(batch) == 256]
+            several = np.mean([int((count > 0).sum()) for count in counts])
+            largest = np.mean([int(count.max()) / 256 for count in counts])
+            told = "uniform" if at_once is None else f"shards:{at_once}"
+            print(f"  --order {told:10} packed {pack:18} {several:5.1f} classes, largest {100 * largest:3.0f} %")
+
+
 def in_child(data: Path, cache: Path, told: str) -> None:
     """Measure in a process of its own."""
     words = [sys.executable, "-m", "benchmarks.shards", "measure", "--data", str(data)]
@@ -210,7 +234,7 @@ def peak() -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("speed", "million", "folder", "measure"))
+    parser.add_argument("part", choices=("speed", "million", "folder", "order", "measure"))
     parser.add_argument("--images", type=int)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--data", help=argparse.SUPPRESS)
@@ -220,9 +244,8 @@ def main() -> None:
     elif given.part == "measure":
         measure(given.data)
     else:
-        {"million": million, "folder": folder}[given.part](
-            given.images or {"million": 10**6, "folder": 10**5}[given.part]
-        )
+        part, usual = {"million": (million, 10**6), "folder": (folder, 10**5), "order": (order, 10**4)}[given.part]
+        part(given.images or usual)
 
 
 if __name__ == "__main__":
