@@ -1,6 +1,7 @@
 """The published summaries and pages are what the command makes of the published cells."""
 
 import json
+import math
 import re
 from pathlib import Path
 from statistics import fmean
@@ -16,6 +17,7 @@ COMMANDS = {
     "mini-cifar100": "T-reverse --scale mini --seeds 3 --data cifar100 --data cifar100=fbb43d70",
     "long": "T-reverse S-noise --scale long --seeds 3",
     "sharp": "T-unified --scale sharp --seeds 3",
+    "unequal": "T-reverse --scale unequal --seeds 5",
 }
 
 
@@ -83,6 +85,23 @@ def metrics_of(name: str, **settings: object) -> list[dict[str, float]]:
 
 def mean(metrics: list[dict[str, float]], name: str, places: int = 2) -> str:
     return f"{fmean(one[name] for one in metrics):.{places}f}".removeprefix("0")
+
+
+def test_inequality_and_effect_of_each_pair_of_arms_are_those_of_the_cells() -> None:
+    text = (PUBLISHED / "README.md").read_text().split("## When does the second temperature help?")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (SimCo|SimMoCo), `(\w+)`( on CIFAR-100)? \| (\S+) \| (.+) \| ([+-]\S+) ", text, re.M)
+    assert len(rows) == 6
+    assert [row[3] for row in rows] == sorted(row[3] for row in rows)
+    for framework, scale, other_set, inequality, weight, effect in rows:
+        folder = f"{scale}-cifar100" if other_set else scale
+        one, two = (metrics_of(folder, method=framework.lower(), tau_alpha=0.1, tau_beta=beta) for beta in (0.1, 1.0))
+        assert inequality == f"{math.log(64) - fmean(run['entropy'] for run in one):.3f}".removeprefix("0")
+        assert weight == (mean(one, "W_mean") if "W_mean" in one[0] else "not recorded")
+        assert effect == f"{fmean(run['probe_top1'] for run in two) - fmean(run['probe_top1'] for run in one):+.2f}"
+    neighbors = [fmean(run["knn_top1"] for run in metrics_of("unequal", tau_beta=beta)) for beta in (0.1, 1.0)]
+    assert f"{neighbors[0]:.2f} against {neighbors[1]:.2f}, {neighbors[1] - neighbors[0]:+.2f}" in " ".join(
+        text.split()
+    )
 
 
 def between(metrics: list[dict[str, float]], places: int = 0) -> str:
