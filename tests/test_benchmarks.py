@@ -42,6 +42,7 @@ def test_every_peer_has_the_gradient_of_the_loss_that_it_is_compared_with(ours: 
         pytest.skip("the peer is not installed (extra: peers)")
 
 
+@pytest.mark.slow
 def test_the_benchmark_of_losses_prints_ratios_and_leaves_out_what_is_not_installed(tmp_path: Path) -> None:
     (tmp_path / "open_clip.py").write_text("raise ImportError('no open_clip here')")
     words = ["--sizes", "8", "--seconds", "0.05", "--only", "plain", "dualtemp", "open_clip ClipLoss"]

@@ -8,17 +8,16 @@ import pytest
 from dualtemp.former_modules import MOVED
 
 
-@pytest.mark.parametrize("old", MOVED)
-def test_a_former_path_gives_the_module_that_replaces_it_with_a_warning(old: str) -> None:
-    new = MOVED[old]
+def test_a_former_path_gives_the_module_that_replaces_it_with_a_warning() -> None:
     program = f"""
 import importlib, warnings
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    former = importlib.import_module("{old}")
-assert [str(each.message) for each in caught if each.category is DeprecationWarning] == ["{old} is now {new}"]
-assert former is importlib.import_module("{new}")
-assert former.__spec__.name == "{new}"
+for old, new in {MOVED}.items():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        former = importlib.import_module(old)
+    assert [str(each.message) for each in caught if each.category is DeprecationWarning] == [f"{{old}} is now {{new}}"]
+    assert former is importlib.import_module(new)
+    assert former.__spec__.name == new
 """
     subprocess.run([sys.executable, "-c", program], check=True)
 

@@ -30,6 +30,7 @@ def write_time(path: Path) -> int:
     return path.stat().st_mtime_ns if path.exists() else 0
 
 
+@pytest.mark.slow
 def test_several_embeds_at_once_write_what_one_writes(digits_run: Path, tmp_path: Path, commands: Commands) -> None:
     words = ("embed", digits_run, "--part", "test", "--batch", "8", "--device", "cpu", "--out")
     alone, out = tmp_path / "alone" / "e.npz", tmp_path / "together" / "e.npz"

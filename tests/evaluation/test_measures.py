@@ -56,6 +56,7 @@ def test_the_example_is_short_and_right(table: dict) -> None:
     assert table["centroid_top1"].better == "higher"
 
 
+@pytest.mark.slow
 def test_a_plugins_measure_is_taken_and_shown_and_changes_nothing_else(commands: Commands, tmp_path: Path) -> None:
     plugin, path, plain = tmp_path / "my_measure.py", tmp_path / "run", tmp_path / "plain"
     plugin.write_text(EXAMPLE.read_text() + FAILING)

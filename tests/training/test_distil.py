@@ -147,6 +147,7 @@ def test_a_run_goes_on_without_its_teacher_and_with_the_same_targets(
     assert (run / "teacher.features").read_bytes() == (distilled / "teacher.features").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_teacher_in_an_onnx_file_is_the_run_that_was_exported(photos: Path, distilled: Path, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")

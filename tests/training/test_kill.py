@@ -18,9 +18,10 @@ from run_contents import different, everything
 
 SIMCO = ("--data", "digits", "--backbone", "resnet_mini", "--batch", "64", "--subset", "512", "--epochs", "4")
 MOCO = (*SIMCO, "--method", "moco", "--dictionary-size", "200")
+EITHER = [pytest.param(SIMCO, id="simco"), pytest.param(MOCO, id="moco", marks=pytest.mark.slow)]
 
 
-@pytest.mark.parametrize("words", [SIMCO, MOCO], ids=["simco", "moco"])
+@pytest.mark.parametrize("words", EITHER)
 def test_a_run_killed_at_random_moments_ends_with_the_same_bits(
     words: tuple[str, ...], commands: Commands, run_once: Any, tmp_path: Path
 ) -> None:
@@ -49,7 +50,7 @@ def test_a_run_killed_at_random_moments_ends_with_the_same_bits(
     assert not list(path.rglob("*.part"))
 
 
-@pytest.mark.parametrize("words", [SIMCO, MOCO], ids=["simco", "moco"])
+@pytest.mark.parametrize("words", EITHER)
 def test_a_kill_while_a_checkpoint_is_written_loses_nothing(
     words: tuple[str, ...], commands: Commands, run_once: Any, tmp_path: Path
 ) -> None:

@@ -39,7 +39,7 @@ def floats(path: Path) -> dict[str, torch.Tensor]:
     return {name: x for name, x in found if isinstance(x, torch.Tensor) and x.is_floating_point()}
 
 
-@pytest.mark.parametrize("amp", [pytest.param("bf16", marks=needs_bf16), "fp16"])
+@pytest.mark.parametrize("amp", [pytest.param("bf16", marks=[needs_bf16, pytest.mark.slow]), "fp16"])
 def test_mixed_precision_learns_as_float32_does(amp: str, plain: Path, tmp_path: Path) -> None:
     dualtemp.train(**RUN, amp=amp, out=tmp_path / "run")
     losses, expected = ([line["loss"] for line in everything(path)["metrics"]] for path in (tmp_path / "run", plain))
@@ -58,6 +58,7 @@ def test_channels_last_gives_the_same_run(tmp_path: Path) -> None:
         torch.testing.assert_close(found[name], expected, rtol=1e-3, atol=1e-4, msg=lambda m, name=name: f"{name} {m}")
 
 
+@pytest.mark.slow
 def test_a_clipped_gradient_moves_the_weights_no_further_than_the_rate_allows(tmp_path: Path) -> None:
     """SGD without momentum and decay: each step moves the weights by at most lr * clip."""
     clip, lr = 1e-3, 0.2 * 64 / 256

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 import torch
 
 from dualtemp import distributed
@@ -21,6 +22,7 @@ def uneven_probe() -> dict[str, torch.Tensor]:
     return probe.state_dict()
 
 
+@pytest.mark.slow
 def test_a_probe_learns_the_same_however_the_labels_fall_to_the_processes(tmp_path: Path) -> None:
     import several_processes  # not above: the processes that read this file know nothing of the others
 

@@ -43,7 +43,9 @@ def wait_for(command: Command, path: Path, pattern: str) -> None:
     assert until(command, lambda: list(path.glob(pattern))), command.err.read_text()
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method", [pytest.param(name, marks=[pytest.mark.slow] * (name != "simco")) for name in METHODS]
+)
 def test_two_processes_make_the_same_run_as_one(method: str, commands: Commands, run_once: Any, tmp_path: Path) -> None:
     words = (*VIT, *METHODS[method])
     path = tmp_path / "run"

@@ -223,7 +223,7 @@ def test_a_run_whose_checkpoints_were_taken_away_is_not_begun_anew(run: Path, co
     assert (run / "metrics.jsonl").read_text() == metrics
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
 def test_a_run_that_is_asked_to_stop_saves_and_says_how_to_go_on(
     number: int, commands: Commands, run_once: Any, tmp_path: Path
 ) -> None:

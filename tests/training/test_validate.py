@@ -58,7 +58,7 @@ def measured(metrics: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in metrics.items() if not name.startswith(timed)}
 
 
-@pytest.mark.parametrize("source", [npz, files])
+@pytest.mark.parametrize("source", [npz, pytest.param(files, marks=pytest.mark.slow)])
 def test_other_test_images_change_nothing_of_a_run(source: Any, tmp_path: Path) -> None:
     sizes: dict[str, Any] = {"image_size": 16} if source is files else {}
     found = [
