@@ -216,7 +216,7 @@ def spoiled(draw: random.Random) -> list[str]:
     return [command, *words]
 
 
-@pytest.mark.parametrize(("seed", "count"), [(0, 60), pytest.param(1, 600, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("seed", "count"), [(0, 30), pytest.param(1, 600, marks=pytest.mark.slow)])
 def test_no_command_line_ends_in_a_traceback(
     seed: int, count: int, commands: Commands, whole: Undisturbed, tmp_path: Path
 ) -> None:

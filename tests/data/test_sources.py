@@ -522,6 +522,7 @@ def open_them(path, *, labels, together):
 """
 
 
+@pytest.mark.slow
 def test_a_new_source_is_one_new_file_of_its_folder(tmp_path: Path) -> None:
     (tmp_path / "more").mkdir()
     (tmp_path / "more" / "digit_files.py").write_text(NEW_SOURCE)

@@ -134,6 +134,7 @@ def test_pairs_found_by_an_index_are_those_of_all_pairs_and_what_is_missing_is_t
     assert not found.cut
 
 
+@pytest.mark.slow
 def test_codes_find_pairs_among_images_that_are_nearly_as_close(tmp_path: Path) -> None:
     """Ten crowds of 150: the codes' order of neighbors is rough there, and the nearest by it are not the nearest."""
     rng = np.random.default_rng(3)

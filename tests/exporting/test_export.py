@@ -527,6 +527,7 @@ def test_a_graph_for_browsers_takes_the_pixels_of_a_canvas(approximated: Path, t
     assert "const SIZE = 8, SHORTER = 8;" in (approximated / "encoder.js").read_text()
 
 
+@pytest.mark.slow
 def test_eight_bits_without_an_image_or_too_far_from_the_encoder_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trained: Path
 ) -> None:

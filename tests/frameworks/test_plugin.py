@@ -84,6 +84,7 @@ def test_a_plugin_that_is_not_there_is_one_line(commands: Commands) -> None:
         assert "--plugin" in ended.err
 
 
+@pytest.mark.slow
 def test_processes_that_are_started_load_the_plugin_too(commands: Commands, tmp_path: Path) -> None:
     ended = commands.run("train", *MINE, "--out", tmp_path / "run", env={"DUALTEMP_PLUGINS": str(EXAMPLE)})
     assert ended.code == 0, ended.err

@@ -70,6 +70,7 @@ def shown(open_page: Open, page: Path) -> Open:
     return partial(open_page, page)
 
 
+@pytest.mark.slow
 def test_every_table_and_figure_is_there_without_an_error_or_the_network(shown: Open) -> None:
     view, told = shown()
     assert told == []

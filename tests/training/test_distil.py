@@ -109,6 +109,7 @@ WorkFile.append = halt
 """
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_while_its_teacher_looks_ends_with_the_same_bits(
     photos: Path, timm_folder: Path, commands: Commands, tmp_path: Path
 ) -> None:

@@ -293,6 +293,7 @@ def test_what_was_learned_before_the_folder_went_away_is_kept(tmp_path: Path, st
     assert [line["epoch"] for line in RunFolder(run).history()] == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_taken_away_ends_in_one_line_and_goes_on_when_it_is_back(
     commands: Commands, tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ def test_mixed_precision_learns_as_float32_does(amp: str, plain: Path, tmp_path:
     assert all(x.dtype in (torch.float32, torch.float64) for x in floats(tmp_path / "run").values())
 
 
+@pytest.mark.slow
 def test_channels_last_gives_the_same_run(tmp_path: Path) -> None:
     slowly = {**RUN, "lr": 0.01}
     for name in ("plain", "run"):

@@ -68,6 +68,7 @@ def test_two_processes_make_the_same_run_as_one(method: str, commands: Commands,
         assert shared["knn_top1"] == pytest.approx(alone["knn_top1"], abs=1)
 
 
+@pytest.mark.slow
 def test_two_processes_learn_from_a_folder_and_say_how_long_it_will_take(commands: Commands, tmp_path: Path) -> None:
     for number in range(2):
         draw_photos(tmp_path / "photos" / f"class{number}", 12, first=12 * number)

@@ -83,6 +83,7 @@ def test_a_collapse_is_a_result_that_is_told(method: tuple[str, ...], commands: 
     assert "COLLAPSED" in ended.out.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_a_run_that_learns_has_not_collapsed(commands: Commands, tmp_path: Path) -> None:
     ended = commands.run("train", *DIGITS, *COLLAPSING, "--lr", "0.01", "--out", tmp_path / "run")
     assert ended.code == 0, ended.err

@@ -137,6 +137,7 @@ def test_every_process_holds_out_the_same(tmp_path: Path) -> None:
     assert several_processes.run(str(tmp_path / "program.py"), "parts", 2, tmp_path / "out") == [expected] * 2
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_evaluates_and_reports_on_the_held_out_part(tmp_path: Path, commands: Commands) -> None:
     words = ("--data", npz(tmp_path / "data"), "--epochs", 2, "--batch", 16, "--backbone", "resnet_mini", "--quiet")
     ended = commands.run("train", *words, "--validate", "held-out", "--out", tmp_path / "run")
