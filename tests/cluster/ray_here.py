@@ -17,6 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+from drawn_photos import draw_photos
+
 PATIENCE = 900
 IMAGES = 480
 GRID = """
@@ -97,15 +100,7 @@ def compare_grids(folder: Path) -> None:
 
 def prepare_embedding(folder: Path) -> None:
     """Photographs, one of them broken, an encoder, and the rows that one process makes."""
-    import numpy as np
-    from PIL import Image
-
-    (folder / "photos").mkdir()
-    for number in range(IMAGES):
-        coarse = np.random.default_rng(number).integers(0, 256, (5, 6, 3), dtype=np.uint8)
-        picture = Image.fromarray(coarse).resize((96, 80), Image.Resampling.BICUBIC)
-        picture.save(folder / "photos" / f"{number:03}.png")
-    (folder / "photos" / "007.png").write_bytes(b"broken")
+    draw_photos(folder / "photos", IMAGES)[7].write_bytes(b"broken")
     words = ["--subset", "64", "--batch", "32", "--epochs", "1", "--image-size", "64", "--backbone", "resnet18"]
     words += ["--init", "none", "--no-page"]
     words += ["--data", str(folder / "photos"), "--out", str(folder / "encoder"), "--workers", "0"]

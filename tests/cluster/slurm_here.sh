@@ -148,18 +148,9 @@ say "$restarts; epochs in metrics.jsonl: $(wc -l < "$here/runs/large/metrics.jso
 
 embed_parts() {
 say "5. embed --on slurm: 480 images in six parts, two at a time; one process makes the same rows first"
-"$python" - "$here/photos" <<'DRAW'
-import sys
-from pathlib import Path
-import numpy as np
-from PIL import Image
-folder = Path(sys.argv[1])
-folder.mkdir()
-for number in range(480):
-    coarse = np.random.default_rng(number).integers(0, 256, (5, 6, 3), dtype=np.uint8)
-    Image.fromarray(coarse).resize((96, 80), Image.Resampling.BICUBIC).save(folder / f"{number:03}.png")
-(folder / "007.png").write_bytes(b"broken")
-DRAW
+PYTHONPATH="$(dirname "$0")/../support:${PYTHONPATH:-}" "$python" -c "
+import sys; from pathlib import Path; from drawn_photos import draw_photos
+draw_photos(Path(sys.argv[1]), 480)[7].write_bytes(b'broken')" "$here/photos"
 "$python" -m dualtemp train --data "$here/photos" --subset 64 --batch 32 --epochs 1 --image-size 64 --backbone resnet18 \
     --init none --out "$here/runs/encoder" --no-page --workers 0 > "$here/encoder.log" 2>&1
 embed() { exec "$python" -m dualtemp embed "$here/runs/encoder" --data "$here/photos" --batch 8 --workers 0 --device cpu "$@"; }

@@ -64,6 +64,7 @@ def test_a_folder_that_is_packed_shuffled_has_the_same_images_and_labels_in_anot
     assert shards.parts().keys() == files.parts().keys()
     known, wanted = (
         {
+            # "classes" has exact copies: another one is the first of them, and decides who is held out
             name: (part if layout != "classes" else "", each.source.content(i), labels[i])
             for part, each in splits.parts().items()
             for labels in [[None] * len(each) if each.labels is None else each.labels.tolist()]
@@ -71,9 +72,7 @@ def test_a_folder_that_is_packed_shuffled_has_the_same_images_and_labels_in_anot
         }
         for splits in (shards, files)
     )
-    assert (
-        known == wanted
-    )  # of exact copies, which "classes" has, another one is the first, and decides who is held out
+    assert known == wanted
     assert shards.train.classes == files.train.classes
     order, plain = (list(each.train.source.names) for each in (shards, files))
     assert order != plain
