@@ -164,7 +164,8 @@ def _pack(source: str, to: Path, shard_size: str | None, labels: bool, shuffle: 
         print_json(asdict(packed), indent=2)
         return
     classes = f", {packed.classes} classes" if packed.classes else ""
-    print(f"{to}: {packed.images:,} images in {packed.shards:,} shards, {packed.bytes / 1e6:,.1f} MB{classes}")
+    what = f"{counted(packed.images, 'image')} in {counted(packed.shards, 'shard')}"
+    print(f"{to}: {what}, {packed.bytes / 1e6:,.1f} MB{classes}")
 
 
 def _view_size(source: str, images: "ImageSet") -> int | None:
