@@ -11,6 +11,9 @@ is a process of its own: processor seconds and peak memory are those of the work
     exact    all pairs, tile by tile, up to --exact vectors
     imagededup   its `CNN.find_duplicates` on the same vectors, up to --exact of them, with all N x N cosines in memory;
              if it is installed: `pip install --no-deps imagededup PyWavelets`
+    fiftyone     fiftyone-brain's neighbors within a radius, as its `compute_near_duplicates` asks for them, without its
+             data base (MongoDB); if it is installed: `pip install fiftyone`. It subtracts the mean of all vectors first
+             ("centered" is the exact comparison of these)
 """
 
 import argparse
@@ -133,8 +136,13 @@ def measure(what: str, features: Path, kind: str | None) -> dict[str, Any]:
     if what == "exact":
         pairs, _, _ = similar_pairs(torch.from_numpy(x), THRESHOLD)
         return {**meter.read(), "pairs": len(pairs)}
+    if what == "centered":
+        pairs, _, _ = similar_pairs(torch.from_numpy(x - x.mean(0)), THRESHOLD)
+        return {**meter.read(), "pairs": len(pairs)}
     if what == "imagededup":
         return _imagededup(x)
+    if what == "fiftyone":
+        return _fiftyone(x)
     return {**_plain_faiss(x), **meter.read()}
 
 
@@ -149,6 +157,23 @@ def _imagededup(x: np.ndarray) -> dict[str, Any]:
     finder, meter = CNN(verbose=False, model_config=model), Meter()
     found = finder.find_duplicates(encoding_map=vectors, min_similarity_threshold=THRESHOLD, num_sim_workers=0)
     pairs = {(min(i, j), max(i, j)) for i, others in found.items() for j in others}
+    return {**meter.read(), "pairs": len(pairs)}
+
+
+def _fiftyone(x: np.ndarray) -> dict[str, Any]:
+    """The pairs that fiftyone-brain's sklearn index finds; no data set, which would need its data base."""
+    from fiftyone.brain.internal.core import sklearn as brain  # pyright: ignore[reportMissingImports]
+
+    class Index(brain.SklearnSimilarityIndex):
+        def __init__(self) -> None:
+            self.helper = brain.NeighborsHelper(x, "cosine")
+
+        def _get_neighbors(self, **how: bool) -> Any:
+            return self.helper.get_neighbors(keep_inds=None, **how)
+
+    meter = Meter()
+    found = Index()._radius_neighbors(thresh=1 - THRESHOLD)
+    pairs = {(min(i, j), max(i, j)) for i, others in enumerate(found) for j in others.tolist() if i != j}
     return {**meter.read(), "pairs": len(pairs)}
 
 
@@ -192,7 +217,8 @@ def measured(
     for count in counts:
         features = work / f"{count}.parquet"
         first_rows(work / "views", count, features)
-        all_pairs = ["exact", *(["imagededup"] if find_spec("imagededup") else [])]
+        peers = {"imagededup": ["imagededup"], "fiftyone": ["fiftyone", "centered"]}
+        all_pairs = ["exact", *(what for name, more in peers.items() if find_spec(name) for what in more)]
         more = [*(["duplicates"] if count <= pairs else []), "faiss", *(all_pairs if count <= exact else [])]
         for what in ("build", "search", "sampled", *more):
             words = [

@@ -28,6 +28,7 @@ Neighbors = Annotated[int, Field(ge=1)] | Literal["auto"]
 # Settings that came after the first results, and the value that every run had before. At that value they are left out
 # of a result's key, and the config.yaml of a run that does not name them means it.
 ADDED_LATER: dict[str, Any] = {
+    "levels": "full",
     "order": UNIFORM,
     "computation": 1,
     "validate": "test",
@@ -68,6 +69,9 @@ class Settings(BaseModel):
     )
     labels_from: str | None = Field(
         None, description="CSV file with the labels of a folder's images: file, label; labels.csv of a flat folder."
+    )
+    levels: Literal["full", "measured"] = Field(
+        "full", description="Gray images of 16 bits: their format's whole range, or what the training images use of it."
     )
     subset: int | float | None = Field(None, description="Train on so many images, or on this fraction of them.")
     validate: Literal["test", "held-out"] = Field(  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 
 
-def similar_words(word: str, choices: Iterable[str], count: int = 1) -> list[str]:
-    """Return up to `count` choices that resemble `word`, the most similar first."""
+def similar_words(word: str, choices: Iterable[str], count: int = 1, least: float = 0.5) -> list[str]:
+    """Return up to `count` choices that resemble `word`, the most similar first; least: how similar, from 0 to 1."""
     from difflib import get_close_matches  # here, because only a mistake needs it
 
-    return get_close_matches(word, list(choices), n=count, cutoff=0.5)
+    return get_close_matches(word, list(choices), n=count, cutoff=least)
 
 
 def did_you_mean(names: Iterable[str]) -> str:

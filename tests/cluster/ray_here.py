@@ -22,6 +22,7 @@ from drawn_photos import draw_photos
 
 PATIENCE = 900
 IMAGES = 480
+STOPPED = 130  # the exit code of a command that was stopped and saved what there was
 GRID = """
 title: A grid on Ray
 data: digits
@@ -82,7 +83,9 @@ def carry_grids(folder: Path, cluster: Any, nodes: list[Any]) -> None:
     stopped = grid(folder, "stopped", "--on", "ray")
     until(lambda: list((folder / "stopped" / "runs").glob("*/metrics.jsonl")) or stopped.poll() is not None)
     stopped.send_signal(signal.SIGTERM)
-    say(f"it ended with code {finish(stopped)}")
+    code = finish(stopped)
+    say(f"it ended with code {code}")
+    assert code == STOPPED
     saved = len(list((folder / "stopped" / "runs").glob("*/checkpoints/step-*.ckpt")))
     say(f"checkpoints of stopped runs: {saved}; the same command again:")
     assert saved
@@ -129,15 +132,17 @@ def embed_parts(folder: Path, cluster: Any, nodes: list[Any]) -> None:
     say("a node was killed while both had a part in hand")
     assert finish(running) == 0
     say("5. one node, another folder: the command is stopped in the middle, and repeated")
-    stopped = embed(folder, "stopped", "--parts", "6", "--on", "ray")
-    until(lambda: in_hand("stopped", 1)() or stopped.poll() is not None)
+    stopped = embed(folder, "stopped_parts", "--parts", "6", "--on", "ray")
+    until(lambda: in_hand("stopped_parts", 1)() or stopped.poll() is not None)
     stopped.send_signal(signal.SIGTERM)
-    say(f"it ended with code {finish(stopped)}; the same command again:")
-    assert finish(embed(folder, "stopped", "--parts", "6", "--on", "ray")) == 0
+    code = finish(stopped)
+    say(f"it ended with code {code}; the same command again:")
+    assert code == STOPPED
+    assert finish(embed(folder, "stopped_parts", "--parts", "6", "--on", "ray")) == 0
     say("6. the rows of both folders and of one process")
     import pyarrow.parquet as pq
 
-    one, *others = (pq.read_table(folder / name) for name in ("one.parquet", "parts", "stopped"))
+    one, *others = (pq.read_table(folder / name) for name in ("one.parquet", "parts", "stopped_parts"))
     assert one.num_rows == IMAGES - 1
     columns = ("name", "features")
     same = [all(one[c].combine_chunks().equals(other[c].combine_chunks()) for c in columns) for other in others]

@@ -4,35 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from drawn_xrays import write_dicom
 
 from dualtemp.data import open_source
 from dualtemp.data.loading import decode, optional_readers
 from dualtemp.data.loading.decode import UnreadableImage, read_header, read_image
 
 RAMP = np.linspace(0, 4095, 60 * 50).reshape(60, 50).astype(np.uint16)
-
-
-def write_dicom(path: Path, values: np.ndarray, bits: int = 12, **more: object) -> None:
-    pydicom = pytest.importorskip("pydicom")
-    from pydicom.dataset import FileMetaDataset
-    from pydicom.uid import ExplicitVRLittleEndian, SecondaryCaptureImageStorage, generate_uid
-
-    about = pydicom.Dataset()
-    about.file_meta = FileMetaDataset()
-    about.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
-    about.file_meta.MediaStorageSOPClassUID = about.SOPClassUID = SecondaryCaptureImageStorage
-    about.file_meta.MediaStorageSOPInstanceUID = about.SOPInstanceUID = generate_uid(entropy_srcs=[path.name])
-    about.Rows, about.Columns = values.shape[:2]
-    about.SamplesPerPixel = 1 if values.ndim == 2 else 3
-    about.PhotometricInterpretation = "MONOCHROME2" if values.ndim == 2 else "RGB"
-    if values.ndim == 3:
-        about.PlanarConfiguration = 0
-    about.BitsAllocated = values.dtype.itemsize * 8
-    about.BitsStored, about.HighBit, about.PixelRepresentation = bits, bits - 1, int(values.dtype.kind == "i")
-    about.PixelData = values.tobytes()
-    for name, value in more.items():
-        setattr(about, name, value)
-    about.save_as(path, enforce_file_format=True)
 
 
 def test_without_a_window_the_range_of_the_stored_bits_becomes_0_to_255(tmp_path: Path) -> None:

@@ -434,9 +434,9 @@ def test_a_set_comes_before_a_folder_of_its_name_and_a_path_before_a_set(
 
 
 def test_a_file_that_is_no_npz_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "x.zip").touch()
+    (tmp_path / "x.rar").touch()
     with pytest.raises(UserError, match=r"not an \.npz file"):
-        open_source(tmp_path / "x.zip")
+        open_source(tmp_path / "x.rar")
 
 
 def imagenet(root: Path, wnids: Sequence[str], parts: tuple[str, ...] = ("train", "val")) -> Path:

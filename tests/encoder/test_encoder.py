@@ -156,6 +156,23 @@ def test_what_is_no_run_or_has_no_weights_is_told(run_copy: Path, tmp_path: Path
         run_encoder(run_copy, "cpu")
 
 
+@pytest.mark.parametrize(
+    ("word", "meant"), [("imagent", "imagenet"), ("ImageNet", "imagenet"), ("tim:resnet18", "timm:resnet18")]
+)
+def test_a_mistyped_start_is_answered_with_the_one_that_was_meant(
+    word: str, meant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=f"{word} is not a run, and no start is called so: did you mean '{meant}'"):
+        run_encoder(Path(word), "cpu")
+    for other in ("mine", "images", "runs/imagent", "c:run"):  # paths, and what resembles no start
+        with pytest.raises(UserError, match=r"it has no config\.yaml"):
+            run_encoder(Path(other), "cpu")
+    (tmp_path / word).mkdir()  # it exists: what is wrong is what is in it
+    with pytest.raises(UserError, match=r"it has no config\.yaml"):
+        run_encoder(Path(word), "cpu")
+
+
 def test_weights_of_another_backbone_are_told(run_copy: Path, digits_run: Path) -> None:
     shutil.copy(digits_run / "backbone.safetensors", run_copy)
     with pytest.raises(UserError, match="does not fit this backbone"):

@@ -107,6 +107,14 @@ def test_the_gradient_reaches_every_trainable_parameter_and_no_other(method: str
         assert (p.grad is not None and p.grad.isfinite().all()) == p.requires_grad, name
 
 
+@pytest.mark.parametrize("method", ["moco", "simmoco", "simco"])
+def test_batch_norm_in_the_projector_standardizes_what_its_activation_sees(method: str) -> None:
+    made, (views, _) = framework(method, projector_batch_norm=True), batch()
+    hidden = made.network.projector[:2](made.network.backbone(views[0]))
+    torch.testing.assert_close(hidden.mean(0), torch.zeros(512), atol=1e-5, rtol=0)
+    assert len(framework(method).network.projector) == 3, "the paper's has none"
+
+
 def embeddings(made: Any, views: tuple[Tensor, ...]) -> list[Any]:
     return [made.network(view) for view in views]
 
@@ -227,10 +235,10 @@ def test_vicreg_and_barlow_twins_have_their_published_losses_of_the_projections(
     made = framework("vicreg", invariance=3.0, variance=2.0, covariance=0.5, projector_width=16)
     q, k = (each.projection for each in embeddings(made, views))
     assert q.shape == (N, 16)
-    torch.testing.assert_close(made(views, None, 0).loss.double(), brute_force.vicreg(q, k, 3.0, 2.0, 0.5))
+    torch.testing.assert_close(made(views, None, 0).loss, brute_force.vicreg(q, k, 3.0, 2.0, 0.5).float())
     made = framework("barlow_twins", redundancy=0.1, loss_scale=0.5, projector_width=16)
     q, k = (each.projection for each in embeddings(made, views))
-    torch.testing.assert_close(made(views, None, 0).loss.double(), brute_force.barlow_twins(q, k, 0.1) / 2)
+    torch.testing.assert_close(made(views, None, 0).loss, (brute_force.barlow_twins(q, k, 0.1) / 2).float())
 
 
 def info_nce_in_batch(q: Tensor, k: Tensor, tau: float) -> Tensor:
@@ -314,5 +322,5 @@ def test_distil_compares_the_similarities_of_its_projections_with_those_of_the_t
     z = made.network(views[0]).projection
     centered = (features - features.mean(0))[index]
     expected = brute_force.similarity_distillation(z, z, centered, 0.3, 0.2).mean()
-    torch.testing.assert_close(made(views[:1], None, 0, index).loss.double(), expected)
+    torch.testing.assert_close(made(views[:1], None, 0, index).loss, expected.float())
     assert not any(name.startswith("teacher") for name in made.state_dict()), "kept in a file of its own"

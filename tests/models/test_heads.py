@@ -19,6 +19,7 @@ def layers(head: nn.Sequential) -> list[str]:
     ("head", "expected"),
     [
         (heads.contrastive_projector(512), "512-128+ relu 128-128+"),
+        (heads.contrastive_projector(128, batch_norm=True), "128-512 norm512* relu 512-128+"),
         (heads.contrastive_predictor(), "128-512 norm512* relu 512-128+"),
         (heads.simclr_projector(512), "512-512+ relu 512-128+"),
         (heads.byol_projector(512), "512-4096 norm4096* relu 4096-256+"),

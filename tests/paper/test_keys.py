@@ -3,6 +3,7 @@
 import json
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 from paper.smoke import digits, tiny_job
@@ -75,15 +76,18 @@ def test_a_weight_and_a_schedule_are_in_the_key_only_where_they_change_a_run() -
 
 
 @pytest.mark.parametrize("method", ["moco", "simmoco", "simco"])
-def test_a_predictor_is_in_a_key_only_where_there_is_one(method: str) -> None:
-    without, with_one = (tiny_job(method=method, predictor=chosen) for chosen in (False, True))
+@pytest.mark.parametrize("head", ["predictor", "projector_batch_norm"])
+def test_a_head_is_in_a_key_only_where_it_is_chosen(method: str, head: str) -> None:
+    values: list[dict[str, Any]] = [{head: False}, {head: True}]
+    without, with_one = (tiny_job(method=method, **value) for value in values)
     assert tiny_job(method=method).name == without.name != with_one.name
 
 
 @pytest.mark.parametrize("method", ["moco", "simmoco", "simco"])
-def test_the_config_of_a_run_from_before_predictors_is_complete(method: str, tmp_path: Path) -> None:
+def test_the_config_of_a_run_from_before_these_heads_is_complete(method: str, tmp_path: Path) -> None:
     written = to_yaml(tiny_job(method=method).settings)
-    assert "\npredictor: false\n" in written
-    lines = [line for line in written.splitlines() if not line.startswith(("predictor:", "computation:"))]
+    later = ("predictor:", "projector_batch_norm:", "computation:")
+    assert all(f"\n{name} false\n" in written for name in later[:2])
+    lines = [line for line in written.splitlines() if not line.startswith(later)]
     (tmp_path / "config.yaml").write_text("\n".join(lines))
     assert from_yaml(tmp_path / "config.yaml")["computation"] == 1, "what it had then, not the newest"

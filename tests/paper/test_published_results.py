@@ -20,6 +20,9 @@ COMMANDS = {
     "unequal": "T-reverse --scale unequal --seeds 5",
 }
 
+# Cells of `unequal` have an arm of shorter steps beside; cells from before it know no such setting.
+SAME_RATE: dict[bool, dict[str, object]] = {True: {"match_step": False}, False: {}}
+
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "mini")) for name in COMMANDS])
 def test_summary_and_page_come_from_the_cells(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,14 +97,45 @@ def test_inequality_and_effect_of_each_pair_of_arms_are_those_of_the_cells() -> 
     assert [row[3] for row in rows] == sorted(row[3] for row in rows)
     for framework, scale, other_set, inequality, weight, effect in rows:
         folder = f"{scale}-cifar100" if other_set else scale
-        one, two = (metrics_of(folder, method=framework.lower(), tau_alpha=0.1, tau_beta=beta) for beta in (0.1, 1.0))
+        arms = [{"method": framework.lower(), "tau_alpha": 0.1, "tau_beta": beta} for beta in (0.1, 1.0)]
+        one, two = (metrics_of(folder, **SAME_RATE[folder == "unequal"], **arm) for arm in arms)
         assert inequality == f"{math.log(64) - fmean(run['entropy'] for run in one):.3f}".removeprefix("0")
         assert weight == (mean(one, "W_mean") if "W_mean" in one[0] else "not recorded")
         assert effect == f"{fmean(run['probe_top1'] for run in two) - fmean(run['probe_top1'] for run in one):+.2f}"
-    neighbors = [fmean(run["knn_top1"] for run in metrics_of("unequal", tau_beta=beta)) for beta in (0.1, 1.0)]
+    arms = [metrics_of("unequal", tau_beta=beta, match_step=False) for beta in (0.1, 1.0)]
+    neighbors = [fmean(run["knn_top1"] for run in arm) for arm in arms]
     assert f"{neighbors[0]:.2f} against {neighbors[1]:.2f}, {neighbors[1] - neighbors[0]:+.2f}" in " ".join(
         text.split()
     )
+
+
+def test_the_arm_of_the_same_step_is_told_as_its_cells_and_its_page_say(tmp_path: Path) -> None:
+    text = (PUBLISHED / "README.md").read_text().split("## Other weights, or larger steps?")[1].split("\n## ")[0]
+    arms = {
+        "one temperature": {"tau_beta": 0.1},
+        "two temperatures": {"tau_beta": 1.0, "match_step": False},
+        "two temperatures, the steps of one": {"match_step": True},
+    }
+    runs = {name: metrics_of("unequal", **arm) for name, arm in arms.items()}
+    for name, found in runs.items():
+        assert len(found) == 5
+        figures = [mean(found, key) for key in ("probe_top1", "knn_top1", "W_mean")]
+        assert f"| {name} | {' | '.join(figures)} |" in text
+    one, two, same = (
+        [fmean(run[key] for run in found) for key in ("probe_top1", "knn_top1")] for found in runs.values()
+    )
+    told = (
+        f"by **{same[0] - one[0]:.2f} points (97.06 % interval -0.09 to 1.96; seed by seed 0.06 to 1.81): undecided**"
+    )
+    words = " ".join(text.split())
+    assert told in words
+    assert f"({same[1] - one[1]:.2f}). The other {two[0] - same[0]:.2f} of the {two[0] - one[0]:.2f} points" in words
+    folder, page = PUBLISHED / "unequal", tmp_path / "same-step.html"
+    grid = [str(folder / "same-step.yaml"), "--results", str(folder / "cells"), "--seeds", "5", "--no-run"]
+    assert main(["grid", *grid, "--out", str(page)]) == 0
+    interval = "<td>+0.94</td><td>\u22120.09 … +1.96</td>"
+    for written in (page, folder / "same-step.html"):
+        assert interval in re.sub(r"<td[^>]*>", "<td>", written.read_text().replace("\n", ""))
 
 
 def between(metrics: list[dict[str, float]], places: int = 0) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 from dualtemp.config import Settings
 from dualtemp.data import open_source
 from dualtemp.data.augment.views import Views
+from dualtemp.data.deep_gray import with_levels
 from dualtemp.data.images import Splits
 from dualtemp.data.training_data import TrainingData
 from dualtemp.errors import UserError
@@ -24,6 +25,8 @@ def open_analyzed_data(run: RunFolder, chosen: Settings, data: str | Path | None
             f"{data} has images with {splits.train.channels} channels, but {run.path} was trained on {channels}: give "
             f"images with {channels}"
         )
+    if views.levels is not None:
+        splits = with_levels(splits, views.levels)
     return as_training_data(splits, views)
 
 

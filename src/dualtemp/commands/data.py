@@ -110,10 +110,14 @@ def _print_facts(source: str, facts: "SourceFacts") -> None:
     from rich.console import Console
     from rich.markup import escape
 
+    from dualtemp.data.deep_gray import NARROW_HINT
+
     console = Console(highlight=False, soft_wrap=True)
     color = {1: "gray", 3: "color"}.get(facts.channels, f"{facts.channels} channels")
     color = "gray, stored in three channels" if facts.gray_in_color else color
     console.print(f"[bold]{escape(source)}[/bold]: {color}, kept as {facts.kept}; split: {facts.split}")
+    if facts.narrow is not None:
+        console.print(escape(NARROW_HINT.format(percent=100 * facts.narrow)))
     for name, part in facts.parts.items():
         console.print(f"\n[bold]{name}[/bold]: {part.images:,} images, fingerprint {part.fingerprint}")
         console.print(f"  classes  {escape(_classes(part.classes))}")

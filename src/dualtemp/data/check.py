@@ -5,6 +5,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from dualtemp.data.deep_gray import narrow_range
 from dualtemp.data.grayscale import gray_in_color
 from dualtemp.data.image_source import ImageSource
 from dualtemp.data.images import ImageSet
@@ -28,7 +29,11 @@ class PartFacts:
 
 @dataclass(frozen=True)
 class SourceFacts:
-    """A whole source. kept: "one tensor" or "files"; unreadable: reason by file name."""
+    """A whole source.
+
+    kept: "one tensor" or "files"; unreadable: reason by file name; narrow: the share of 16 bits that gray images use,
+    if it is small.
+    """
 
     source: str
     split: str
@@ -37,6 +42,7 @@ class SourceFacts:
     parts: dict[str, PartFacts]
     unreadable: dict[str, str] = field(default_factory=dict)
     gray_in_color: bool = False
+    narrow: float | None = None
     twins: Twins = field(default_factory=Twins)
 
 
@@ -57,7 +63,8 @@ def check_source(source: str, labels: bool = True, download: bool = True) -> Sou
         found = twins(splits.train, splits.test)
     kept = "one tensor" if splits.train.in_memory else "files"
     gray = gray_in_color(splits.train)
-    return SourceFacts(source, splits.split, kept, splits.train.channels, parts, unreadable, gray, found)
+    narrow = narrow_range(splits.train)
+    return SourceFacts(source, splits.split, kept, splits.train.channels, parts, unreadable, gray, narrow, found)
 
 
 def _class_counts(images: ImageSet) -> dict[str, int]:

@@ -19,12 +19,14 @@ from dualtemp.data.loading.decode import (
     Header,
     UnreadableImage,
     read_bands,
+    read_deep_gray,
     read_header,
     read_image,
     reason_of,
 )
-from dualtemp.data.loading.stacks import Levels
+from dualtemp.data.loading.stacks import Levels, of_stack
 from dualtemp.data.sources.fingerprint import fingerprint_files, fingerprint_pixels, names_fingerprint
+from dualtemp.errors import UserError
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -43,10 +45,12 @@ class ImageSource(Protocol):
         names: one an image, all different, and the same wherever the images lie: a name decides which side of a split
             its image falls on. Empty if images have only numbers, which is for pixels in memory. A tuple, or any
             other sequence that does not change.
-        channels: 1 (gray) or 3 (RGB) of what `open` gives; with levels any number, of what `pixels` gives.
+        channels: 1 (gray) or 3 (RGB) of what `open` gives; of stacks any number, of what `pixels` gives.
         enough: pixels that the shorter side need have, so that far larger images may come reduced (None: as they are).
-        levels: of stacks of channels (stacks.py), what becomes 0 and 255 in each; None for gray and RGB.
+        levels: what becomes 0 and 255, of stacks in each channel (stacks.py), of gray images of more than 8 bits as one
+            pair (gray_levels.py); None: gray and RGB by the rules of their formats.
         tensor: uint8 (N, C, H, W) if all pixels are in memory, else None.
+        files: what pixels in memory were read from, if that has more than 8 bits and other levels can be asked for.
     """
 
     place: str
@@ -55,6 +59,7 @@ class ImageSource(Protocol):
     enough: int | None = None
     levels: Levels | None = None
     tensor: Tensor | None = None
+    files: "ImageSource | None" = None
 
     def content(self, i: int) -> bytes:
         """Return the encoded bytes of image i, which are what it is compared by; raises OSError."""
@@ -69,13 +74,13 @@ class ImageSource(Protocol):
 
         Of a stack its first channels, for people: three as RGB, of two the first.
         """
-        if self.levels is None:
-            return read_image(self._encoded(i), self.names[i], self.channels, self.enough)
-        return shown_bands(self.pixels(i))
+        if of_stack(self.levels):
+            return shown_bands(self.pixels(i))
+        return read_image(self._encoded(i), self.names[i], self.channels, self.enough, self.levels)
 
     def pixels(self, i: int) -> Tensor:
         """Decode image i: uint8 (C, H, W), channels innermost in memory; raises UnreadableImage(name, reason)."""
-        if self.levels is None:
+        if not of_stack(self.levels):
             return to_tensor(self.open(i))
         return torch.from_numpy(read_bands(self._encoded(i), self.names[i], self.levels, self.enough)).permute(2, 0, 1)
 
@@ -83,13 +88,17 @@ class ImageSource(Protocol):
         """The values of a stack as they are stored, (H, W, C); raises UnreadableImage(name, reason)."""
         return read_bands(self._encoded(i), self.names[i], None)
 
+    def deep_gray(self, i: int) -> np.ndarray | None:
+        """The values of a gray image of more than 8 bits, (H, W, 1); None for others; raises UnreadableImage."""
+        return read_deep_gray(self._encoded(i), self.names[i])
+
     def header(self, i: int) -> Header:
         """Height, width and PIL mode of image i, as it is stored; raises UnreadableImage(name, reason)."""
         return read_header(self._encoded(i), self.names[i])
 
     def picture(self, i: int, enough: int) -> "Image.Image":
         """Image i for people, in color if it has any; raises UnreadableImage(name, reason)."""
-        return self.convert(channels=3 if self.levels is None else None, enough=enough).open(i)
+        return self.convert(channels=None if of_stack(self.levels) else 3, enough=enough).open(i)
 
     def path(self, i: int) -> Path | None:
         """The file of image i; None if it has none of its own."""
@@ -124,11 +133,12 @@ class ImageSource(Protocol):
     def convert(self, channels: int | None = None, enough: int | None = None, levels: Levels | None = None) -> Self:
         """Return the same images with so many channels, and reduced to `enough` pixels if given; ValueError: cannot.
 
-        levels: read them as stacks, by these.
+        levels: read stacks, or gray images of more than 8 bits, by these.
         """
         if channels is not None and not _fits(channels, self.channels, levels or self.levels):
             raise ValueError(f"{self.channels} channels cannot become {channels}")
-        given = {"channels": channels if levels is None else len(levels), "enough": enough, "levels": levels}
+        channels = len(levels) if levels is not None and of_stack(levels) else channels
+        given = {"channels": channels, "enough": enough, "levels": levels}
         return self._replace(**{name: value for name, value in given.items() if value is not None})
 
     def join(self, others: Sequence[Self]) -> Self:
@@ -155,7 +165,9 @@ class ImageSource(Protocol):
 
 def _fits(wanted: int, channels: int, levels: Levels | None) -> bool:
     """Whether images can be had with so many channels: gray and RGB for each other, stacks with their own number."""
-    return wanted == channels or {wanted, channels} <= {1, 3} if levels is None else wanted == len(levels)
+    if levels is not None and of_stack(levels):
+        return wanted == len(levels)
+    return wanted == channels or {wanted, channels} <= {1, 3}
 
 
 @dataclass(frozen=True)
@@ -204,6 +216,8 @@ class TensorImages(ImageSource):
     """Pixels in memory, uint8 (N, C, H, W): .npz files, named sets, small images of one size."""
 
     tensor: Tensor  # pyright: ignore[reportIncompatibleVariableOverride]
+    files: ImageSource | None = None
+    levels: Levels | None = None
     place = "memory"
     names = ()
 
@@ -233,6 +247,10 @@ class TensorImages(ImageSource):
         _, channels, height, width = self.tensor.shape
         return Header(height, width, _MODES.get(channels, f"{channels} channels"))
 
+    def deep_gray(self, i: int) -> np.ndarray | None:
+        """What the file of image i holds."""
+        return None if self.files is None else self.files.deep_gray(i)
+
     def content(self, i: int) -> bytes:
         """Return the pixels of image i, (C, H, W)."""
         return np.ascontiguousarray(self.tensor[i].cpu().numpy()).tobytes()
@@ -243,25 +261,45 @@ class TensorImages(ImageSource):
 
     def take(self, index: Sequence[int]) -> "TensorImages":
         """Return the images of these numbers; of a range nothing is copied."""
+        files = None if self.files is None else self.files.take(index)
         if isinstance(index, range):
-            return replace(self, tensor=self.tensor[index.start : index.stop : index.step])
-        return replace(self, tensor=self.tensor[torch.as_tensor(index, device=self.tensor.device)])
+            return replace(self, tensor=self.tensor[index.start : index.stop : index.step], files=files)
+        return replace(self, tensor=self.tensor[torch.as_tensor(index, device=self.tensor.device)], files=files)
 
     def convert(
         self, channels: int | None = None, enough: int | None = None, levels: Levels | None = None
     ) -> "TensorImages":
-        """Gray from RGB as Pillow does it, RGB from gray; pixels in memory are never reduced, and have 8 bits."""
+        """Gray from RGB as Pillow does it, RGB from gray; pixels in memory are never reduced, and have 8 bits.
+
+        levels: files that have more are read again.
+        """
+        if levels not in (None, self.levels) and self.files is not None:
+            return self._read_again(levels).convert(channels)
         if channels in (None, self.channels):
             return self
+        files = None if self.files is None else self.files.convert(channels=channels)
         if (self.channels, channels) == (1, 3):
-            return replace(self, tensor=self.tensor.expand(-1, 3, -1, -1))
+            return replace(self, tensor=self.tensor.expand(-1, 3, -1, -1), files=files)
         if (self.channels, channels) == (3, 1):
-            return replace(self, tensor=_gray(self.tensor))
+            return replace(self, tensor=_gray(self.tensor), files=files)
         raise ValueError(f"{self.channels} channels cannot become {channels}")
+
+    def _read_again(self, levels: Levels | None) -> "TensorImages":
+        assert self.files is not None
+        files, tensor = self.files.convert(levels=levels), torch.empty_like(self.tensor)
+        try:
+            for i in range(len(files)):
+                tensor[i] = files.pixels(i)
+        except (UnreadableImage, RuntimeError) as error:  # gone, or of another size, since they were first read
+            raise UserError(f"{files.place}: an image has changed while it was read, {reason_of(error)}") from None
+        return replace(self, tensor=tensor, files=files, levels=levels)
 
     def join(self, others: Sequence["TensorImages"]) -> "TensorImages":
         """Return these images and after them the others."""
-        return replace(self, tensor=torch.cat([self.tensor, *(each.tensor for each in others)]))
+        tensor = torch.cat([self.tensor, *(each.tensor for each in others)])
+        more = [each.files for each in others]
+        known = self.files is not None and None not in more
+        return replace(self, tensor=tensor, files=self.files.join(more) if known else None)  # pyright: ignore
 
     def fingerprint(self, labels: Tensor | None, classes: Sequence[str]) -> str:
         """32 hexadecimal digits of pixels and labels."""

@@ -116,7 +116,7 @@ class ImageSet:
     def convert(self, channels: int, levels: Levels | None = None) -> "ImageSet":
         """Return the images with so many channels: gray from color, or color from gray; ValueError if not possible.
 
-        levels: read files as stacks of channels, by these (loading/stacks.py).
+        levels: read files by these: stacks of channels, or gray images of more than 8 bits (`ImageSource.levels`).
         """
         convert = self.source.convert
         source = convert(channels=channels) if levels is None else convert(channels=channels, levels=levels)
@@ -124,16 +124,17 @@ class ImageSet:
 
     def to(self, device: torch.device | str) -> "ImageSet":
         """Return the set with its tensors on a device; what is read one by one stays where it is."""
-        tensor = self.source.tensor
-        pixels = self.pixels if tensor is None else tensor.to(device)
-        return replace(self, pixels=pixels, labels=None if self.labels is None else self.labels.to(device))
+        source = self.source
+        if isinstance(source, TensorImages):
+            source = replace(source, tensor=source.tensor.to(device))
+        return replace(self, pixels=_pixels(source), labels=None if self.labels is None else self.labels.to(device))
 
     def _with(self, source: ImageSource, labels: Tensor | None) -> "ImageSet":
         return replace(self, pixels=_pixels(source), labels=labels)
 
 
 def _pixels(source: ImageSource) -> Tensor | ImageSource:
-    return source if source.tensor is None else source.tensor
+    return source if source.tensor is None or source.files is not None else source.tensor
 
 
 @dataclass(frozen=True, eq=False)

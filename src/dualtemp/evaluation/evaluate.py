@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dualtemp.data.sources.copies import twins
-from dualtemp.encoder.encoder import names_start, run_encoder
+from dualtemp.encoder.encoder import names_start, open_run, run_encoder
 from dualtemp.errors import UserError
 from dualtemp.evaluation.baselines import with_baselines
 from dualtemp.evaluation.evaluation_file import EVALUATION_FILE, add_to_evaluation, place, result
@@ -130,7 +130,7 @@ def _folder_of(run: Path, data: Path | str | None) -> RunFolder | None:
         if data is None:
             raise UserError(f"{run} has no images of its own: give labeled ones, --data FOLDER|SET|FILE.npz")
         return None
-    folder = RunFolder.open(run)
+    folder = open_run(run)
     if not os.access(folder.path, os.W_OK):
         raise UserError(f"{folder.path} cannot be written, where results are kept: make it writable")
     return folder

@@ -20,6 +20,15 @@ image = image.resize((width, height), Image.Resampling[how["resize"]["interpolat
 image = image.crop((left, top, left + how["size"], top + how["size"]))
 pixels = np.array(image).reshape(1, how["size"], how["size"], -1).transpose(0, 3, 1, 2)  # uint8, NCHW"""
 
+_CONVERT = 'image = ImageOps.exif_transpose(image).convert(how["mode"])'
+
+_CONVERT_DEEP = """\
+image = ImageOps.exif_transpose(image)
+if image.mode[0] in "IF":  # gray of more than 8 bits
+    ((low, high),), values = how["levels"], np.asarray(image).astype(np.float32)
+    image = Image.fromarray(((values - low) * (255 / (high - low))).round().clip(0, 255).astype(np.uint8))
+image = image.convert(how["mode"])"""
+
 _FROM_ARRAY = """\
 import json
 import numpy as np
@@ -71,7 +80,7 @@ def how_to_preprocess(how: Mapping[str, Any]) -> str:
     how: the content of preprocessing.json.
     """
     if how["mode"]:
-        return _FROM_FILE + _NORMALIZED
+        return (_FROM_FILE.replace(_CONVERT, _CONVERT_DEEP) if how.get("levels") else _FROM_FILE) + _NORMALIZED
     return (_FROM_STACK if "levels" in how else _FROM_ARRAY).format(**how) + _NORMALIZED
 
 

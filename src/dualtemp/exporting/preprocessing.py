@@ -4,12 +4,17 @@ from typing import Any
 
 from dualtemp.data.augment.views import Views
 from dualtemp.data.loading.crop_files import enough_pixels
+from dualtemp.data.loading.stacks import of_stack
 
 # Pillow's name for 8-bit images of so many channels.
 MODES = {1: "L", 3: "RGB"}
 
 DECODE = "upright by the EXIF orientation, first frame, transparent pixels on white, 8 bits a channel"
 DECODE_STACK = "first page, all its channels; (value - low) * 255 / (high - low) by `levels`, rounded, within 0 to 255"
+DECODE_DEEP = (
+    f"{DECODE}; of gray images of more than 8 bits, (value - low) * 255 / (high - low) by `levels`, rounded, within 0 "
+    "to 255; DICOM: after slope and intercept, without its window"
+)
 
 
 def preprocessing(views: Views) -> dict[str, Any]:
@@ -19,7 +24,7 @@ def preprocessing(views: Views) -> dict[str, Any]:
         "channels": channels,
         "mode": MODES.get(channels),  # None: Pillow has no such images
         "size": size,
-        "decode": DECODE if views.levels is None else DECODE_STACK,
+        "decode": DECODE if views.levels is None else DECODE_STACK if of_stack(views.levels) else DECODE_DEEP,
         **({} if views.levels is None else {"levels": [list(pair) for pair in views.levels]}),
         "reduce": {  # images far larger than needed
             "enough": enough_pixels(views),

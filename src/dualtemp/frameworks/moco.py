@@ -18,6 +18,7 @@ from dualtemp.frameworks.temperature_settings import (
     TwoTemperatures,
     key_momentum,
     predictor,
+    projector_batch_norm,
     symmetric,
     tau_beta,
 )
@@ -61,7 +62,8 @@ class MoCo(Framework):
         key_momentum: float = key_momentum()
         symmetric: bool = symmetric()
         predictor: bool = predictor()
-        added_later = AnchorSettings.added_later | {"predictor"}
+        projector_batch_norm: bool = projector_batch_norm()
+        added_later = AnchorSettings.added_later | {"predictor", "projector_batch_norm"}
         keys: Literal["dictionary", "last", "current"] = Field(
             "dictionary",
             description="MoCo's negatives: the dictionary, the last step's keys alone, or the current step's.",
@@ -112,9 +114,9 @@ class MoCo(Framework):
 
     @staticmethod
     def heads(settings: Settings, features: int, context: Context) -> tuple[nn.Module, nn.Module | None]:
-        """Linear, ReLU, Linear: 512-128-128 for ResNet-18."""
+        """Linear, ReLU, Linear: 512-128-128 for ResNet-18; wider with batch norm."""
         # The projector first: its weights then begin as they do without a predictor.
-        projector = parts.contrastive_projector(features, out=PROJECTION)
+        projector = parts.contrastive_projector(features, out=PROJECTION, batch_norm=settings.projector_batch_norm)
         return projector, parts.contrastive_predictor(PROJECTION) if settings.predictor else None
 
     @staticmethod

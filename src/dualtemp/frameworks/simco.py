@@ -14,6 +14,7 @@ from dualtemp.frameworks.temperature_settings import (
     both_views,
     match_step,
     predictor,
+    projector_batch_norm,
 )
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ class SimCo(Framework):
         both_views: bool = both_views()
         match_step: bool = match_step()
         predictor: bool = predictor()
-        added_later = AnchorSettings.added_later | {"predictor"}
+        projector_batch_norm: bool = projector_batch_norm()
+        added_later = AnchorSettings.added_later | {"predictor", "projector_batch_norm"}
 
     takes_index = True
 
@@ -41,8 +43,9 @@ class SimCo(Framework):
 
     @staticmethod
     def heads(settings: Settings, features: int, context: Context) -> tuple[nn.Module, nn.Module | None]:
-        """Linear, ReLU, Linear: 512-128-128 for ResNet-18."""
-        return parts.contrastive_projector(features), parts.contrastive_predictor() if settings.predictor else None
+        """Linear, ReLU, Linear: 512-128-128 for ResNet-18; wider with batch norm."""
+        projector = parts.contrastive_projector(features, batch_norm=settings.projector_batch_norm)
+        return projector, parts.contrastive_predictor() if settings.predictor else None
 
     @staticmethod
     def anchor_weight(settings: Settings) -> AnchorWeight:

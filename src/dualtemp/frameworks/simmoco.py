@@ -15,6 +15,7 @@ from dualtemp.frameworks.temperature_settings import (
     key_momentum,
     match_step,
     predictor,
+    projector_batch_norm,
     symmetric,
 )
 
@@ -34,7 +35,8 @@ class SimMoCo(Framework):
         both_views: bool = both_views()
         match_step: bool = match_step()
         predictor: bool = predictor()
-        added_later = AnchorSettings.added_later | {"predictor"}
+        projector_batch_norm: bool = projector_batch_norm()
+        added_later = AnchorSettings.added_later | {"predictor", "projector_batch_norm"}
 
     takes_index = True
 
@@ -49,8 +51,9 @@ class SimMoCo(Framework):
 
     @staticmethod
     def heads(settings: Settings, features: int, context: Context) -> tuple[nn.Module, nn.Module | None]:
-        """Linear, ReLU, Linear: 512-128-128 for ResNet-18."""
-        return parts.contrastive_projector(features), parts.contrastive_predictor() if settings.predictor else None
+        """Linear, ReLU, Linear: 512-128-128 for ResNet-18; wider with batch norm."""
+        projector = parts.contrastive_projector(features, batch_norm=settings.projector_batch_norm)
+        return projector, parts.contrastive_predictor() if settings.predictor else None
 
     @staticmethod
     def passes(settings: Settings) -> Passes:

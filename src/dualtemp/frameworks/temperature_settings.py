@@ -53,6 +53,11 @@ def predictor() -> Any:
     return Field(False, description="A prediction MLP on the query's side, as in MoCo v3.")
 
 
+def projector_batch_norm() -> Any:
+    """A projector with batch norm for the contrastive frameworks."""
+    return Field(False, description="A wider projector with batch norm inside: short trainings get further.")
+
+
 def projector_width() -> Any:
     """Width of the projectors of VICReg and Barlow Twins."""
     return Field(512, ge=1, description="Width of the projector's three layers; 8192 as published.")

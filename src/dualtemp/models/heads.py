@@ -30,9 +30,14 @@ def linear(features: int, out: int) -> nn.Linear:
     return nn.Linear(features, out)
 
 
-def contrastive_projector(features: int, hidden: int = 128, out: int = 128) -> nn.Sequential:
-    """Projector of MoCo v2, SimMoCo and SimCo: Linear, ReLU, Linear (512-128-128 for ResNet-18)."""
-    return mlp(features, hidden, out)
+def contrastive_projector(
+    features: int, hidden: int | None = None, out: int = 128, *, batch_norm: bool = False
+) -> nn.Sequential:
+    """Projector of MoCo v2, SimMoCo and SimCo: Linear, ReLU, Linear (512-128-128 for ResNet-18).
+
+    With batch norm between the first layer and its ReLU, the hidden layer is 512 wide unless told, else 128.
+    """
+    return mlp(features, hidden or (512 if batch_norm else 128), out, batch_norm=batch_norm)
 
 
 def contrastive_predictor(out: int = 128, hidden: int = 512) -> nn.Sequential:

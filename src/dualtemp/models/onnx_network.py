@@ -90,7 +90,8 @@ def input_beside(path: Path) -> ModelInput:
         except (OSError, ValueError):
             continue
         if isinstance(values, dict) and values.get("levels"):
-            raise UserError(f"{path}: it takes stacks of channels, which this way are not read: give the run itself")
+            kind = "stacks of channels" if len(values["levels"]) != 1 else "gray images by levels of its own"
+            raise UserError(f"{path}: it takes {kind}, which this way are not read: give the run itself")
         if isinstance(values, dict) and (found := read(values)) is not None:
             return found
     raise UserError(f"{path}: {MISSING}preprocessor_config.json beside it")

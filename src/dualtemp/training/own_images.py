@@ -10,8 +10,10 @@ import torch
 
 from dualtemp import distributed
 from dualtemp.config import Settings, given_settings
+from dualtemp.data.deep_gray import NARROW_HINT, narrow_range
 from dualtemp.data.grayscale import gray_in_color
 from dualtemp.data.images import ImageSet, ImageSource, Splits, UnreadableImage
+from dualtemp.data.loading.stacks import of_stack
 from dualtemp.data.sources.opening import is_named_set
 from dualtemp.data.training_data import TrainingData
 from dualtemp.machine import cores
@@ -34,6 +36,7 @@ class Found:
 
     facts: what settings are chosen by; sizes: (height, width) of the images looked at; unreadable: reasons by name, so
     far; chosen: settings by name, without those that the user gave; gray: whether they are gray but stored in color;
+    narrow: the share of 16 bits that gray images use, if it is small, else None;
     start: what the run begins from and where that was found, "" if it begins from nothing; asked: whether the user
     named that start.
     """
@@ -45,6 +48,7 @@ class Found:
     gray: bool = False
     start: str = ""
     asked: bool = False
+    narrow: float | None = None
 
 
 def with_sensible_settings(
@@ -67,7 +71,8 @@ def with_sensible_settings(
     chosen = sensible(facts, device.type, wanted, adapted)
     chosen = {name: value for name, value in chosen.items() if name not in given_settings(given)}
     origin = "" if start is None else f"{start.network or 'weights'} of {start.origin}"
-    found = Found(facts, sizes, unreadable, chosen, gray_in_color(images), origin, given.init not in (None, NONE))
+    asked = given.init not in (None, NONE)
+    found = Found(facts, sizes, unreadable, chosen, gray_in_color(images), origin, asked, narrow_range(splits.train))
     return given.model_copy(update=chosen), found
 
 
@@ -138,8 +143,18 @@ def _found(found: Found, chosen: Settings, splits: Splits) -> str:
         name, reason = next(iter(found.unreadable.items()))
         broken = f"{len(found.unreadable)} unreadable so far, the first {name} ({reason})"
     gray = "; gray, stored in three channels (hue and saturation of the views change nothing)" if found.gray else ""
-    bands = "" if splits.train.source.levels is None else f"; {splits.train.channels} channels"
-    return f"Found in {chosen.data}: {', '.join(parts)}{split}; {classes}; {_sizes(found)}{bands}{gray}; {broken}."
+    depth = _depth(found, splits.train)
+    return f"Found in {chosen.data}: {', '.join(parts)}{split}; {classes}; {_sizes(found)}{depth}{gray}; {broken}."
+
+
+def _depth(found: Found, train: ImageSet) -> str:
+    """What is said of stacks, and of gray images of more than 8 bits."""
+    levels = train.source.levels
+    if levels is not None and of_stack(levels):
+        return f"; {train.channels} channels"
+    if levels is not None:
+        return f"; gray of more than 8 bits, {levels[0][0]:,.6g} black and {levels[0][1]:,.6g} white (measured)"
+    return "" if found.narrow is None else f"; {NARROW_HINT.format(percent=100 * found.narrow)}"
 
 
 def _sizes(found: Found) -> str:

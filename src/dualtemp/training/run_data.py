@@ -9,7 +9,9 @@ from dualtemp import distributed
 from dualtemp.config import Settings
 from dualtemp.data import open_source
 from dualtemp.data.augment.views import Views
+from dualtemp.data.deep_gray import has_stacks, require_levels, with_levels
 from dualtemp.data.images import ImageSet, Splits
+from dualtemp.data.loading.gray_levels import MEASURED
 from dualtemp.data.loading.image_order import UNIFORM
 from dualtemp.data.loading.stacks import Levels, as_levels
 from dualtemp.data.normalization import Normalization, earlier_normalization, normalization
@@ -70,6 +72,9 @@ def open_data(settings: Settings, environment: Mapping[str, Any] | None = None) 
         if isinstance(amount, int) and len(splits.train) < amount <= there:
             amount = len(splits.train)  # what is left of a count that the whole set has
         splits = replace(splits, train=splits.train.subset(amount, settings.seed), unlabeled=None)
+    if settings.levels == MEASURED and not has_stacks(splits):
+        train, known = splits.train, levels_of((environment or {}).get("images"))
+        splits = with_levels(splits, known or distributed.run_on_rank0(lambda: require_levels(train)))
     if settings.framework.learns_from_labels:
         if splits.train.labels is None:
             raise UserError(
@@ -140,7 +145,7 @@ def channels_of(environment: Mapping[str, Any] | None, start_input: ModelInput |
 def with_channels(splits: Splits, channels: int | None, levels: Levels | None = None) -> Splits:
     """All parts of a source with so many channels: a pretrained network takes gray images in its three.
 
-    levels: of a run that is there already, of stacks of channels.
+    levels: of a run that is there already.
     """
     if channels is None or (channels == splits.train.channels and levels in (None, splits.train.source.levels)):
         return splits
@@ -166,7 +171,7 @@ def resize_of(images: Any) -> tuple[str, float | None]:
 
 
 def levels_of(images: Any) -> Levels | None:
-    """Levels of a run's stacks of channels, as environment.json has them; None for all other images."""
+    """Levels of a run's images, as environment.json has them; None if it needs none."""
     return as_levels(images.get("levels") if isinstance(images, dict) else None)
 
 

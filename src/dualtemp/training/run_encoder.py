@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -20,9 +21,10 @@ from dualtemp.errors import UserError
 from dualtemp.models.backbones import build_backbone
 from dualtemp.models.model_input import ModelInput
 from dualtemp.models.onnx_network import OnnxNetwork, input_beside
-from dualtemp.models.starts import Start, has_model_config, is_start_word
+from dualtemp.models.starts import Start, has_model_config, is_start_word, similar_start
 from dualtemp.models.weights import initialize
 from dualtemp.runs.folder import RunFolder
+from dualtemp.text import did_you_mean
 from dualtemp.training.pretrained import find_start
 from dualtemp.training.run_images import run_images
 
@@ -133,7 +135,7 @@ def run_encoder(path: Path, device: str = "auto") -> RunEncoder:
     """
     if names_start(path):
         return start_encoder(find_start(str(path)), device)
-    run = RunFolder.open(path)
+    run = open_run(path)
     own, there = run.settings(), open_device(device)
     views, channels, classes = run_images(run, own)
     backbone = build_backbone(own.backbone, views.size, channels, seed=own.seed)
@@ -158,6 +160,13 @@ def with_weights(encoder: RunEncoder, path: Path) -> RunEncoder:
 def names_start(path: Path | str) -> bool:
     """Whether this names a pretrained start, not a run."""
     return is_start_word(path) or (not RunFolder(Path(path)).config.is_file() and has_model_config(Path(path)))
+
+
+def open_run(path: Path) -> RunFolder:
+    """Open the folder of a run; a word that is neither a run nor a start is answered with the start that is nearest."""
+    if not os.path.exists(path) and (meant := similar_start(str(path))) is not None:
+        raise UserError(f"{path} is not a run, and no start is called so: {did_you_mean([repr(meant)])}")
+    return RunFolder.open(path)
 
 
 def start_encoder(start: Start, device: str = "auto") -> RunEncoder:

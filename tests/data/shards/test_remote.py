@@ -153,7 +153,7 @@ def test_the_cache_of_shards_keeps_to_its_bound_and_other_sets_make_way(
 
 
 def test_a_set_that_cannot_be_reached_is_a_mistake_in_one_line(server: ShardServer) -> None:
-    with pytest.raises(UserError, match=r"no image in 1 shards, the first none.tar: the shard is not there"):
+    with pytest.raises(UserError, match=r"no image in 1 shard, the first none.tar: the shard is not there"):
         open_source(f"{server.address}/none.tar")
     with pytest.raises(UserError, match="unknown://"):
         open_source("unknown://x/y.tar")

@@ -199,7 +199,7 @@ def _reason(splits: object, name: str) -> str | None:
 def test_shards_without_an_image_are_a_mistake(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "x.tar", "w") as archive:
         add_member(archive, "a.txt", b"text")
-    with pytest.raises(UserError, match="no image in 1 shards"):
+    with pytest.raises(UserError, match="no image in 1 shard"):
         open_source(tmp_path / "x.tar")
 
 

@@ -4,7 +4,7 @@ Decided once, for every image file:
 - EXIF rotation is applied; of an animation the first frame is taken.
 - Transparent pixels lie on white.
 - 16-bit gray is divided by 257 (65535 becomes 255); 32-bit integers are taken as 16-bit values;
-  floating-point images are in [0, 1] if no value exceeds 1, else in [0, 255].
+  floating-point images are in [0, 1] if no value exceeds 1, else in [0, 255]. With levels (gray_levels.py), by these.
 - More than 100 million pixels are not decoded; a JPEG of up to four times as many is, at a smaller scale.
 - Formats that another program would have to interpret (PostScript) are not read: a file never runs code.
 """
@@ -21,6 +21,7 @@ import numpy as np
 from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 
+from dualtemp.data.loading.gray_levels import deep_values, to_eight_bits
 from dualtemp.data.loading.optional_readers import DICOM_ENDINGS, NEEDS_PYDICOM, extra_endings, open_otherwise
 from dualtemp.data.loading.stacks import IsStack, Levels, by_levels, read_stack
 
@@ -104,18 +105,35 @@ def read_header(encoded: Encoded, name: str) -> Header:
         raise UnreadableImage(name, reason_of(error, encoded)) from error
 
 
-def read_image(encoded: Encoded, name: str, channels: int, enough: int | None = None) -> Image.Image:
+def read_image(
+    encoded: Encoded, name: str, channels: int, enough: int | None = None, levels: Levels | None = None
+) -> Image.Image:
     """Decode one image upright: mode "L" if channels is 1, "RGB" if it is 3.
 
     enough: pixels that the shorter side need have; an image with at least twice as many comes reduced by a whole
     number, which for a JPEG saves most of the decoding. None decodes it as it is.
+    levels: of gray images of more than 8 bits (gray_levels.py).
     Raises UnreadableImage(name, reason) for whatever keeps the image from being decoded.
     """
     try:
-        with open_image(encoded) as image:
+        with open_image(encoded, deep=levels is not None) as image:
             if isinstance(image, JpegImageFile) and (scale := _jpeg_scale(image.size, enough)) > 1:
                 image.draft(None, (image.width // scale, image.height // scale))
-            return _reduced(eight_bit(ImageOps.exif_transpose(image), channels), enough)
+            upright = ImageOps.exif_transpose(image)
+            upright = upright if levels is None else to_eight_bits(upright, levels)
+            return _reduced(eight_bit(upright, channels), enough)
+    except Exception as error:  # PIL's plugins raise nearly anything on broken files
+        raise UnreadableImage(name, reason_of(error, encoded)) from error
+
+
+def read_deep_gray(encoded: Encoded, name: str) -> np.ndarray | None:
+    """The values of a gray image of more than 8 bits as they are stored, (H, W, 1); None for all other images.
+
+    Raises UnreadableImage(name, reason).
+    """
+    try:
+        with open_image(encoded, deep=True) as image:
+            return deep_values(image)
     except Exception as error:  # PIL's plugins raise nearly anything on broken files
         raise UnreadableImage(name, reason_of(error, encoded)) from error
 
@@ -132,8 +150,11 @@ def read_bands(encoded: Encoded, name: str, levels: Levels | None, enough: int |
         raise UnreadableImage(name, reason_of(error, encoded)) from error
 
 
-def open_image(encoded: Encoded) -> Image.Image:
-    """Open an image, by its content, and read its header; refuses too many pixels."""
+def open_image(encoded: Encoded, deep: bool = False) -> Image.Image:
+    """Open an image, by its content, and read its header; refuses too many pixels.
+
+    deep: have gray DICOM images of more than 8 bits as values (mode "F"), not by their window.
+    """
     if isinstance(encoded, Path) and not stat.S_ISREG(os.stat(encoded).st_mode):
         raise OSError("not a regular file")  # a pipe would be waited for, a device read without end
     try:
@@ -142,7 +163,7 @@ def open_image(encoded: Encoded) -> Image.Image:
             image.close()
             raise UnidentifiedImageError  # Pillow takes it for gray, and cannot decode it
     except UnidentifiedImageError:
-        found = open_otherwise(encoded)
+        found = open_otherwise(encoded, deep)
         if found is None:
             raise
         image = found

@@ -39,11 +39,14 @@ def extra_endings() -> frozenset[str]:
     return DICOM_ENDINGS if has_reader("pydicom") else frozenset()
 
 
-def open_otherwise(encoded: Path | bytes) -> Image.Image | None:
-    """Decode an image that Pillow does not know; None if no reader here knows it either. Raises NeedsReader."""
+def open_otherwise(encoded: Path | bytes, deep: bool = False) -> Image.Image | None:
+    """Decode an image that Pillow does not know; None if no reader here knows it either. Raises NeedsReader.
+
+    deep: gray DICOM images of more than 8 bits come as values (mode "F"), not by their window.
+    """
     start = _start(encoded)
     if start[128:132] == b"DICM":
-        return _open_dicom(encoded)
+        return _open_dicom(encoded, deep)
     if start[:4] in _TIFF:
         return _open_tiff(encoded)
     return None
@@ -60,7 +63,7 @@ def _stream(encoded: Path | bytes) -> Any:
     return io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded
 
 
-def _open_dicom(encoded: Path | bytes) -> Image.Image:
+def _open_dicom(encoded: Path | bytes, deep: bool) -> Image.Image:
     if not has_reader("pydicom"):
         raise NeedsReader(NEEDS_PYDICOM)
     import pydicom
@@ -76,19 +79,41 @@ def _open_dicom(encoded: Path | bytes) -> Image.Image:
             values = convert_color_space(values, str(about.PhotometricInterpretation), "RGB")
         shift = max(0, int(about.BitsStored) - 8)
         return Image.fromarray((values >> shift).astype(np.uint8))
+    if deep and int(about.BitsStored) > 8:
+        return Image.fromarray(_bright_values(values, about))
     return Image.fromarray(_eight_bit(values, about))
 
 
+def _bright_values(values: np.ndarray, about: Any) -> np.ndarray:
+    """Values after slope and intercept, float32; where low ones are bright, turned around within the stored range."""
+    scaled = values.astype(np.float64) * _rescale(about)[0] + _rescale(about)[1]
+    return (sum(_stored_range(about)) - scaled if _low_is_bright(about) else scaled).astype(np.float32)
+
+
 def _eight_bit(values: np.ndarray, about: Any) -> np.ndarray:
-    slope, intercept = float(about.get("RescaleSlope", 1) or 1), float(about.get("RescaleIntercept", 0) or 0)
+    slope, intercept = _rescale(about)
     scaled = values.astype(np.float64) * slope + intercept
     low, high = _window(about)
     if low is None or high is None:
-        bits = int(about.BitsStored)
-        ends = (-(1 << bits - 1), (1 << bits - 1) - 1) if int(about.PixelRepresentation) else (0, (1 << bits) - 1)
-        low, high = sorted(end * slope + intercept for end in ends)
+        low, high = _stored_range(about)
     found = ((scaled - low) * (255.0 / max(high - low, 1e-9))).round().clip(0, 255).astype(np.uint8)
-    return 255 - found if str(about.PhotometricInterpretation) == "MONOCHROME1" else found
+    return 255 - found if _low_is_bright(about) else found
+
+
+def _rescale(about: Any) -> tuple[float, float]:
+    return float(about.get("RescaleSlope", 1) or 1), float(about.get("RescaleIntercept", 0) or 0)
+
+
+def _low_is_bright(about: Any) -> bool:
+    return str(about.PhotometricInterpretation) == "MONOCHROME1"
+
+
+def _stored_range(about: Any) -> tuple[float, float]:
+    """The least and the greatest value that the stored bits can hold, after slope and intercept."""
+    bits, (slope, intercept) = int(about.BitsStored), _rescale(about)
+    ends = (-(1 << bits - 1), (1 << bits - 1) - 1) if int(about.PixelRepresentation) else (0, (1 << bits) - 1)
+    low, high = sorted(end * slope + intercept for end in ends)
+    return low, high
 
 
 def _window(about: Any) -> tuple[float | None, float | None]:
@@ -115,11 +140,11 @@ def _open_tiff(encoded: Path | bytes) -> Image.Image:
     channels = 1 if values.ndim == 2 else values.shape[-1]
     if values.ndim > 3 or channels not in (1, 3, 4):
         raise NeedsReader(f"{channels} channels of {values.ndim} axes: give an .npz file, which takes any number")
-    if values.dtype == np.uint16:
+    if values.dtype == np.uint16 and channels > 1:  # gray ones become 8 bits where Pillow's do
         values = ((values.astype(np.int32) + 128) // 257).astype(np.uint8)
     elif values.dtype.kind == "f":
         values = np.nan_to_num(values.astype(np.float64), posinf=0, neginf=0)
         values = (values * (255.0 if values.max(initial=0) <= 1 else 1.0)).round().clip(0, 255).astype(np.uint8)
-    elif values.dtype != np.uint8:
+    elif values.dtype not in (np.uint8, np.uint16):
         raise NeedsReader(f"values of type {values.dtype}; expected 8 or 16 bits without a sign, or floating point")
     return Image.fromarray(values[..., 0] if values.ndim == 3 and channels == 1 else values)

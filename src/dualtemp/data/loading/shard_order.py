@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from dualtemp.data.augment.philox import permutation, shard_permutation
+from dualtemp.quantities import counted
 
 _LOOKED_AT = 100  # batches
 
@@ -37,6 +38,6 @@ def describe_order(seed: int, shards: Tensor, at_once: int, batch: int) -> str:
     )
     count = len(shards.unique())
     return (
-        f"order: {min(at_once, count)} of {count} shards at a time; a batch has images of {found:.1f} shards in the "
-        f"mean, in a uniform order of {uniform:.1f}"
+        f"order: {min(at_once, count)} of {counted(count, 'shard')} at a time; a batch has images of {found:.1f} "
+        f"shards in the mean, in a uniform order of {uniform:.1f}"
     )

@@ -45,6 +45,11 @@ def channels_of_stack(mode: str) -> int | None:
     return None if found is None else int(found[1])
 
 
+def of_stack(levels: Levels | None) -> bool:
+    """Whether levels are those of a stack: of one channel they are those of gray images (gray_levels.py)."""
+    return levels is not None and len(levels) != 1
+
+
 class IsStack(Exception):
     """An image that is a stack, met where gray or color was expected."""
 

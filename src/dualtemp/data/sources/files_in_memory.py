@@ -12,6 +12,8 @@ import torch
 
 from dualtemp.data.image_source import ImageSource
 from dualtemp.data.loading.decode import UnreadableImage, is_gray
+from dualtemp.data.loading.gray_levels import is_deep
+from dualtemp.data.loading.optional_readers import DICOM_ENDINGS
 from dualtemp.data.loading.stacks import MIXED, channels_of_stack
 
 LARGEST_SIDE = 96
@@ -24,7 +26,8 @@ class HeaderFacts:
     """What the headers say.
 
     channels: 1 if all images are gray, of stacks what the first has, else 3; common_size: (H, W) if a tensor pays;
-    stacks: whether these are stacks of channels (stacks.py), and no image is gray or in color.
+    stacks: whether these are stacks of channels (stacks.py), and no image is gray or in color; deep: whether some are
+    gray of more than 8 bits.
     """
 
     looked_at: int
@@ -33,6 +36,7 @@ class HeaderFacts:
     common_size: tuple[int, int] | None
     unreadable: tuple[UnreadableImage, ...]
     stacks: bool = False
+    deep: bool = False
 
 
 def survey(parts: Sequence[ImageSource]) -> HeaderFacts:
@@ -42,7 +46,7 @@ def survey(parts: Sequence[ImageSource]) -> HeaderFacts:
     """
     total = sum(len(part) for part in parts)
     sizes: set[tuple[int, int]] = set()
-    channels, readable, looked_at = 1, 0, 0
+    channels, readable, looked_at, deep = 1, 0, 0, False
     unreadable: list[UnreadableImage] = []
     stacks: list[int] = []  # channels of each
     for images in parts:
@@ -62,11 +66,13 @@ def survey(parts: Sequence[ImageSource]) -> HeaderFacts:
             readable += 1
             sizes.add((height, width))
             channels = channels if is_gray(mode) else 3
+            deep = deep or is_deep(mode) or name.lower().endswith(tuple(DICOM_ENDINGS))
             if channels == 3 and _common_size(sizes, total, channels) is None:
                 return HeaderFacts(looked_at, readable, channels, None, tuple(unreadable))
     if stacks and not readable:
         return HeaderFacts(looked_at, len(stacks), stacks[0], None, (), stacks=True)
-    return HeaderFacts(looked_at, readable, channels, _common_size(sizes, total, channels), tuple(unreadable))
+    size = _common_size(sizes, total, channels)
+    return HeaderFacts(looked_at, readable, channels, size, tuple(unreadable), deep=deep)
 
 
 def _common_size(sizes: set[tuple[int, int]], total: int, channels: int) -> tuple[int, int] | None:

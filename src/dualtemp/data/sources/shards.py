@@ -23,6 +23,7 @@ from dualtemp.data.sources.held_out import held_out
 from dualtemp.data.sources.registry import source
 from dualtemp.data.sources.splits_of import splits_of
 from dualtemp.errors import UserError
+from dualtemp.quantities import counted
 
 
 @source(".parquet")
@@ -37,7 +38,7 @@ def open_shards(path: str | Path, *, labels: bool = True, together: bool = True)
     left_out = [UnreadableImage(file.name, file.trouble) for file in index.files if file.trouble]
     if not len(index):
         why = f", the first {left_out[0]}" if left_out else "; expected members that end as images do, such as .jpg"
-        raise UserError(f"{path}: no image in {len(index.files)} shards{why}")
+        raise UserError(f"{path}: no image in {counted(len(index.files), 'shard')}{why}")
     known = read_labels(index, str(path)) if labels else None
     parts, rows = _parts(str(path), index, division)
     split = ""

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dualtemp.data.image_source import ImageSource
+from dualtemp.data.image_source import ImageSource, TensorImages
 from dualtemp.data.images import ImageSet, Splits, UnreadableImage
 from dualtemp.data.loading.stacks import measured_levels
 from dualtemp.data.sources.files_in_memory import load_files, survey
@@ -43,6 +43,8 @@ def splits_of(
         unreadable += lost
         if known is not None and kept is not None:
             known = known[torch.from_numpy(kept)]
+        if facts.deep and kept is not None:  # other levels can be asked for
+            pixels = TensorImages(pixels, images.take(kept.tolist()))  # pyright: ignore[reportArgumentType]
         if len(pixels):
             sets[part] = ImageSet(name, pixels, known, classes if known is not None else (), facts.channels)
     if "train" not in sets:

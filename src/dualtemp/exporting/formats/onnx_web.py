@@ -105,7 +105,9 @@ def _rgba(pixels: Tensor) -> Tensor:
 
 
 def refusal(encoder: ExportedEncoder) -> str:
-    """A canvas is gray or in color."""
+    """A canvas is gray or in color, and has 8 bits."""
+    if encoder.views.levels is not None and encoder.channels in (1, 3):
+        return "a canvas has 8 bits, and the run reads gray images of more by its levels"
     return "" if encoder.channels in (1, 3) else f"a canvas has no images of {encoder.channels} channels"
 
 

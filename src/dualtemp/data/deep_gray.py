@@ -1,0 +1,77 @@
+"""Levels of gray images of more than 8 bits, measured on the images that a run learns from (loading/gray_levels.py)."""
+
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+
+from dualtemp.data.images import ImageSet, Splits, UnreadableImage
+from dualtemp.data.loading.gray_levels import NARROW, RANGE
+from dualtemp.data.loading.stacks import Levels, measured_levels, of_stack
+from dualtemp.errors import UserError
+
+NARROW_HINT = (
+    "gray of 16 bits, of whose range these images use {percent:.2g} %, so that they come out dark: --levels measured"
+)
+
+
+def measure_levels(images: ImageSet) -> Levels | None:
+    """Measure the levels of some images, evenly chosen; None if none of them has more than 8 bits."""
+
+    def read(i: int) -> np.ndarray | None:
+        with suppress(UnreadableImage):
+            return images.source.deep_gray(i)
+        return None
+
+    return measured_levels(len(images), read)
+
+
+def require_levels(images: ImageSet) -> Levels:
+    """Measure the levels of gray images; a UserError if there is nothing to measure."""
+    if images.channels != 1:
+        raise UserError(f"levels measured: {images.name} has images in color; leave the levels out, or give gray ones")
+    if (levels := measure_levels(images)) is None:
+        raise UserError(f"levels measured: {images.name} has no gray image of more than 8 bits; leave the levels out")
+    return levels
+
+
+def with_levels(splits: Splits, levels: Levels) -> Splits:
+    """All parts of a set by the same levels."""
+    parts = {name: part if part is None else _by(part, levels) for name, part in _parts(splits).items()}
+    return replace(splits, **parts)
+
+
+def has_stacks(splits: Splits) -> bool:
+    """Whether these are stacks of channels, whose levels are always measured."""
+    return of_stack(splits.train.source.levels)
+
+
+def narrow_range(images: ImageSet) -> float | None:
+    """The share of 16 bits that gray images use, if it is so small that they come out dark; else None."""
+    if images.channels != 1 or images.source.levels is not None or not _has_integers(images):
+        return None
+    levels = measure_levels(images)
+    share = 1.0 if levels is None else (levels[0][1] - min(0.0, levels[0][0])) / RANGE
+    return share if share < NARROW else None
+
+
+def _has_integers(images: ImageSet) -> bool:
+    """Whether the first image that can be read has whole numbers of more than 8 bits."""
+    for i in range(min(8, len(images))):
+        with suppress(UnreadableImage):
+            values = images.source.deep_gray(i)
+            return values is not None and values.dtype.kind == "i"
+    return False
+
+
+def _by(part: ImageSet, levels: Levels) -> ImageSet:
+    try:
+        return part.convert(part.channels, levels)
+    except TypeError:  # a source of somebody else's, which knows no levels
+        raise UserError(
+            f"levels measured: {part.name} is read by a plugin that knows no levels; leave them out"
+        ) from None
+
+
+def _parts(splits: Splits) -> dict[str, ImageSet | None]:
+    return {"train": splits.train, "test": splits.test, "unlabeled": splits.unlabeled}
