@@ -40,7 +40,7 @@ class Row:
 
 
 TEACHER = "a folder of timm"  # stands for its path
-BATCH_NORM = ("--projector-batch-norm",)
+HEADS = ("--predictor", "--projector-batch-norm")
 # Frameworks with wide heads stand in rows of float32: half precision on a CPU takes long.
 TABLE = [
     Row("digits", "none", 2, chunk=True, killed=False, method="simco", more=("--tau-beta", "inf")),
@@ -54,7 +54,7 @@ TABLE = [
     Row("npz", "fp16", 2, chunk=False, killed=False, method="simco", more=("--both-views",)),
     Row("npz", "fp16", 2, chunk=True, killed=True, method="vicreg", more=("--projector-width", "32"), readers=0),
     Row("folder", "bf16", 2, chunk=False, killed=True, method="barlow_twins", more=("--projector-width", "32")),
-    Row("digits", "none", 2, chunk=True, killed=True, method="simmoco", more=("--predictor", "--symmetric", *BATCH_NORM)),
+    Row("digits", "none", 2, chunk=True, killed=True, method="simmoco", more=(*HEADS, "--symmetric")),
     Row("folder", "none", 2, chunk=True, killed=True, method="distil", more=("--teacher", TEACHER), readers=1),
 ]
 COLUMNS = ("source", "amp", "processes", "chunk", "killed")
