@@ -115,6 +115,15 @@ def test_batch_norm_in_the_projector_standardizes_what_its_activation_sees(metho
     assert len(framework(method).network.projector) == 3, "the paper's has none"
 
 
+def test_the_heads_of_simsiam_have_the_width_that_is_asked_for() -> None:
+    def widths(made: Any) -> list[list[int]]:
+        heads = (made.network.projector, made.network.predictor)
+        return [[layer.out_features for layer in head if isinstance(layer, torch.nn.Linear)] for head in heads]
+
+    assert widths(framework("simsiam", projector_width=64)) == [[64, 64, 64], [16, 64]]
+    assert widths(framework("simsiam")) == [[2048, 2048, 2048], [512, 2048]], "as published"
+
+
 def embeddings(made: Any, views: tuple[Tensor, ...]) -> list[Any]:
     return [made.network(view) for view in views]
 

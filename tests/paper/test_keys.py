@@ -75,11 +75,17 @@ def test_a_weight_and_a_schedule_are_in_the_key_only_where_they_change_a_run() -
     assert len(names - {plain.name}) == len(others)
 
 
-@pytest.mark.parametrize("method", ["moco", "simmoco", "simco"])
-@pytest.mark.parametrize("head", ["predictor", "projector_batch_norm"])
-def test_a_head_is_in_a_key_only_where_it_is_chosen(method: str, head: str) -> None:
-    values: list[dict[str, Any]] = [{head: False}, {head: True}]
-    without, with_one = (tiny_job(method=method, **value) for value in values)
+HEADS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    (method, {head: False}, {head: True})
+    for method in ("moco", "simmoco", "simco")
+    for head in ("predictor", "projector_batch_norm")
+]
+HEADS += [("simsiam", {"projector_width": 2048}, {"projector_width": 512})]
+
+
+@pytest.mark.parametrize(("method", "usual", "other"), HEADS)
+def test_a_head_is_in_a_key_only_where_it_is_chosen(method: str, usual: dict[str, Any], other: dict[str, Any]) -> None:
+    without, with_one = (tiny_job(method=method, **value) for value in (usual, other))
     assert tiny_job(method=method).name == without.name != with_one.name
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dualtemp.frameworks import parts
 from dualtemp.frameworks.protocol import Context, Framework, Temperatures
 from dualtemp.frameworks.registry import framework
-from dualtemp.frameworks.temperature_settings import WITHOUT_NEGATIVES, HardnessWeight
+from dualtemp.frameworks.temperature_settings import WITHOUT_NEGATIVES, HardnessWeight, projector_width
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -17,25 +17,31 @@ if TYPE_CHECKING:
 class SimSiam(Framework):
     """Two passes a step (eq:loss_noncl, symmetric): as published, the mean of both halves of -cos."""
 
-    Settings = HardnessWeight
+    class Settings(HardnessWeight):
+        """Whether anchors are weighed, and the heads."""
+
+        projector_width: int = projector_width(2048)
+        added_later = HardnessWeight.added_later | {"projector_width"}
+
     advice_on_collapse = WITHOUT_NEGATIVES
 
-    def __init__(self, settings: HardnessWeight, network: parts.Network, context: Context) -> None:
+    def __init__(self, settings: Settings, network: parts.Network, context: Context) -> None:
         self.network = network
         self.hardness_aware, self.tau_weight = settings.hardness_aware, settings.tau_weight
 
     @staticmethod
-    def heads(settings: Any, features: int, context: Context) -> tuple[nn.Module, nn.Module | None]:
-        """A projector of three layers with batch norm behind each, and a bottleneck as predictor."""
-        return parts.simsiam_projector(features), parts.simsiam_predictor()
+    def heads(settings: Settings, features: int, context: Context) -> tuple[nn.Module, nn.Module | None]:
+        """A projector of three layers with batch norm behind each, and as predictor a bottleneck of a quarter."""
+        width = settings.projector_width
+        return parts.simsiam_projector(features, width, width), parts.simsiam_predictor(width, width // 4)
 
     @staticmethod
-    def weighs_anchors(settings: HardnessWeight) -> bool:
+    def weighs_anchors(settings: Settings) -> bool:
         """Only on request."""
         return settings.hardness_aware
 
     @staticmethod
-    def temperatures(settings: HardnessWeight) -> Temperatures:
+    def temperatures(settings: Settings) -> Temperatures:
         """That of the weight."""
         return Temperatures(settings.tau_weight, settings.tau_weight)
 

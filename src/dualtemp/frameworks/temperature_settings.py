@@ -58,9 +58,10 @@ def projector_batch_norm() -> Any:
     return Field(False, description="A wider projector with batch norm inside: short trainings get further.")
 
 
-def projector_width() -> Any:
-    """Width of the projectors of VICReg and Barlow Twins."""
-    return Field(512, ge=1, description="Width of the projector's three layers; 8192 as published.")
+def projector_width(default: int = 512) -> Any:
+    """Width of the projectors of VICReg, Barlow Twins and SimSiam."""
+    published = "published: 2048 for simsiam, 8192 for the others"
+    return Field(default, ge=4, description=f"Width of the projector's three layers ({published}).")
 
 
 class OneTemperature(FrameworkSettings):
