@@ -29,9 +29,11 @@ def _restore_tiling():
     before = product_plan.TILE_ELEMENTS["cpu"], product_plan.KEPT_ELEMENTS
     yield
     product_plan.TILE_ELEMENTS["cpu"], product_plan.KEPT_ELEMENTS = before
+    product_plan.plan_of_pairs.cache_clear()
 
 
 def tile(tiling: tuple[int, int]) -> None:
+    product_plan.plan_of_pairs.cache_clear()
     product_plan.TILE_ELEMENTS["cpu"], product_plan.KEPT_ELEMENTS = tiling
 
 

@@ -106,6 +106,7 @@ def test_a_label_for_each_image_is_nt_xent_with_two_views_and_dual_temperature_w
 
 @pytest.mark.parametrize("tiling", [(1 << 18, 1 << 24), (6, 0)])
 def test_the_gradient_for_the_temperature_is_that_of_the_value(tiling, monkeypatch) -> None:
+    product_plan.plan_of_pairs.cache_clear()
     monkeypatch.setitem(product_plan.TILE_ELEMENTS, "cpu", tiling[0])
     monkeypatch.setattr(product_plan, "KEPT_ELEMENTS", tiling[1])
     a, b = drawn(4, 6, 4)

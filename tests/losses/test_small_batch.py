@@ -6,9 +6,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from dualtemp import losses
-from dualtemp.losses import in_batch_loss, similarity, tower_pairs
+from dualtemp.losses import constants, in_batch_loss, product_plan, similarity, small_batch, tower_pairs
 
 
 @given(
@@ -22,10 +23,11 @@ from dualtemp.losses import in_batch_loss, similarity, tower_pairs
     weight=st.sampled_from(["sigmoid", "equal"]),
     reduction=st.sampled_from(["mean", "none"]),
     dtype=st.sampled_from([torch.float32, torch.float64]),
+    scale=st.sampled_from([1.0, 0.37, 65536.0]),
 )
 @settings(max_examples=60)
 def test_a_small_batch_has_the_bits_of_the_general_way(
-    seed, N, D, tau, both_directions, normalize, detached, weight, reduction, dtype
+    seed, N, D, tau, both_directions, normalize, detached, weight, reduction, dtype, scale
 ) -> None:
     g = torch.Generator().manual_seed(seed)
     q, k = (torch.nn.functional.normalize(torch.randn(N, D, generator=g, dtype=dtype)) for _ in range(2))
@@ -40,7 +42,7 @@ def test_a_small_batch_has_the_bits_of_the_general_way(
             stats: dict = {}
             value = loss(q, k, *temperatures, **options, stats=stats)
             leaves = [x for x in (q, k) if x.requires_grad]
-            made += [value.detach(), *stats.values(), *torch.autograd.grad(value.sum(), leaves)]
+            made += [value.detach(), *stats.values(), *torch.autograd.grad(value.sum() * scale, leaves)]
         return made
 
     short = results()
@@ -58,3 +60,29 @@ def test_a_small_batch_is_one_node_of_the_graph() -> None:
     loss = losses.dual_temperature(q, k)
     assert loss.grad_fn is not None
     assert [type(node).__name__ for node, _ in loss.grad_fn.next_functions if node] == ["UnbindBackward0"] * 2
+
+
+def step(N: int = 9) -> list[torch.Tensor]:
+    """Value and gradients of a step."""
+    q, k = (x.requires_grad_() for x in torch.randn(2, N, 16, generator=torch.Generator().manual_seed(N)).unbind())
+    loss = losses.dual_temperature(q, k)
+    return [loss.detach(), *torch.autograd.grad(loss, (q, k))]
+
+
+@pytest.mark.parametrize("N", [2, 9, 64])
+def test_constants_that_are_tensors_change_no_bit(N, monkeypatch) -> None:
+    as_tensors = step(N)
+    for module in (constants, small_batch):
+        monkeypatch.setattr(module, "can_remember", lambda _: False)
+    monkeypatch.setattr(small_batch, "mean_of", torch.mean)
+    assert all(map(torch.equal, as_tensors, step(N)))
+
+
+def test_constants_of_a_trace_are_not_remembered() -> None:
+    expected = step()
+    for remembered in (product_plan.plan_of_pairs, constants._remembered):
+        remembered.cache_clear()
+    with FakeTensorMode():
+        q, k = (torch.randn(9, 16, requires_grad=True) for _ in range(2))
+        losses.dual_temperature(q, k)
+    assert all(map(torch.equal, expected, step()))

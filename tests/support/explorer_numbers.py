@@ -87,7 +87,7 @@ def weigh(member: str, s: tuple[Tensor, Tensor], keys: int, tau_alpha: float, ta
         tau = tau if own is None else own.tau[0]
         odds = odds_at((positive, negatives), tau)
         d, weighed = odds.d[0], memory.weigh(odds, index, start)
-    return Expected(d, weighed.scalar[0], torch.softmax(weighed.log_scalar[0], 0), tau)
+    return Expected(d, weighed.scalar[0], torch.softmax(weighed.log_scalar()[0], 0), tau)
 
 
 def hardest_tenth(found: Expected) -> float:

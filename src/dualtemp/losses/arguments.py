@@ -43,7 +43,7 @@ def require_pairs(q: Tensor, k: Tensor, names: tuple[str, str] = ("q", "k")) -> 
     if q.shape != k.shape:
         raise ValueError(f"{names[0]} and {names[1]} must have the same shape, got {_shapes(q, k)}")
     _require_one_device(q, k)
-    if len(q) == 0:
+    if q.shape[0] == 0:
         raise ValueError(f"{names[0]} holds no anchors: got shape {_shapes(q)}")
 
 

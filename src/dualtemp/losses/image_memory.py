@@ -57,7 +57,7 @@ class ImageMemory(nn.Module):
         assert index is not None
         log_w, log_u = self._averaged(odds, index)
         self._write(index, gather, log_u=log_u)
-        return Weighed(log_w.exp(), log_w, log_u)
+        return Weighed(log_w.exp(), log_u, lambda: log_w)
 
     def extra_repr(self) -> str:
         """Settings and size."""
@@ -179,7 +179,7 @@ class ImageTemperatures(ImageMemory):
         moved = (tau - self.tau_lr * derivative).clamp(self.tau_min, self.tau_max)
         self._write(index, gather, log_u=log_u, tau=moved, derivative=derivative)
         share = tau / tau_alpha
-        return Weighed(share * log_w.exp(), share.log() + log_w, share * (log_u + self.rho))
+        return Weighed(share * log_w.exp(), share * (log_u + self.rho), lambda: share.log() + log_w)
 
     def extra_repr(self) -> str:
         """Settings and size."""

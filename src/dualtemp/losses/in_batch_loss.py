@@ -44,7 +44,7 @@ def in_batch_loss(
     require_temperatures(lowest, tau_beta, name)
     require_pairs(q, k)
     if not (weigh.images or both_views or gather or isinstance(tau_alpha, AdaptiveTemperature)):
-        require_in_batch_negatives(len(q))
+        require_in_batch_negatives(q.shape[0])
         small = small_batch_loss(
             q,
             k,

@@ -23,8 +23,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dualtemp.first_derivative import first_derivative_only
+from dualtemp.losses.constants import BITS
 from dualtemp.losses.exclusion import Exclusion
-from dualtemp.losses.one_tile import BITS
 from dualtemp.losses.product_plan import Tile, fixed_shift, make_tiles
 from dualtemp.losses.temperature import Temperature, are_tied, is_infinite, learned, temperature_value
 from dualtemp.losses.unit_vectors import require_no_transform, true_precision

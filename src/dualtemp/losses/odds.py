@@ -1,5 +1,6 @@
 """What a loss knows of its anchors, and what a weight makes of it."""
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from torch import Tensor
@@ -16,11 +17,11 @@ class Odds(NamedTuple):
 
 
 class Weighed(NamedTuple):
-    """Of each anchor, detached, all of the shape of d: the scalar w, its logarithm, and the loss's value."""
+    """Of each anchor, detached, all of the shape of d: the scalar w, the loss's value, and the logarithm of w."""
 
     scalar: Tensor
-    log_scalar: Tensor
     value: Tensor
+    log_scalar: Callable[[], Tensor]  # computed for those who log it alone
 
 
 class OwnTemperatures(NamedTuple):

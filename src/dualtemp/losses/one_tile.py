@@ -10,30 +10,31 @@ import torch
 from torch import Tensor
 
 from dualtemp.losses.product_plan import Plan
-from dualtemp.losses.temperature import are_tied, is_infinite
-
-BITS = 1 / math.log(2)  # tiles are in base 2, because exp2 takes half the time of exp
+from dualtemp.losses.temperature import is_infinite
 
 
-def reduce_one_tile(a: Tensor, b: Tensor, plan: Plan) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Log-sum-exp at tau_alpha and at tau_beta, own similarities, the vector component, the exponentials."""
-    alpha, beta = float(plan.tau_alpha), float(plan.tau_beta)
-    none = a.new_empty(0)
-    tile, own = torch.mm(a * (BITS / alpha), b.t()), none
+def reduce_one_tile(
+    a: Tensor, b: Tensor, plan: Plan
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:
+    """Log-sum-exp at tau_alpha and at tau_beta, own similarities, the vector component, the exponentials.
+
+    The last three are None where there are none, or where they are not wanted.
+    """
+    c, own = plan.numbers(), None
+    tile = torch.mm(a * c.scale, b.t())
     if plan.own is not None:
         entries = tile.diagonal(plan.own)
-        own = entries.clone()
+        own = entries * c.unscale
         entries.fill_(-math.inf)
-        own.mul_(alpha / BITS)
-    tile.sub_(BITS / alpha)
-    two = not (are_tied(alpha, beta) or is_infinite(beta))
-    detached = _sums((tile * (alpha / beta)).exp2_(), plan).log_().add_(1 / beta) if two else none
+    tile.sub_(c.scale)
+    two = plan.tau_beta not in (plan.tau_alpha, math.inf)
+    second = _sums((tile * c.to_beta).exp2_(), plan).log_().add_(c.shift_beta) if two else None
     sums = _sums(tile.exp2_(), plan)
-    vector = torch.mm(tile, b).div_(sums[0, :, None]) if plan.vector else none
-    lse = sums.log_().add_(1 / alpha)
-    if not two:
-        detached = plan.equal_keys(a, b) if is_infinite(beta) else lse.clone()
-    return lse, detached, own, vector, tile if plan.kept else none
+    vector = torch.mm(tile, b).div_(sums[0, :, None]) if plan.vector else None
+    lse = sums.log_().add_(c.shift_alpha)
+    if second is None:
+        second = plan.equal_keys(a, b) if is_infinite(plan.tau_beta) else lse.clone()
+    return lse, second, own, vector, tile if plan.kept else None
 
 
 def _sums(exponentials: Tensor, plan: Plan) -> Tensor:
@@ -53,8 +54,8 @@ def gradient_one_tile(
     wants_b: bool,
 ) -> tuple[Tensor | None, Tensor | None]:
     """Gradient for a and b, given that for log-sum-exp, (1, N) or (2, N), and for own similarities (N,)."""
-    tau = float(plan.tau_alpha)
-    weight = (of_lse / tau).mul_((1 / tau - lse).exp_())
+    c = plan.numbers()
+    weight = (of_lse / c.tau_alpha).mul_((c.shift_alpha - lse).exp_())
     if plan.both_directions or plan.symmetric:
         weights = (weight[0].unsqueeze(1) + weight[-1]).mul_(tile)
     else:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from dualtemp.losses.constants import Constants
 from dualtemp.losses.exclusion import Exclusion
 from dualtemp.losses.temperature import Temperature, is_infinite, learned, temperature_value
 
@@ -29,11 +30,25 @@ class Walk(NamedTuple):
         cls, a: Tensor, b: Tensor, tau: Temperature, both_directions: bool, vector: bool, excluded: Exclusion | None
     ) -> "Walk":
         """The walk over the product of `a` and `b`, by the arguments of `log_sum_exp`."""
-        backward = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad or learned(tau) is not None)
         # Columns as anchors, the vector component and a matrix of excluded keys want the whole product.
         symmetric = b is a and not (both_directions or vector or (excluded is not None and excluded.mask is not None))
-        anchors_alone = backward and not (b.requires_grad or both_directions or symmetric)
-        return cls(symmetric, anchors_alone, backward and not anchors_alone and len(a) * len(b) <= KEPT_ELEMENTS)
+        return cls.for_gradients(gradients_wanted(a, b, tau), len(a) * len(b), both_directions, symmetric)
+
+    @classmethod
+    def for_gradients(
+        cls, wanted: tuple[bool, bool, bool], elements: int, both_directions: bool, symmetric: bool
+    ) -> "Walk":
+        """The walk over a product of so many elements, by what `gradients_wanted` says."""
+        backward = any(wanted)
+        anchors_alone = backward and not (wanted[1] or both_directions or symmetric)
+        return cls(symmetric, anchors_alone, backward and not anchors_alone and elements <= KEPT_ELEMENTS)
+
+
+def gradients_wanted(a: Tensor, b: Tensor, tau: Temperature) -> tuple[bool, bool, bool]:
+    """Whether anchors, keys and temperature will receive a gradient."""
+    if not torch.is_grad_enabled():
+        return False, False, False
+    return a.requires_grad, b.requires_grad, learned(tau) is not None
 
 
 def make_plan(
@@ -66,15 +81,41 @@ def make_plan(
 
 @functools.lru_cache(maxsize=64)
 def plan_of_pairs(
-    N: int, device: str, dtype: torch.dtype, walk: Walk, tau_alpha: float, tau_beta: float, both_directions: bool
+    N: int,
+    device: torch.device,
+    dtype: torch.dtype,
+    wanted: tuple[bool, bool, bool],
+    tau_alpha: float,
+    tau_beta: float,
+    both_directions: bool,
+    one_view: bool,
+    normalize: bool,
+    with_constants: bool,
 ) -> "Plan | None":
     """The plan for N pairs whose product is one tile that backward need not make again; None if it is not so.
 
     Remembered, because the steps of a run differ in it only while a temperature moves.
+
+    Args:
+        N: pairs.
+        device: of the embeddings.
+        dtype: of the embeddings.
+        wanted: what `gradients_wanted` says of them.
+        tau_alpha: temperature of the vector.
+        tau_beta: temperature of the scalar.
+        both_directions: keys are anchors too.
+        one_view: keys are the very tensor that the anchors are.
+        normalize: they are normalized first.
+        with_constants: keep the constants of these temperatures as tensors.
     """
+    walk = Walk.for_gradients(wanted, N * N, both_directions, one_view and not both_directions)
+    if normalize and walk.anchors_alone:  # as in the general way, where keys that were normalized want a gradient
+        walk = Walk(False, False, N * N <= KEPT_ELEMENTS)
     kept = walk.may_keep and fixed_shift(tau_alpha, dtype)
-    tiles = make_tiles(N, N, device, walk.symmetric, kept)
+    tiles = make_tiles(N, N, device.type, walk.symmetric, kept)
     plan = Plan(tau_alpha, tau_beta, 0, both_directions, walk.symmetric, walk.anchors_alone, kept, tiles)
+    if with_constants:
+        plan.constants = Constants.of(tau_alpha, tau_beta, dtype)
     return plan if plan.is_one_tile(dtype) and (plan.kept or plan.vector) else None
 
 
@@ -109,6 +150,11 @@ class Plan:
     kept: bool  # exp((s - 1) / tau_alpha) is kept for backward
     tiles: list[Tile]
     excluded: Exclusion | None = None
+    constants: Constants | None = None  # as tensors, if the plan is remembered
+
+    def numbers(self) -> Constants:
+        """The constants of the temperatures, which are numbers."""
+        return self.constants or Constants.of(float(self.tau_alpha), float(self.tau_beta))
 
     def own_keys(self, tile: Tensor, rows: slice, keys: slice) -> tuple[Tensor, slice]:
         """The entries of a tile that belong to anchors' own keys, and these anchors."""

@@ -46,7 +46,8 @@ def record(stats: Stats | None, d: Tensor, weighed: Weighed, gather: bool = Fals
     """Write what there is to log of the anchors, (N,) or (A, N), into `stats`; one direction is (N,)."""
     if stats is None:
         return
-    d, scalar, log_scalar = (x[0] if x.ndim > 1 and len(x) == 1 else x for x in (d, weighed.scalar, weighed.log_scalar))
+    of_anchors = (d, weighed.scalar, weighed.log_scalar())
+    d, scalar, log_scalar = (x[0] if x.ndim > 1 and len(x) == 1 else x for x in of_anchors)
     stats["W"], stats["p_pos"] = scalar, positive_probability(d.detach())
     if not gather or distributed.world_size() == 1:
         stats["r_pos"] = torch.softmax(log_scalar, -1)

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from dualtemp.first_derivative import first_derivative_only
 from dualtemp.kernels import choice as fused
+from dualtemp.losses.constants import BITS
 from dualtemp.losses.exclusion import Exclusion
-from dualtemp.losses.one_tile import BITS, gradient_one_tile, reduce_one_tile
+from dualtemp.losses.one_tile import gradient_one_tile, reduce_one_tile
 from dualtemp.losses.product_plan import Plan, Walk, fixed_shift, make_plan
 from dualtemp.losses.temperature import Temperature, are_tied, is_infinite, learned
 from dualtemp.losses.unit_vectors import require_no_transform, true_precision, unit
@@ -204,7 +205,9 @@ def reduce(a: Tensor, b: Tensor, plan: Plan) -> tuple[Tensor, Tensor, Tensor, Te
     if fused.takes(a, plan):
         return *fused.reduce(a, b, plan), none
     if plan.is_one_tile(a.dtype):
-        return reduce_one_tile(a, b, plan)
+        alpha, beta, *others = reduce_one_tile(a, b, plan)
+        own, vector, kept = (none if x is None else x for x in others)
+        return alpha, beta, own, vector, kept
     own = none if plan.own is None else a.new_empty(a.shape[0])
     if is_infinite(plan.tau_alpha):  # every key weighs the same
         if plan.own is not None:

@@ -1,11 +1,12 @@
 """The loss of a small batch of pairs in one step of autograd, from embeddings to the value of each anchor.
 
-At 64 pairs a loss is a hundred operations of a microsecond each, and every node of the graph costs as much as several.
+At 64 pairs a loss is 70 operations of a few microseconds each, and every node of the graph costs as much as several.
 So where the product is one tile, normalisation, log-odds and weights are one node. It is made of the same functions as
 the general way, in the same order, and gives the same bits.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -13,10 +14,10 @@ from torch import Tensor
 
 from dualtemp.first_derivative import first_derivative_only
 from dualtemp.kernels import choice as fused
-from dualtemp.losses import product_plan
+from dualtemp.losses.constants import can_remember, constant, mean_of
 from dualtemp.losses.odds import Odds, Weighed
 from dualtemp.losses.one_tile import gradient_one_tile, reduce_one_tile
-from dualtemp.losses.product_plan import Plan, Walk, plan_of_pairs
+from dualtemp.losses.product_plan import Plan, gradients_wanted, plan_of_pairs
 from dualtemp.losses.temperature import Temperature, learned, temperature_value
 from dualtemp.losses.unit_vectors import gradient_of_unit, lengths_of, require_no_transform, true_precision
 
@@ -57,65 +58,78 @@ def small_batch_loss(
     if torch.compiler.is_compiling() or fused.available(q.device):
         return None
     require_no_transform()
-    walk = Walk.of(q, k, tau_alpha, both_directions, False, None)
-    if normalize and walk.anchors_alone:  # as in the general way, where keys that were normalised want a gradient
-        walk = Walk(False, False, len(q) * len(k) <= product_plan.KEPT_ELEMENTS)
     alpha = temperature_value(tau_alpha)
     if isinstance(alpha, Tensor):
         return None
     beta = alpha if tau_beta is None else float(tau_beta)
-    plan = plan_of_pairs(len(q), q.device.type, q.dtype, walk, alpha, beta, both_directions)
+    tau = learned(tau_alpha)
+    plan = plan_of_pairs(
+        q.shape[0],
+        q.device,
+        q.dtype,
+        gradients_wanted(q, k, tau_alpha),
+        alpha,
+        beta,
+        both_directions,
+        q is k,
+        normalize,
+        tau is None and can_remember(q),  # constants of a temperature that learns would serve one step
+    )
     if plan is None:
         return None
-    made: list[Any] = []
-    loss = _SmallBatchLoss.apply(q, k, learned(tau_alpha), plan, tau_beta is None, normalize, mean, weigh, made)
-    return SmallBatch(loss, *made)  # pyright: ignore
+    step = _Step(plan, tau_beta is None, normalize, mean, weigh)
+    loss = _SmallBatchLoss.apply(q, k, tau, step)
+    return SmallBatch(loss, step.d, step.weighed)  # pyright: ignore
+
+
+@dataclass(slots=True)
+class _Step:
+    """What is asked of a step, and what it has made beside the loss; autograd takes time for each argument."""
+
+    plan: Plan
+    tied: bool
+    normalize: bool
+    mean: bool
+    weigh: Callable[[Odds], Weighed]
+    d: Tensor = field(init=False)
+    weighed: Weighed = field(init=False)
 
 
 class _SmallBatchLoss(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        q: Tensor,
-        k: Tensor,
-        tau: Tensor | None,
-        plan: Plan,
-        tied: bool,
-        normalize: bool,
-        mean: bool,
-        weigh: Callable[[Odds], Weighed],
-        made: list[Any],
-    ) -> Tensor:
+    def forward(ctx: Any, q: Tensor, k: Tensor, tau: Tensor | None, step: _Step) -> Tensor:
+        plan, c = step.plan, step.plan.numbers()
         a, b, of_a, of_b = q, k, None, None
-        if normalize:
+        if step.normalize:
             of_a, of_b = lengths_of(q), lengths_of(k)
             a, b = q / of_a, k / of_b
         with true_precision(q.device):
             alpha, beta, own, vector, tile = reduce_one_tile(a, b, plan)
-        d = alpha - own / plan.tau_alpha
-        weighed = weigh(Odds(d, None if tied else beta - own / plan.tau_beta))
-        ctx.plan, ctx.normalize, ctx.mean, ctx.temperature = plan, normalize, mean, tau
+        assert own is not None
+        step.d = alpha - own / c.tau_alpha
+        weighed = step.weighed = step.weigh(Odds(step.d, None if step.tied else beta - own / c.tau_beta))
+        ctx.step, ctx.temperature = step, tau
         ctx.save_for_backward(a, b, of_a, of_b, alpha, vector, tile, weighed.scalar)
-        made += [d, weighed]
-        return weighed.value.mean() if mean else weighed.value.clone()
+        return mean_of(weighed.value) if step.mean else weighed.value.clone()
 
     @staticmethod
     @first_derivative_only
     def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
         a, b, of_a, of_b, lse, vector, tile, scalar = ctx.saved_tensors
-        plan, (wants_a, wants_b, wants_tau, *_) = ctx.plan, ctx.needs_input_grad
-        of_lse = (gradient / scalar.numel() if ctx.mean else gradient) * scalar
-        of_own = of_lse.neg().sum(0).div_(plan.tau_alpha)
+        step, (wants_a, wants_b, wants_tau, _) = ctx.step, ctx.needs_input_grad
+        plan, c = step.plan, step.plan.numbers()
+        of_lse = (gradient / constant(scalar.numel(), scalar) if step.mean else gradient) * scalar
+        of_own = of_lse.sum(0).div_(c.minus_tau_alpha)
         with true_precision(a.device):
             if plan.vector:
-                da = torch.addcmul(vector * (of_lse[0] / plan.tau_alpha)[:, None], b, of_own[:, None])
+                da = torch.addcmul(vector * (of_lse[0] / c.tau_alpha)[:, None], b, of_own[:, None])
                 db = None
             else:
                 da, db = gradient_one_tile(a, b, plan, lse, of_lse, of_own, tile, wants_a or wants_tau, wants_b)
         dtau = None
         if wants_tau:  # d is a function of s / tau alone, and sum_j s_ij dL/ds_ij = a_i . da_i
             dtau = (-(a * da).sum() / plan.tau_alpha).to(ctx.temperature)  # pyright: ignore
-        if ctx.normalize:
+        if step.normalize:
             da = None if da is None else gradient_of_unit(da, a, of_a)
             db = None if db is None else gradient_of_unit(db, b, of_b)
-        return da if wants_a else None, db, dtau, None, None, None, None, None, None
+        return da if wants_a else None, db, dtau, None

@@ -10,16 +10,19 @@ M is the number of negatives. Weights are constants: no gradient flows through t
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dualtemp.losses.constants import constant
 from dualtemp.losses.hardness import inter_anchor_weight
 from dualtemp.losses.image_memory import ImageMemory, ImageTemperatures
 from dualtemp.losses.odds import Odds, Weighed, Weight
 
+LOG_EPS = {dtype: math.log(torch.finfo(dtype).eps) for dtype in (torch.float32, torch.float64)}
 WeightName = Literal["sigmoid", "equal", "memory", "per_image"]
 
 
@@ -36,24 +39,24 @@ class Formula:
 
     def weigh(self, odds: Odds, index: Tensor | None = None, tau_alpha: float = 1.0, gather: bool = False) -> Weighed:
         """Weights and values of the anchors."""
-        return self.formula(odds._replace(d=odds.d.detach()))
+        return self.formula(Odds(odds.d.detach(), odds.beta) if odds.d.requires_grad else odds)
 
 
 def sigmoid(odds: Odds) -> Weighed:
     """w = W(tau_beta), value W_beta / W_alpha x -log p_+; tied: w = W, value -log p_+."""
-    d = odds.d.detach()
+    d = odds.d
     if odds.beta is None:
-        return Weighed(inter_anchor_weight(d), F.logsigmoid(d), F.logsigmoid(-d).neg_())
+        return Weighed(inter_anchor_weight(d), F.logsigmoid(-d).neg_(), partial(F.logsigmoid, d))
     w = inter_anchor_weight(odds.beta)
     # 1 / sigmoid(d) = 1 + e^-d. Below log(eps) the quotient is 1 to the last digit, and e^-d would overflow.
-    minus_d = d.neg().clamp_(max=-math.log(torch.finfo(d.dtype).eps))
-    value = F.logsigmoid(minus_d).neg_().mul_(w).mul_(minus_d.exp_().add_(1))
-    return Weighed(w, F.logsigmoid(odds.beta), value)
+    minus_d = d.clamp_min(LOG_EPS[d.dtype]).neg_()
+    value = F.logsigmoid(minus_d).mul_(w).mul_(constant(-1.0, d) - minus_d.exp_())
+    return Weighed(w, value, partial(F.logsigmoid, odds.beta))
 
 
 def equal(odds: Odds) -> Weighed:
     """w = 1, value d: DCL's loss as it stands."""
-    return Weighed(torch.ones_like(odds.d), torch.zeros_like(odds.d), odds.d)
+    return Weighed(torch.ones_like(odds.d), odds.d, partial(torch.zeros_like, odds.d))
 
 
 # The one table of weights. Formulas are ready; the others keep numbers per image and are made for a data set.
