@@ -1,5 +1,6 @@
 """Shards over http from this machine: the same set, whatever fails on the way; and nothing waits for ever."""
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,6 +70,27 @@ def test_what_fails_once_or_twice_is_asked_for_again(photos: Path, server: Shard
     assert found.unreadable == ()
     assert found.train.fingerprint == open_source(photos / "train").train.fingerprint
     assert server.requests["GET", "train/001.tar"] == 3
+
+
+@pytest.mark.parametrize("how", [500, 503, "close"])
+def test_a_shard_whose_length_is_not_told_at_first_is_asked_for_again(
+    photos: Path, server: ShardServer, how: object
+) -> None:
+    """Its length is asked for by HEAD, then by GET; both fail twice."""
+    server.fail = lambda path, method, count: how if count < 3 and path.endswith("1.tar") else None
+    found = open_source(f"{server.address}/train/{{000..004}}.tar")
+    assert found.unreadable == ()
+    assert found.train.fingerprint == open_source(photos / "train").train.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"), [(404, "is not there"), (410, "is not there"), (403, "403"), (500, "500.*, 3 times")]
+)
+def test_why_a_shard_is_left_out_is_told(server: ShardServer, how: int, reason: str) -> None:
+    server.fail = lambda path, method, count: how if path.endswith("1.tar") else None
+    (left_out,) = open_source(f"{server.address}/train/{{000..004}}.tar").unreadable
+    assert left_out.name == "001.tar"
+    assert re.search(reason, left_out.reason)
 
 
 def test_a_shard_that_vanishes_makes_its_images_unreadable_and_the_others_stay(

@@ -24,6 +24,7 @@ SLOWEST = 100_000  # bytes a second: what takes longer has failed
 REST = 30.0  # seconds for which what failed is not asked again
 CHUNK = 8 << 20
 AT_ONCE = 16  # requests of one process
+GONE = (404, 410)  # answers that say that there is no such file
 
 _answered: dict[str, float] = {}  # host -> when it last gave something
 _resting: dict[str, float] = {}  # place or host -> until when
@@ -188,10 +189,11 @@ def _with_patience(place: str, ask: Any) -> Any:
             found = ask(_files(place))
         except UserError:
             raise
-        except FileNotFoundError:
-            _answered[_host(place)] = time.monotonic()
-            raise FileNotFoundError(f"{place} is gone") from None
-        except Exception as error:  # of libraries, nearly anything
+        except Exception as raised:  # of libraries, nearly anything
+            error = _cause(place, raised)
+            if isinstance(error, FileNotFoundError):
+                _answered[_host(place)] = time.monotonic()
+                raise FileNotFoundError(f"{place} is gone") from None
             reason = _reason(error)
             if _is_final(error):
                 raise ShardLost(reason) from error
@@ -217,7 +219,15 @@ def _host(place: str) -> str:
     return parts.netloc if parts.scheme in ("http", "https") else f"{parts.scheme}://"
 
 
-def _is_final(error: Exception) -> bool:
+def _cause(place: str, error: BaseException) -> BaseException:
+    """The true reason: asked for the length of a file, fsspec's http says "not found" whatever has happened."""
+    cause = error.__cause__
+    if isinstance(error, FileNotFoundError) and cause is not None and place.lower().startswith("http"):
+        return error if getattr(cause, "status", None) in GONE else cause
+    return error
+
+
+def _is_final(error: BaseException) -> bool:
     """Whether asking again is of no use: the server has understood, and refuses."""
     status = getattr(error, "status", None)
     refused = isinstance(status, int) and 400 <= status < 500 and status not in (408, 429)
