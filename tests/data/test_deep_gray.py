@@ -152,6 +152,43 @@ def test_a_16_bit_tiff_that_only_tifffile_reads_keeps_its_depth(tmp_path: Path) 
     assert require_levels(opened.train)[0][1] < 4096
 
 
+@pytest.mark.parametrize("side", [40, 120], ids=["in memory", "in files"])
+@pytest.mark.parametrize("kind", ["float16", ">f4"])
+def test_floating_point_that_only_tifffile_reads_is_spread_by_levels(tmp_path: Path, kind: str, side: int) -> None:
+    tifffile = pytest.importorskip("tifffile")
+    written = {f"{n}.tif": (drawn_xray(n, side) / 7 - 100).astype(kind) for n in range(10)}
+    for name, values in written.items():
+        tifffile.imwrite(tmp_path / name, values, bigtiff=True, byteorder=">")
+    with pytest.raises(UnidentifiedImageError):
+        Image.open(tmp_path / "0.tif")
+    opened = open_source(tmp_path)
+    names = (opened.train.source.files or opened.train.source).names
+    before = np.stack([written[name].astype(float).round().clip(0, 255) for name in names])
+    assert (all_pixels(opened.train) == before).all()  # values above 1 are taken as 0 to 255
+    levels = require_levels(opened.train)
+    low, high = np.percentile(np.concatenate([written[name].reshape(-1) for name in names]).astype(float), (0.1, 99.9))
+    assert levels == (pytest.approx((low, high)),)
+    found = all_pixels(with_levels(opened, levels).train)
+    assert np.abs(found - np.stack([spread(written[name], low, high) for name in names])).max() <= 0.5 + 1e-3
+
+
+def test_dicom_files_are_told_by_their_content_in_shards_without_names(tmp_path: Path) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    for n in range(10):
+        write_dicom(tmp_path / f"{n}.dcm", drawn_xray(n))
+    contents = [(tmp_path / f"{n}.dcm").read_bytes() for n in range(10)]
+    pq.write_table(pa.table({"image": contents}), tmp_path / "set.parquet")
+    splits = open_data(settings({"data": str(tmp_path / "set.parquet"), "levels": "measured"}))
+    assert splits.train.in_memory
+    levels, files = splits.train.source.levels, splits.train.source.files
+    assert levels is not None
+    assert files is not None
+    for i in range(len(splits.train)):
+        number = contents.index(files.content(i))
+        expected = spread(drawn_xray(number), *levels[0])
+        assert np.abs(splits.train.source.pixels(i)[0].numpy() - expected).max() <= 0.5 + 1e-3
+
+
 def test_what_has_nothing_to_measure_is_refused(tmp_path: Path) -> None:
     draw_photos(tmp_path / "photos", 4)
     with pytest.raises(UserError, match="levels measured: photos has images in color"):

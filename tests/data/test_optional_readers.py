@@ -15,7 +15,7 @@ RAMP = np.linspace(0, 4095, 60 * 50).reshape(60, 50).astype(np.uint16)
 
 def test_without_a_window_the_range_of_the_stored_bits_becomes_0_to_255(tmp_path: Path) -> None:
     write_dicom(tmp_path / "x.dcm", RAMP)
-    assert read_header(tmp_path / "x.dcm", "x") == (60, 50, "L")
+    assert read_header(tmp_path / "x.dcm", "x") == (60, 50, "F")  # of more than 8 bits
     found = np.asarray(read_image((tmp_path / "x.dcm").read_bytes(), "x", 1)).astype(float)
     assert np.abs(found - RAMP / 4095 * 255).max() <= 0.5
     write_dicom(tmp_path / "y.dcm", RAMP, PhotometricInterpretation="MONOCHROME1")

@@ -43,6 +43,28 @@ def test_values_become_8_bits_by_percentiles_of_the_training_images(
         assert (shown == (found[..., 0] if channels == 2 else found[..., :3])).all()
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_nan_and_infinity_do_not_count_as_values(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).normal(50, 10, (10, 30, 40, 3)).astype(np.float32)
+    holes = np.random.default_rng(1).random(values.shape)
+    spoiled = np.select([holes < 0.1, holes < 0.2, holes < 0.3], [np.nan, np.inf, -np.inf], values).astype(np.float32)
+    nothing = np.full((30, 40, 1), np.nan, np.float32)  # a fourth channel
+    for n in range(10):
+        write_stack(tmp_path / f"{n}.tif", np.concatenate([spoiled[n], nothing], -1))
+    train = open_source(tmp_path).train
+    order = [int(Path(name).stem) for name in train.source.names]
+    assert train.source.levels is not None
+    for channel, (low, high) in enumerate(train.source.levels[:3]):
+        known = spoiled[order][..., channel]
+        assert (low, high) == pytest.approx(tuple(np.percentile(known[np.isfinite(known)], (0.1, 99.9))))
+        found = np.stack([train.source.pixels(i)[channel].numpy() for i in range(len(train))])
+        assert (found[known == np.inf] == 255).all()
+        assert (found[(known == -np.inf) | np.isnan(known)] == 0).all()  # NaN is taken as 0, which is below
+        expected = ((values[order][..., channel] - low) / (high - low) * 255).clip(0, 255)
+        assert np.abs(found - expected)[np.isfinite(known)].max() <= 0.5 + 1e-3
+    assert not train.source.pixels(0)[3].any()
+
+
 def test_stacks_of_8_bits_stay_as_they_are_and_a_header_tells_what_there_is(tmp_path: Path) -> None:
     written = [write_stack(tmp_path / f"{n}.tif", drawn_stack(n, 5, np.uint8)) for n in range(6)]
     train = open_source(tmp_path).train

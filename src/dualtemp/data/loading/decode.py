@@ -51,8 +51,9 @@ _SAMPLES, _PLANAR = 277, 284  # tags of TIFF: channels, and whether each is stor
 
 Encoded = Path | bytes  # an image in a file of its own, or what such a file would hold
 
-# Pillow warns of large images; here they have a limit of their own.
+# Pillow warns of large images; here they have a limit of their own. Damaged EXIF data leave an image as it is.
 warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+warnings.filterwarnings("ignore", "Corrupt EXIF data", UserWarning)
 
 
 @cache
@@ -94,7 +95,7 @@ class Header(NamedTuple):
 def read_header(encoded: Encoded, name: str) -> Header:
     """Read height, width and mode without decoding; raises UnreadableImage(name, reason)."""
     try:
-        with open_image(encoded) as image:
+        with open_image(encoded, deep=True) as image:
             width, height = image.size
             if image.getexif().get(_ORIENTATION) in _SIDEWAYS:
                 width, height = height, width
@@ -153,7 +154,7 @@ def read_bands(encoded: Encoded, name: str, levels: Levels | None, enough: int |
 def open_image(encoded: Encoded, deep: bool = False) -> Image.Image:
     """Open an image, by its content, and read its header; refuses too many pixels.
 
-    deep: have gray DICOM images of more than 8 bits as values (mode "F"), not by their window.
+    deep: have gray images of more than 8 bits as values, also of formats that Pillow does not know.
     """
     if isinstance(encoded, Path) and not stat.S_ISREG(os.stat(encoded).st_mode):
         raise OSError("not a regular file")  # a pipe would be waited for, a device read without end

@@ -42,13 +42,13 @@ def extra_endings() -> frozenset[str]:
 def open_otherwise(encoded: Path | bytes, deep: bool = False) -> Image.Image | None:
     """Decode an image that Pillow does not know; None if no reader here knows it either. Raises NeedsReader.
 
-    deep: gray DICOM images of more than 8 bits come as values (mode "F"), not by their window.
+    deep: gray images of more than 8 bits come as values, not as 8 bits: DICOM and floating point as mode "F".
     """
     start = _start(encoded)
     if start[128:132] == b"DICM":
         return _open_dicom(encoded, deep)
     if start[:4] in _TIFF:
-        return _open_tiff(encoded)
+        return _open_tiff(encoded, deep)
     return None
 
 
@@ -125,7 +125,7 @@ def _window(about: Any) -> tuple[float | None, float | None]:
     return (center - 0.5 - (width - 1) / 2, center - 0.5 + (width - 1) / 2) if width >= 1 else (None, None)
 
 
-def _open_tiff(encoded: Path | bytes) -> Image.Image:
+def _open_tiff(encoded: Path | bytes, deep: bool) -> Image.Image:
     if not has_reader("tifffile"):
         raise NeedsReader(NEEDS_TIFFFILE)
     import tifffile
@@ -140,7 +140,9 @@ def _open_tiff(encoded: Path | bytes) -> Image.Image:
     channels = 1 if values.ndim == 2 else values.shape[-1]
     if values.ndim > 3 or channels not in (1, 3, 4):
         raise NeedsReader(f"{channels} channels of {values.ndim} axes: give an .npz file, which takes any number")
-    if values.dtype == np.uint16 and channels > 1:  # gray ones become 8 bits where Pillow's do
+    if values.dtype.kind == "f" and channels == 1 and deep:
+        values = values.astype(np.float32)
+    elif values.dtype == np.uint16 and channels > 1:  # gray ones become 8 bits where Pillow's do
         values = ((values.astype(np.int32) + 128) // 257).astype(np.uint8)
     elif values.dtype.kind == "f":
         values = np.nan_to_num(values.astype(np.float64), posinf=0, neginf=0)

@@ -89,8 +89,8 @@ def by_levels(values: np.ndarray, levels: Levels, enough: int | None = None) -> 
     if values.shape[-1] != len(levels):
         raise ValueError(f"{values.shape[-1]} channels, and the other images have {len(levels)}")
     low, high = np.array(levels, dtype=np.float32).T
-    scaled = (np.nan_to_num(values.astype(np.float32), nan=0.0) - low) * (255.0 / (high - low))
-    found = scaled.round().clip(0, 255).astype(np.uint8)
+    within = np.nan_to_num(values.astype(np.float32), nan=0.0).clip(low, high)
+    found = ((within - low) * (255.0 / (high - low))).round().astype(np.uint8)
     factor = 1 if enough is None else min(found.shape[:2]) // enough
     if factor < 2:
         return found
@@ -108,8 +108,14 @@ def measured_levels(count: int, read: Callable[[int], np.ndarray | None]) -> Lev
         return None
     if all(found.dtype == np.uint8 for found in values):
         return ((0.0, 255.0),) * values[0].shape[-1]
-    low, high = np.nanpercentile(np.concatenate(values).astype(np.float64), SHARES, axis=0)
-    return tuple((float(a), float(b) if b > a else float(a) + 1.0) for a, b in zip(low, high, strict=True))
+    return tuple(_ends(channel) for channel in np.concatenate(values).astype(np.float64).T)
+
+
+def _ends(values: np.ndarray) -> tuple[float, float]:
+    """The levels of one channel; NaN and infinity stand for nothing measured, and do not count."""
+    known = values[np.isfinite(values)]
+    low, high = np.percentile(known, SHARES).tolist() if len(known) else (0.0, 1.0)
+    return low, high if high > low else low + 1.0
 
 
 def as_levels(given: Sequence[Sequence[float]] | None) -> Levels | None:

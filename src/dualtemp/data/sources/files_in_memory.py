@@ -13,7 +13,6 @@ import torch
 from dualtemp.data.image_source import ImageSource
 from dualtemp.data.loading.decode import UnreadableImage, is_gray
 from dualtemp.data.loading.gray_levels import is_deep
-from dualtemp.data.loading.optional_readers import DICOM_ENDINGS
 from dualtemp.data.loading.stacks import MIXED, channels_of_stack
 
 LARGEST_SIDE = 96
@@ -66,7 +65,7 @@ def survey(parts: Sequence[ImageSource]) -> HeaderFacts:
             readable += 1
             sizes.add((height, width))
             channels = channels if is_gray(mode) else 3
-            deep = deep or is_deep(mode) or name.lower().endswith(tuple(DICOM_ENDINGS))
+            deep = deep or is_deep(mode)
             if channels == 3 and _common_size(sizes, total, channels) is None:
                 return HeaderFacts(looked_at, readable, channels, None, tuple(unreadable))
     if stacks and not readable:
