@@ -16,6 +16,7 @@ from command_processes import (
     PATIENCE,
     Command,
     Commands,
+    Ended,
     halted,
     halting,
     is_stopped,
@@ -80,18 +81,50 @@ def test_two_processes_learn_from_a_folder_and_say_how_long_it_will_take(command
     assert second.out == second.err == ""
 
 
+def resume_with(commands: Commands, path: Path, words: tuple[str, ...], counts: tuple[int, ...]) -> Ended:
+    """Train with the first number of processes, kill, resume with the next one, ...; returns how rank 0 ended."""
+    for stage, count in enumerate(counts[:-1]):
+        command = ("resume", path) if stage else ("train", *words, "--out", path)
+        kill_where_it_halts(*together(commands, *command, *OFTEN, count=count, first=halting(".step-*.part", 2)))
+    ended = [process.wait() for process in together(commands, "resume", path, count=counts[-1])]
+    assert [each.code for each in ended] == [0] * len(ended), "".join(each.err for each in ended)
+    return ended[0]
+
+
 @pytest.mark.slow
-def test_a_run_of_one_process_can_go_on_with_two(commands: Commands, run_once: Any, tmp_path: Path) -> None:
-    path = tmp_path / "run"
-    words = (*VIT, *METHODS["supervised"], "--chunk", "40")  # chunks for one process, none for two
-    kill_where_it_halts(commands.start("train", *words, *OFTEN, "--out", path, first=halting(".step-*.part", 2)))
-    for process in together(commands, "resume", path):
-        ended = process.wait()
-        assert ended.code == 0, ended.err
-    one, two = everything(run_once(*words)), everything(path)
+@pytest.mark.parametrize(
+    ("method", "counts"),
+    [
+        pytest.param(("supervised", "--chunk", "40"), (1, 2), id="chunks for one process, none for two"),
+        pytest.param(("moco",), (2, 1), id="a dictionary"),
+        pytest.param(("simco",), (4, 1, 2), id="the negatives of a batch"),
+    ],
+)
+def test_a_run_goes_on_with_another_number_of_processes(
+    commands: Commands, run_once: Any, tmp_path: Path, method: tuple[str, ...], counts: tuple[int, ...]
+) -> None:
+    path, words = tmp_path / "run", (*VIT, *METHODS[method[0]], *method[1:])
+    ended = resume_with(commands, path, words, counts)
+    assert "another run" not in ended.out + ended.err
+    one, found = everything(run_once(*words)), everything(path)
     for name, value in one.items():
         if isinstance(value, torch.Tensor) and value.is_floating_point():
-            torch.testing.assert_close(two[name], value, rtol=1e-5, atol=1e-6, msg=lambda m, name=name: f"{name}: {m}")
+            torch.testing.assert_close(
+                found[name], value, rtol=1e-5, atol=1e-6, msg=lambda m, name=name: f"{name}: {m}"
+            )
+
+
+@pytest.mark.slow
+def test_with_batch_norm_it_is_another_run_and_that_is_told(commands: Commands, run_once: Any, tmp_path: Path) -> None:
+    path, words = tmp_path / "run", (*DIGITS, "--backbone", "resnet_mini")
+    ended = resume_with(commands, path, words, (1, 2))
+    said = " ".join((ended.out + ended.err).split())
+    assert "processes: 1 at first, 2 now" in said
+    assert "another run" in said
+    alone, shared = (everything(each)["metrics"] for each in (run_once(*words), path))
+    assert [each["loss"] for each in shared] != pytest.approx([each["loss"] for each in alone], rel=1e-5)
+    again = commands.run("resume", path, "--epochs", "3")
+    assert "another run" not in again.out + again.err, "as many as at first"
 
 
 def test_a_restart_goes_on_with_no_run_but_its_own(commands: Commands, run_once: Any) -> None:

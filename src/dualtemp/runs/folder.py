@@ -116,7 +116,14 @@ class RunFolder:
 
     def threads(self) -> int | None:
         """CPU threads that the run started with; None if unknown."""
-        found = self.read_environment().get("threads")
+        return self._count("threads")
+
+    def processes(self) -> int | None:
+        """Processes that the run started with; None if unknown."""
+        return self._count("processes")
+
+    def _count(self, name: str) -> int | None:
+        found = self.read_environment().get(name)
         return found if isinstance(found, int) and found >= 1 else None
 
     def set_trouble(self, why: str) -> None:

@@ -64,7 +64,8 @@ def resume_run(
         if checkpoint is not None:
             refuse_foreign(checkpoint, method, path)
         if distributed.rank() == 0:
-            for text in (*problems, *describe_edits(run, checkpoint, recorded)):
+            edits, processes = describe_edits(run, checkpoint, recorded), describe_processes(run, method, device)
+            for text in (*problems, *edits, *processes):
                 observer.note(text)
         steps = len(data.images) // chosen.batch
         if checkpoint is not None:
@@ -134,6 +135,18 @@ def describe_edits(run: RunFolder, checkpoint: Checkpoint | None, recorded: Sett
         if name in before and before[name] != value and name != "epochs"  # a run may be extended
     )
     return [f"{run.config} was changed since the last checkpoint ({changes}); going on as it says now"] * bool(changes)
+
+
+def describe_processes(run: RunFolder, method: nn.Module, device: torch.device) -> list[str]:
+    """Say if another number of processes makes it another run: batch norm that is not synchronized (train_step.py)."""
+    before, now = run.processes(), distributed.world_size()
+    shared = device.type == "cuda" or not any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in method.modules())
+    if before in (None, now) or shared:
+        return []
+    return [
+        f"processes: {before} at first, {now} now; batch norm sees another share of the batch in each, so that it goes "
+        "on as another run (docs/cluster.md)"
+    ]
 
 
 def refuse_fewer_epochs(path: Path, done: int, steps: int, epochs: int) -> None:
