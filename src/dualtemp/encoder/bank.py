@@ -110,10 +110,10 @@ def locate(file: EmbeddingFile, data: Path | str | None) -> Callable[[], ImageLi
 
     def located() -> ImageList | None:
         if data is not None:
-            return listed(data)
+            return listed(data).by_levels(file.levels)
         source = file.about.get("source")
         with suppress(UserError):  # moved or gone: names are shown without pictures
-            return listed(str(source)) if source is not None else None
+            return listed(str(source)).by_levels(file.levels) if source is not None else None
         return None
 
     return located

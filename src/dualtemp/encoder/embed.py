@@ -104,7 +104,7 @@ def embed(
     options = EncodingOptions(batch, workers, progress=progress, note=note)
     images = images_of(encoder, data, part)
     computed: dict[str, Any] = {**features_facts(encoder, images), "part": part, "batch": batch}
-    told = ("dualtemp", "backbone", "source", "part", "quick")
+    told = ("dualtemp", "backbone", "source", "part", "quick", "levels")
     about = {name: computed[name] for name in told if name in computed}
     has_parts = not bool((images.parts < 0).all())
     if shares is None:

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.lib import format as npy
 
+from dualtemp.data.loading.stacks import Levels, as_levels
 from dualtemp.encoder.embedding_file import ABOUT, FORMATS, ROWS, checked_format
 from dualtemp.encoder.embedding_parts import check_alike, part_files, parts_begun
 from dualtemp.errors import UserError
@@ -56,6 +57,13 @@ class EmbeddingFile:
         """Yield all rows, in pieces."""
         for file in self.files:
             yield from file_rows(file)
+
+    @property
+    def levels(self) -> Levels | None:
+        """Levels that the images were read by (`ImageSource.levels`), for pictures of them; None if by none."""
+        with suppress(ValueError, TypeError):
+            return as_levels(self.about.get("levels"))
+        return None
 
     @property
     def dtype(self) -> str:

@@ -1,7 +1,7 @@
 """Features of a list of images, record by record: first those that an earlier process has left, then the others."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,7 +11,6 @@ import torch
 
 from dualtemp import __version__
 from dualtemp.data.loading.loader import EVALUATION_BATCH
-from dualtemp.data.loading.stacks import of_stack
 from dualtemp.data.sources.label_file import AUTO
 from dualtemp.encoder.embedding_file import valid_text
 from dualtemp.encoder.encoder import RunEncoder
@@ -64,19 +63,12 @@ def images_of(
     if own and encoder.is_start:
         raise UserError(f"{encoder.path} has no images of its own: give some, --data FOLDER|SET|FILE.npz")
     if not own:
-        return _seen_by(encoder, listed(data, part, labels_from=labels_from))
+        return listed(data, part, labels_from=labels_from).by_levels(encoder.views.levels)
     settings = encoder.settings
     source = settings.labels_from if labels_from == AUTO else labels_from
     labels = settings.labels or labels_from != AUTO
-    return _seen_by(encoder, listed(settings.data, part, labels=labels, labels_from=source))
-
-
-def _seen_by(encoder: RunEncoder, found: ImageList) -> ImageList:
-    """Gray images of more than 8 bits by the encoder's levels, for pictures too: people see what it sees."""
-    levels = encoder.views.levels
-    if levels is None or of_stack(levels) or of_stack(found.images.source.levels):
-        return found
-    return replace(found, images=found.images.convert(found.images.channels, levels))
+    found = listed(settings.data, part, labels=labels, labels_from=source)
+    return found.by_levels(encoder.views.levels)
 
 
 def feature_records(

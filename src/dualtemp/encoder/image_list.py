@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from dualtemp.data.images import FileImages, ImageSet, Splits
+from dualtemp.data.loading.stacks import Levels, of_stack
 from dualtemp.data.sources.copies import copies
 from dualtemp.data.sources.folder import classed_files, find_images, foreign_images, given_labels
 from dualtemp.data.sources.label_file import AUTO
@@ -57,6 +58,12 @@ class ImageList:
         names = self.names[rows.start : rows.stop]
         foreign = self.foreign if rows.start == 0 else {}
         return ImageList(self.source, self.images.take(rows), names, self.parts[rows.start : rows.stop], foreign)
+
+    def by_levels(self, levels: Levels | None) -> "ImageList":
+        """Read gray images of more than 8 bits by an encoder's levels, also for pictures: people see what it sees."""
+        if levels is None or of_stack(levels) or of_stack(self.images.source.levels):
+            return self
+        return replace(self, images=self.images.convert(self.images.channels, levels))
 
     def path(self, i: int) -> Path | None:
         """The file of image i; None for images that are not in files of their own."""

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from dualtemp.data.loading.decode import UnreadableImage, read_image
+from dualtemp.data.images import FileImages, UnreadableImage
+from dualtemp.data.loading.stacks import Levels
 from dualtemp.encoder.embedding_file import valid_text
 from dualtemp.encoder.image_list import ImageList
 
@@ -55,10 +56,10 @@ class PicturesByName:
             return None
 
 
-def thumbnail_of_file(path: Path) -> str | None:
-    """An image file as a small data URL; None if it cannot be read."""
+def thumbnail_of_file(path: Path, levels: Levels | None = None) -> str | None:
+    """An image file, by an encoder's levels, as a small data URL; None if it cannot be read."""
     try:
-        return thumbnail_url(read_image(path, path.name, 3, enough=SIDE))
+        return thumbnail_url(FileImages(path.parent, (path.name,), levels=levels).picture(0, enough=SIDE))
     except UnreadableImage:
         return None
 

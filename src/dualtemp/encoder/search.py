@@ -11,6 +11,7 @@ from torch import Tensor
 
 from dualtemp.data.images import FileImages, ImageSet, UnreadableImage
 from dualtemp.data.loading.loader import EVALUATION_BATCH
+from dualtemp.data.loading.stacks import Levels
 from dualtemp.encoder.bank import bank_of, check_encoder, locate
 from dualtemp.encoder.captions import captions
 from dualtemp.encoder.embedding_reader import EmbeddingFile, Rows
@@ -38,7 +39,8 @@ class Near(NamedTuple):
 class Found(NamedTuple):
     """The images nearest to each photo, nearest first, among so many.
 
-    pictures: the images by name; unreadable: files that were skipped, name -> reason.
+    pictures: the images by name; unreadable: files that were skipped, name -> reason; levels: that the encoder reads
+    the photos by, if it needs some (`ImageSource.levels`).
     """
 
     photos: list[Path]
@@ -46,6 +48,7 @@ class Found(NamedTuple):
     among: int
     pictures: PicturesByName
     unreadable: dict[str, str]
+    levels: Levels | None = None
 
 
 @renamed_arguments(told="progress")
@@ -103,7 +106,7 @@ def search(
         near, among = nearest_rows(photo_features(replace(encoder, quick=bank.quick), paths, images), bank.rows, k + 1)
     pictures = PicturesByName(images)
     others = [_without(path, found, pictures)[:k] for path, found in zip(paths, near, strict=True)]
-    return Found(paths, others, among, pictures, problems)
+    return Found(paths, others, among, pictures, problems, encoder.views.levels)
 
 
 def photo_features(encoder: RunEncoder, paths: Sequence[Path], among: ImageList | None = None) -> Tensor:

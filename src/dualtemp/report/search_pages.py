@@ -19,7 +19,7 @@ def write_found_page(out: Path, run: Path, found: Found) -> None:
     facts = [("Run", str(run)), ("Searched", f"{found.among:,} images of {_source(found.pictures)}")]
     sections = []
     for photo, nearest in zip(found.photos, found.near, strict=True):
-        asked = Card(thumbnail_of_file(photo), photo.name, note="this photograph", first=True)
+        asked = Card(thumbnail_of_file(photo, found.levels), photo.name, note="this photograph", first=True)
         shown = [Card(found.pictures.thumbnail(near.name), near.name, near.label, near.s) for near in nearest]
         sections.append(Section(f"Nearest to {photo.name}", [asked, *shown]))
     about = (

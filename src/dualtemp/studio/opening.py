@@ -116,9 +116,9 @@ def _of_file(path: Path, data: str | None, encoder: str | None) -> Opening:
 
     def images() -> "ImageList | None":
         if data is not None:
-            return _located(data)
+            return _located(data).by_levels(file.levels)
         with suppress(UserError):  # moved or gone: points are shown without pictures
-            return _located(source) if file.about.get("source") else None
+            return _located(source).by_levels(file.levels) if file.about.get("source") else None
         return None
 
     def load(progress: Progress, note: Callable[[str], None]) -> tuple[Collection, Space]:
