@@ -4,8 +4,9 @@
     python -m benchmarks.shard_order read [--images 2000]                               an epoch: tar, Parquet, HTTP
 
 Everything is made in a temporary folder, which is removed. `learn`: CIFAR-10's images as PNG files, one of them a pixel
-wider, so that they are read from the shards and not held in memory; 60 shards. `read`: JPEGs of 256 px in 20 shards, as
-bytes, not decoded, 16 asked for at once as a worker does; addresses without copies (DUALTEMP_SHARD_CACHE=0).
+wider, so that they are read from the shards and not held in memory; 60 shards or some more. `read`: JPEGs of 256 px in
+20 shards, as bytes, not decoded, 16 asked for at once as a worker does; addresses without copies
+(DUALTEMP_SHARD_CACHE=0).
 """
 
 import argparse

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from command_processes import Command, Commands, halting, kill_where_it_halts, together
+from command_processes import Commands, halting, kill_where_it_halts, together
 from drawn_photos import draw_photos
 from drawn_stacks import drawn_stack, write_stack
 from run_contents import different, everything
+from two_process_runs import check_two_processes
 
 from dualtemp.encoder.embedding_reader import EmbeddingFile
 from dualtemp.encoder.encoder import run_encoder
@@ -31,30 +32,9 @@ def draw_stacks(folder: Path) -> None:
 def test_two_processes_learn_from_stacks_what_one_learns_and_go_on_after_a_kill(
     commands: Commands, tmp_path: Path
 ) -> None:
-    """A transformer and heads without batch norm, whose statistics would be those of a half of the batch."""
     draw_stacks(tmp_path / "stacks")
-    data = ("--data", tmp_path / "stacks", *WORDS, "--backbone", "test_vit", "--warmup-epochs", "0")
-
-    def train(name: str, processes: int, *more: object, first: str = "") -> list[Command]:
-        return together(commands, "train", *data, *more, "--out", tmp_path / name, count=processes, first=first)
-
-    for started in (train("one", 1, "--workers", 0), train("two", 2, "--workers", 0)):
-        ended = [each.wait() for each in started]
-        assert [each.code for each in ended] == [0] * len(ended), "".join(each.err for each in ended)
-    often = ("--workers", 1, "--checkpoint-minutes", "1e-9")
-    kill_where_it_halts(*train("killed", 2, *often, first=halting(".step-*.part", 2)))
-    ended = [each.wait() for each in together(commands, "resume", tmp_path / "killed", "--workers", 1, count=2)]
-    assert [each.code for each in ended] == [0, 0], "".join(each.err for each in ended)
-
-    one, two, killed = (everything(tmp_path / name) for name in ("one", "two", "killed"))
-    assert different(killed, two) == []
-    weights = [name for name, value in one.items() if isinstance(value, torch.Tensor) and value.is_floating_point()]
-    assert weights
-    for name in weights:  # up to the rounding of sums, as in test_combinations.py
-        torch.testing.assert_close(two[name], one[name], rtol=1e-4, atol=1e-5, msg=lambda m, name=name: f"{name}: {m}")
-    seen = [json.loads((tmp_path / name / "environment.json").read_text())["images"] for name in ("one", "two")]
-    assert seen[0] == seen[1]
-    assert len(seen[0]["levels"]) == 4
+    images = check_two_processes(commands, tmp_path, "--data", tmp_path / "stacks", *WORDS)
+    assert len(images["levels"]) == 4
 
 
 @pytest.mark.slow

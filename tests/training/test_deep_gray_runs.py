@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from command_processes import Command, Commands, halting, kill_where_it_halts, together
+from command_processes import Commands
 from drawn_xrays import drawn_xray, write_gray
-from run_contents import different, everything
+from two_process_runs import check_two_processes
 
 from dualtemp.analysis.analyzed_data import open_analyzed_data
 from dualtemp.data import open_source
+from dualtemp.data.shards.packing import pack_folder
 from dualtemp.encoder.embedding_reader import EmbeddingFile
 from dualtemp.encoder.encoder import run_encoder
 from dualtemp.runs.folder import RunFolder
@@ -32,33 +33,19 @@ def recorded(run: Path) -> dict:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("side", [40, 120], ids=["in memory", "in files"])
+@pytest.mark.parametrize(
+    ("side", "packed"), [(40, False), (120, False), (120, True)], ids=["in memory", "in files", "in shards"]
+)
 def test_two_processes_learn_what_one_learns_and_go_on_after_a_kill(
-    commands: Commands, tmp_path: Path, side: int
+    commands: Commands, tmp_path: Path, side: int, packed: bool
 ) -> None:
-    """A transformer and heads without batch norm, whose statistics would be those of a half of the batch."""
-    draw_classes(tmp_path / "xrays", side)
-    data = ("--data", tmp_path / "xrays", *WORDS, *MEASURED, "--backbone", "test_vit", "--warmup-epochs", "0")
-
-    def train(name: str, processes: int, *more: object, first: str = "") -> list[Command]:
-        return together(commands, "train", *data, *more, "--out", tmp_path / name, count=processes, first=first)
-
-    for started in (train("one", 1, "--workers", 0), train("two", 2, "--workers", 0)):
-        ended = [each.wait() for each in started]
-        assert [each.code for each in ended] == [0] * len(ended), "".join(each.err for each in ended)
-    often = ("--workers", 1, "--checkpoint-minutes", "1e-9")
-    kill_where_it_halts(*train("killed", 2, *often, first=halting(".step-*.part", 2)))
-    ended = [each.wait() for each in together(commands, "resume", tmp_path / "killed", "--workers", 1, count=2)]
-    assert [each.code for each in ended] == [0, 0], "".join(each.err for each in ended)
-
-    one, two, killed = (everything(tmp_path / name) for name in ("one", "two", "killed"))
-    assert different(killed, two) == []
-    weights = [name for name, value in one.items() if isinstance(value, torch.Tensor) and value.is_floating_point()]
-    assert weights
-    for name in weights:  # up to the rounding of sums, as in test_combinations.py
-        torch.testing.assert_close(two[name], one[name], rtol=1e-4, atol=1e-5, msg=lambda m, name=name: f"{name}: {m}")
-    assert recorded(tmp_path / "one") == recorded(tmp_path / "two") == recorded(tmp_path / "killed")
-    ((low, high),) = recorded(tmp_path / "one")["levels"]
+    data = tmp_path / "xrays"
+    draw_classes(data, side)
+    if packed:
+        data = tmp_path / "shards"
+        pack_folder(tmp_path / "xrays", data, shard_size=200_000)
+        assert len(list(data.glob("*.tar"))) > 1
+    ((low, high),) = check_two_processes(commands, tmp_path, "--data", data, *WORDS, *MEASURED)["levels"]
     assert 0 < low < high < 4096
 
 
