@@ -10,6 +10,7 @@ import pytest
 from command_processes import PATIENCE
 from engines.tasks import fail, save_when_stopped, tell_place, wait_forever
 
+from dualtemp.engines import choice
 from dualtemp.engines.engine import Outcome, Place, Submitted, Task
 from dualtemp.engines.local import LocalEngine
 from dualtemp.errors import UserError
@@ -47,6 +48,19 @@ def test_each_task_has_a_place_and_a_process_carries_out_task_after_task() -> No
     ]
     assert [pid for _, _, pid, _ in told[:2]] == [pid for _, _, pid, _ in told[2:]]
     assert len({pid for _, _, pid, _ in told} | {os.getpid()}) == 3
+
+
+@pytest.mark.parametrize(
+    ("jobs", "threads", "expected"),
+    [(None, None, (8, 1)), (None, 3, (2, 3)), (None, 20, (1, 20)), (4, None, (4, 2)), (16, 2, (16, 2))],
+)
+def test_tasks_at_once_have_no_more_threads_than_there_are_cores_unless_told(
+    monkeypatch: pytest.MonkeyPatch, jobs: int | None, threads: int | None, expected: tuple[int, int], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(choice, "cores", lambda: 8)
+    engine = choice.open_engine(choice.EngineOptions(jobs=jobs, threads=threads, device="cpu"), tmp_path)
+    assert isinstance(engine, LocalEngine)
+    assert (engine.at_once, {slot.place.threads for slot in engine._slots}) == (expected[0], {expected[1]})
 
 
 def test_a_killed_process_takes_its_own_task_with_it_and_its_place_goes_on(tmp_path: Path) -> None:

@@ -67,6 +67,10 @@ def test_cells_that_compute_the_same_share_one_run(tmp_path: Path) -> None:
         ("rows: {a: {}, b: {}}\nclaims: {c: {shown_by: [{each: column, tops: [a, b]}]}}", "one of beats"),
         ("rows: {a: {}, b: {}}\nclaims: {c: {shown_by: [{each: column, beats: [a, x]}]}}", "there is no 'x'"),
         ("rows: {a: {}, b: {}}\nclaims: {c: {shown_by: [{each: column, beats: [a]}]}}", "at least two"),
+        (
+            "rows: {a: {}, b: {}}\nclaims: {c: {shown_by: [{each: row, beats: [a, b]}]}}",
+            "compares columns, and",
+        ),
     ],
 )
 def test_a_mistake_in_the_file_is_one_line(text: str, said: str, tmp_path: Path) -> None:

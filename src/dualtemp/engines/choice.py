@@ -46,7 +46,7 @@ def open_engine(options: EngineOptions, folder: Path) -> Engine:
 
 
 def _open_local(options: EngineOptions) -> Engine:
-    """One task a GPU, or a core: never more at once than there are, unless --jobs says so."""
+    """One task a GPU, or for every `threads` cores: never more at once than there are, unless --jobs says so."""
     import torch
 
     from dualtemp.engines.local import LocalEngine
@@ -55,6 +55,7 @@ def _open_local(options: EngineOptions) -> Engine:
     if options.device in ("auto", "cuda") and torch.cuda.is_available():
         devices = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
         jobs = jobs or len(devices)
-    jobs = jobs or (cores() if devices == ["cpu"] or not torch.backends.mps.is_available() else 1)
+    at_once = max(1, cores() // (options.threads or 1))
+    jobs = jobs or (at_once if devices == ["cpu"] or not torch.backends.mps.is_available() else 1)
     threads = options.threads or max(1, cores() // jobs)
     return LocalEngine([Place(devices[i % len(devices)], threads) for i in range(jobs)])

@@ -151,6 +151,9 @@ def _claim(path: Path, name: str, said: Any, artifact: Artifact) -> dict[str, An
             )
         line["in"] = artifact.id
         compared = artifact.columns if line["each"] == "row" else artifact.rows
+        if not any(compared):
+            one, other = ("row", "columns") if line["each"] == "row" else ("column", "rows")
+            raise UserError(f"{path}, claim {name}: `each: {one}` compares {other}, and the grid has none")
         names = line[kinds[0]] = [_word(one) for one in _list(line[kinds[0]])]
         places = {kind: [_word(one) for one in _list(line[kind])] for kind in ("of", "except") if kind in line}
         line.update(places)
