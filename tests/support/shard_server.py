@@ -1,5 +1,6 @@
 """A web server on this machine that gives parts of files, and fails when it is told to."""
 
+import contextlib
 import threading
 import time
 from collections import Counter
@@ -13,7 +14,8 @@ class ShardServer:
     """Serves the files below a folder at `address`; `requests` counts what was asked for, by (method, path).
 
     fail(path, method, count) may answer instead: a number is a status, "hang" never ends, "close" ends the connection,
-    "short" gives half of what was asked for, "whole" ignores the range; count: how often this was asked for so far.
+    "short" gives half of what was asked for, "slow" a byte now and then, "whole" ignores the range; count: how often
+    this was asked for so far.
     """
 
     def __init__(self, root: Path) -> None:
@@ -72,8 +74,18 @@ class ShardServer:
         request.send_header("ETag", f'"{found.st_size}-{found.st_mtime_ns}"')
         request.send_header("Accept-Ranges", "bytes")
         request.end_headers()
-        if method == "GET":
+        if method == "GET" and how == "slow":
+            self._give_slowly(request, content)
+        elif method == "GET":
             request.wfile.write(content)
+
+    def _give_slowly(self, request: Any, content: bytes) -> None:
+        """Never a long pause, but no end either."""
+        with contextlib.suppress(OSError):  # whoever asked has given up
+            for byte in content:
+                request.wfile.write(bytes([byte]))
+                if self.ended.wait(0.05):
+                    return
 
     def close(self) -> None:
         self.ended.set()

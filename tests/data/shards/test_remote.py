@@ -132,6 +132,22 @@ def test_a_server_that_never_answers_costs_seconds_and_then_nothing(
     assert source.content(0)
 
 
+def test_a_shard_that_comes_too_slowly_is_asked_for_again_and_given_up(
+    server: ShardServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytes never stop coming, so that no pause between two of them would be too long."""
+    monkeypatch.setenv("DUALTEMP_SHARD_CACHE", "0")
+    source = open_source(f"{server.address}/train/{{000..004}}.tar", labels=False).train.source
+    monkeypatch.setattr(remote, "STALL", 1.5)
+    before = server.requests["GET", "train/000.tar"]
+    server.fail = lambda path, method, count: "slow" if count == before + 1 else None
+    assert source.content(0), "the second time it comes"
+    assert server.requests["GET", "train/000.tar"] == before + 2
+    server.fail = lambda path, method, count: "slow"
+    with pytest.raises(OSError, match="no answer in time, 3 times"):
+        source.content(0)
+
+
 def test_without_the_server_a_set_opens_from_its_index_and_its_copies(photos: Path, shards: Path) -> None:
     served = ShardServer(shards)
     train = f"{served.address}/train/{{000..004}}.tar"
