@@ -94,7 +94,7 @@ def mean(metrics: list[dict[str, float]], name: str, places: int = 2) -> str:
 def test_inequality_and_effect_of_each_pair_of_arms_are_those_of_the_cells() -> None:
     text = (PUBLISHED / "README.md").read_text().split("## When does the second temperature help?")[1].split("\n## ")[0]
     rows = re.findall(r"^\| (SimCo|SimMoCo), `(\w+)`( on CIFAR-100)? \| (\S+) \| (.+) \| ([+-]\S+) ", text, re.M)
-    assert len(rows) == 6
+    assert len(rows) == 7
     assert [row[3] for row in rows] == sorted(row[3] for row in rows)
     for framework, scale, other_set, inequality, weight, effect in rows:
         folder = f"{scale}-cifar100" if other_set else scale
@@ -103,11 +103,10 @@ def test_inequality_and_effect_of_each_pair_of_arms_are_those_of_the_cells() -> 
         assert inequality == f"{math.log(64) - fmean(run['entropy'] for run in one):.3f}".removeprefix("0")
         assert weight == (mean(one, "W_mean") if "W_mean" in one[0] else "not recorded")
         assert effect == f"{fmean(run['probe_top1'] for run in two) - fmean(run['probe_top1'] for run in one):+.2f}"
-    arms = [metrics_of("unequal", tau_beta=beta, match_step=False) for beta in (0.1, 1.0)]
-    neighbors = [fmean(run["knn_top1"] for run in arm) for arm in arms]
-    assert f"{neighbors[0]:.2f} against {neighbors[1]:.2f}, {neighbors[1] - neighbors[0]:+.2f}" in " ".join(
-        text.split()
-    )
+    for framework in ("simco", "simmoco"):
+        arms = [metrics_of("unequal", method=framework, tau_beta=beta, match_step=False) for beta in (0.1, 1.0)]
+        one, two = (fmean(run["knn_top1"] for run in arm) for arm in arms)
+        assert f"{one:.2f} against {two:.2f}, {two - one:+.2f}" in " ".join(text.split())
 
 
 def test_the_arm_of_the_same_step_is_told_as_its_cells_and_its_page_say(tmp_path: Path) -> None:
@@ -117,7 +116,7 @@ def test_the_arm_of_the_same_step_is_told_as_its_cells_and_its_page_say(tmp_path
         "two temperatures": {"tau_beta": 1.0, "match_step": False},
         "two temperatures, the steps of one": {"match_step": True},
     }
-    runs = {name: metrics_of("unequal", **arm) for name, arm in arms.items()}
+    runs = {name: metrics_of("unequal", method="simco", **arm) for name, arm in arms.items()}
     for name, found in runs.items():
         assert len(found) == 5
         figures = [mean(found, key) for key in ("probe_top1", "knn_top1", "W_mean")]
@@ -125,18 +124,19 @@ def test_the_arm_of_the_same_step_is_told_as_its_cells_and_its_page_say(tmp_path
     one, two, same = (
         [fmean(run[key] for run in found) for key in ("probe_top1", "knn_top1")] for found in runs.values()
     )
-    told = (
-        f"by **{same[0] - one[0]:.2f} points (97.06 % interval -0.09 to 1.96; seed by seed 0.06 to 1.81): undecided**"
-    )
+    intervals = "97.06 % interval 0.09 to 1.78; at once -0.03 to 1.90; seed by seed 0.24 to 1.63"
+    told = f"by **{same[0] - one[0]:.2f} points ({intervals})**"
     words = " ".join(text.split())
     assert told in words
     assert f"({same[1] - one[1]:.2f}). The other {two[0] - same[0]:.2f} of the {two[0] - one[0]:.2f} points" in words
     folder, page = PUBLISHED / "unequal", tmp_path / "same-step.html"
     grid = [str(folder / "same-step.yaml"), "--results", str(folder / "cells"), "--seeds", "5", "--no-run"]
     assert main(["grid", *grid, "--out", str(page)]) == 0
-    interval = "<td>+0.94</td><td>\u22120.09 … +1.96</td>"
+    shown = ("+0.94</td><td>+0.09 … +1.78", "+0.67</td><td>\u22120.18 … +1.51")
     for written in (page, folder / "same-step.html"):
-        assert interval in re.sub(r"<td[^>]*>", "<td>", written.read_text().replace("\n", ""))
+        cells = re.sub(r"<td[^>]*>", "<td>", written.read_text().replace("\n", ""))
+        assert all(f"<td>{interval}</td>" in cells for interval in shown)
+        assert "at 97.06 % each" in cells, "the level of the looks, not that of the cells' intervals"
 
 
 def between(metrics: list[dict[str, float]], places: int = 0) -> str:

@@ -58,6 +58,7 @@ def grid_page(found: MeasuredGrid, command: list[str]) -> str:
         "figure": _figure(found, ".svg") if any(cell.values for cell in found.table.values()) else "",
         "settings": {place: {**a.fixed, **a.cell(*place).settings} for place in found.table},
         "level": found.confidence,
+        "level_of_claims": found.grid.rules.planned_looks("").level,
         "command": shlex.join(command),
     }
     return render("grid.html.j2", context)
