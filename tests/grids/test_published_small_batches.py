@@ -2,7 +2,9 @@
 
 import csv
 import json
+import math
 from pathlib import Path
+from statistics import fmean
 
 import yaml
 
@@ -47,6 +49,19 @@ def test_the_words_and_the_page_have_the_figures_of_the_cells(tmp_path: Path) ->
         assert f"| {name} | {told} |" in text
     page = (FOLDER / "page.html").read_text()
     assert all(f"{float(row['mean']):.2f}" in page for row in table)
+
+
+def test_the_inequality_of_the_anchors_is_that_of_the_cells() -> None:
+    cells = [json.loads(path.read_text()) for path in (FOLDER / "cells").glob("*-s[123].json")]
+    one = [
+        each for each in cells if each["settings"].get("tau_beta") == "tied" and each["settings"]["method"] == "simco"
+    ]
+    told = []
+    for batch in (64, 256, 16):
+        entropies = [each["metrics"]["entropy"] for each in one if each["settings"]["batch"] == batch]
+        assert len(entropies) == 3
+        told.append(f"{math.log(batch) - fmean(entropies):.2f}".removeprefix("0"))
+    assert "is {} and {}; {} at 16".format(*told) in (FOLDER / "README.md").read_text()
 
 
 def test_our_losses_and_those_of_other_libraries_have_the_accuracies_that_the_text_tells() -> None:
