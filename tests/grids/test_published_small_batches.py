@@ -47,6 +47,12 @@ def test_the_words_and_the_page_have_the_figures_of_the_cells(tmp_path: Path) ->
             f"{float(row['mean']):.1f} ± {(float(row['high']) - float(row['low'])) / 2:.1f}" for row in cells
         )
         assert f"| {name} | {told} |" in text
+    with (tmp_path / "table-comparisons.csv").open() as file:
+        contrasts = [row for row in csv.DictReader(file) if row["first"] == "dual temperature"]
+    for row in contrasts:  # two temperatures against one, at each batch
+        effect, low, high = (float(row[key]) for key in ("difference", "low", "high"))
+        assert f"{effect:+.2f} ({low:.2f} to {high:.2f}) at" in " ".join(text.split())
+    assert [row["where"] for row in contrasts] == ["16", "64", "256"]
     page = (FOLDER / "page.html").read_text()
     assert all(f"{float(row['mean']):.2f}" in page for row in table)
 

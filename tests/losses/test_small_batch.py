@@ -86,3 +86,16 @@ def test_constants_of_a_trace_are_not_remembered() -> None:
         q, k = (torch.randn(9, 16, requires_grad=True) for _ in range(2))
         losses.dual_temperature(q, k)
     assert all(map(torch.equal, expected, step()))
+
+
+@pytest.mark.parametrize("weight", ["sigmoid", "equal"])
+def test_numbers_remembered_from_inference_mode_serve_a_training_step(weight: str) -> None:
+    q, k = (torch.randn(9, 16, generator=torch.Generator().manual_seed(seed)) for seed in range(2))
+    tau = 0.0917  # of no other test, so that its numbers are made in inference mode
+    with torch.inference_mode():
+        value = losses.dual_temperature(q, k, tau, weight=weight)
+    loss = losses.dual_temperature(q.requires_grad_(), k, tau, weight=weight)
+    loss.backward()
+    assert loss.item() == pytest.approx(value.item(), rel=1e-6)
+    assert q.grad is not None
+    assert q.grad.isfinite().all()
