@@ -33,7 +33,7 @@ class SimSiam(Framework):
     def heads(settings: Settings, features: int, context: Context) -> tuple[nn.Module, nn.Module | None]:
         """A projector of three layers with batch norm behind each, and as predictor a bottleneck of a quarter."""
         width = settings.projector_width
-        return parts.simsiam_projector(features, width, width), parts.simsiam_predictor(width, width // 4)
+        return parts.simsiam_projector(features, width, width), parts.simsiam_predictor(width, max(1, width // 4))
 
     @staticmethod
     def weighs_anchors(settings: Settings) -> bool:
