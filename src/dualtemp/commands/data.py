@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dualtemp.data.sources.catalogue import NamedSet
 
 MANY = 12  # entries of a list before it is cut
+SMALLEST_SHARD = 10_000  # bytes; below it a unit was forgotten
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -159,6 +160,8 @@ def _pack(source: str, to: Path, shard_size: str | None, labels: bool, shuffle: 
     from dualtemp.quantities import bytes_of
 
     size = SHARD_SIZE if shard_size is None else bytes_of(shard_size)
+    if size < SMALLEST_SHARD:
+        raise UserError(f"--shard-size {shard_size}: smaller than most image files; give its unit too, such as 256MB")
     folder = image_folder(source)
     if folder is None:
         raise UserError(f"{source}: not a folder of image files, which is what --to packs")

@@ -160,3 +160,12 @@ def test_labels_of_a_file_are_packed_and_a_part_of_them_is_a_mistake(tmp_path: P
     (tmp_path / "in" / "labels.csv").write_text("\n".join(["name,label", *lines[:6], ""]))
     with pytest.raises(UserError, match="no label for 6 images"):
         pack_folder(tmp_path / "in", tmp_path / "again")
+
+
+def test_a_shard_size_without_its_unit_is_refused(
+    folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["data", str(folders["classes"]), "--to", str(tmp_path / "out"), "--shard-size", "256"]
+    assert main(words) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert os.listdir(tmp_path) == []
