@@ -20,8 +20,8 @@ COMMANDS = {
     "unequal": "T-reverse --scale unequal --seeds 5",
 }
 
-# Cells of `unequal` have an arm of shorter steps beside; cells from before it know no such setting.
-SAME_RATE: dict[bool, dict[str, object]] = {True: {"match_step": False}, False: {}}
+# Beside the runs of the paper's tables, `unequal` has runs of other steps and rates; older cells know no such setting.
+AT_THE_SAME_RATE: dict[str, object] = {"match_step": False, "lr": 0.12, "validate": "test"}
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "mini")) for name in COMMANDS])
@@ -99,40 +99,46 @@ def test_inequality_and_effect_of_each_pair_of_arms_are_those_of_the_cells() -> 
     for framework, scale, other_set, inequality, weight, effect in rows:
         folder = f"{scale}-cifar100" if other_set else scale
         arms = [{"method": framework.lower(), "tau_alpha": 0.1, "tau_beta": beta} for beta in (0.1, 1.0)]
-        one, two = (metrics_of(folder, **SAME_RATE[folder == "unequal"], **arm) for arm in arms)
+        one, two = (metrics_of(folder, **(AT_THE_SAME_RATE if folder == "unequal" else {}), **arm) for arm in arms)
         assert inequality == f"{math.log(64) - fmean(run['entropy'] for run in one):.3f}".removeprefix("0")
         assert weight == (mean(one, "W_mean") if "W_mean" in one[0] else "not recorded")
         assert effect == f"{fmean(run['probe_top1'] for run in two) - fmean(run['probe_top1'] for run in one):+.2f}"
     for framework in ("simco", "simmoco"):
-        arms = [metrics_of("unequal", method=framework, tau_beta=beta, match_step=False) for beta in (0.1, 1.0)]
+        arms = [metrics_of("unequal", method=framework, tau_beta=beta, **AT_THE_SAME_RATE) for beta in (0.1, 1.0)]
         one, two = (fmean(run["knn_top1"] for run in arm) for arm in arms)
         assert f"{one:.2f} against {two:.2f}, {two - one:+.2f}" in " ".join(text.split())
 
 
 def test_the_arm_of_the_same_step_is_told_as_its_cells_and_its_page_say(tmp_path: Path) -> None:
     text = (PUBLISHED / "README.md").read_text().split("## Other weights, or larger steps?")[1].split("\n## ")[0]
+    words = " ".join(text.split())
     arms = {
-        "one temperature": {"tau_beta": 0.1},
-        "two temperatures": {"tau_beta": 1.0, "match_step": False},
+        "one temperature": {"tau_beta": 0.1, **AT_THE_SAME_RATE},
+        "two temperatures": {"tau_beta": 1.0, **AT_THE_SAME_RATE},
         "two temperatures, the steps of one": {"match_step": True},
     }
-    runs = {name: metrics_of("unequal", method="simco", **arm) for name, arm in arms.items()}
-    for name, found in runs.items():
-        assert len(found) == 5
-        figures = [mean(found, key) for key in ("probe_top1", "knn_top1", "W_mean")]
-        assert f"| {name} | {' | '.join(figures)} |" in text
-    one, two, same = (
-        [fmean(run[key] for run in found) for key in ("probe_top1", "knn_top1")] for found in runs.values()
-    )
-    intervals = "97.06 % interval 0.09 to 1.78; at once -0.03 to 1.90; seed by seed 0.24 to 1.63"
-    told = f"by **{same[0] - one[0]:.2f} points ({intervals})**"
-    words = " ".join(text.split())
-    assert told in words
-    assert f"({same[1] - one[1]:.2f}). The other {two[0] - same[0]:.2f} of the {two[0] - one[0]:.2f} points" in words
+    told = {"SimCo": "0.00 to 1.87", "SimMoCo": "-0.72 to 1.16"}
+    for framework, interval in told.items():
+        runs = {name: metrics_of("unequal", method=framework.lower(), **arm) for name, arm in arms.items()}
+        for name, found in runs.items():
+            assert len(found) == 5
+            figures = [mean(found, key) for key in ("probe_top1", "knn_top1", "W_mean")]
+            assert f"| {framework}, {name} | {' | '.join(figures)} |" in text
+        one, two, same = (
+            [fmean(run[key] for run in found) for key in ("probe_top1", "knn_top1")] for found in runs.values()
+        )
+        assert f"{framework}: +{same[0] - one[0]:.2f}" in words
+        assert f"({interval}" in words or f"97.06 % interval {interval}" in words
+        assert f"by kNN {same[1] - one[1]:.2f}." in words
+        assert f"The other {two[0] - same[0]:.2f} of the {two[0] - one[0]:.2f} points go with larger steps" in words
     folder, page = PUBLISHED / "unequal", tmp_path / "same-step.html"
     grid = [str(folder / "same-step.yaml"), "--results", str(folder / "cells"), "--seeds", "5", "--no-run"]
     assert main(["grid", *grid, "--out", str(page)]) == 0
-    shown = ("+0.94</td><td>+0.09 … +1.78", "+0.67</td><td>\u22120.18 … +1.51")
+    shown = (
+        "+0.94</td><td>\u22120.00 … +1.87</td><td>\u22120.13 … +2.00",
+        "+0.22</td><td>\u22120.72 … +1.16</td><td>\u22120.85 … +1.28",
+        "+0.67</td><td>\u22120.27 … +1.61",
+    )
     for written in (page, folder / "same-step.html"):
         cells = re.sub(r"<td[^>]*>", "<td>", written.read_text().replace("\n", ""))
         assert all(f"<td>{interval}</td>" in cells for interval in shown)
