@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from command_processes import PATIENCE
 
-from dualtemp.atomic_write import whole_file
+from dualtemp.atomic_write import whole_file, write_output
 
 
 def test_a_complete_file_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
@@ -74,3 +74,29 @@ def test_a_name_of_any_length_can_be_written(tmp_path: Path) -> None:
         with whole_file(tmp_path / name) as file:
             file.write(b"new")
     assert len(os.listdir(tmp_path)) == 2
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="another user is needed, whom root can become")
+def test_a_folder_that_may_be_written_to_but_not_listed_takes_a_file(tmp_path: Path) -> None:
+    folder = tmp_path / "drop"
+    folder.mkdir()
+    folder.chmod(0o333)
+    code = (
+        "import os; from pathlib import Path; from dualtemp.atomic_write import write_output\n"
+        "os.seteuid(65534)\n"  # nobody, who is in the folder already and needs no way to it
+        "write_output(Path('x'), 'whole')"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=folder, check=True, timeout=PATIENCE)
+    assert (folder / "x").read_text() == "whole"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(["cat", str(tmp_path / "pipe")], stdout=subprocess.PIPE) as reader:
+        write_output(tmp_path / "pipe", "all of it")
+        if not (still := (tmp_path / "pipe").is_fifo()):
+            reader.kill()  # which would wait for ever
+        assert reader.communicate(timeout=PATIENCE)[0] == b"all of it"
+    assert still
+    assert os.listdir(tmp_path) == ["pipe"]

@@ -18,6 +18,8 @@ def add_arguments(parser):
     parser.add_argument("--name", default="you")
 
 def run(given):
+    if given["name"] == "nobody":
+        raise SystemExit("there is nobody")
     print(f"hello, {given['name']}")
     return 3
 
@@ -36,6 +38,8 @@ def greet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_new_file_is_a_new_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["greet-me", "--name", "all"]) == 3
     assert capsys.readouterr().out == "hello, all\n"
+    assert main(["greet-me", "--name", "nobody"]) == 2
+    assert capsys.readouterr().err == "dualtemp: there is nobody\n"
     assert main(["--help"]) == 0
     lines = capsys.readouterr().out.splitlines()
     at = next(number for number, line in enumerate(lines) if "greet-me" in line)
@@ -79,3 +83,26 @@ def test_the_python_functions_are_called_like_commands() -> None:
     words = {command.name.replace("-", "_") for command in all_commands()}
     assert set(api.__all__) <= words
     assert all(getattr(dualtemp, name) is getattr(api, name) for name in api.__all__)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["demo", "--epochs", "0"], "--epochs must be at least 1, got 0"),
+        (
+            ["select", "x.npz", "--simulate", "--out", "names.txt"],
+            "names.txt: give --out a file's name that ends with .csv",
+        ),
+        (["runs", ".", "--plugin", "gives_up.py"], "gives_up.py, line 2, fails: SystemExit: no license"),
+        (["runs", ".", "--plugin", "~nobody-of-this-name/a.py"], "cannot be read"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gives_up.py").write_text("import sys\nsys.exit('no license')\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("\n") == 1

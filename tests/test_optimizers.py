@@ -1,5 +1,6 @@
 """Optimizers, against independent computations."""
 
+import copy
 import math
 
 import pytest
@@ -8,7 +9,8 @@ from torch import Tensor, nn
 
 from dualtemp.config import settings
 from dualtemp.errors import UserError
-from dualtemp.optimizers import OPTIMIZERS, build_optimizer, set_lr
+from dualtemp.lars import LARS
+from dualtemp.optimizers import OPTIMIZERS, build_optimizer, restore_optimizer, set_lr
 
 
 def module() -> nn.Module:
@@ -86,3 +88,49 @@ def test_the_setting_takes_every_optimizer_and_no_other() -> None:
         assert settings({"data": "digits", "optimizer": name}).optimizer == name
     with pytest.raises(UserError, match="no optimizer is called 'adamv': did you mean 'adamw'"):
         settings({"data": "digits", "optimizer": "adamv"})
+
+
+def test_lars_calls_a_closure_before_it_steps_and_returns_its_loss() -> None:
+    p = nn.Parameter(torch.tensor([[3.0, 4.0]]))
+    optimizer = LARS([p], lr=0.1, momentum=0.0, trust=0.5)
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = p.square().sum() / 2
+        loss.backward()
+        return loss
+
+    assert optimizer.step(closure) == 12.5
+    torch.testing.assert_close(p.detach(), torch.tensor([[3.0, 4.0]]) * (1 - 0.1 * 0.5))  # |w| / |gradient| is 1
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_restored_optimizer_has_its_own_settings_and_what_was_kept_of_each_parameter(name: str) -> None:
+    def step(optimizer: torch.optim.Optimizer, of: nn.Module, number: int) -> None:
+        set_lr(optimizer, 0.3)
+        for p, g in zip(of.parameters(), gradients(of, number), strict=True):
+            p.grad = g
+        optimizer.step()
+
+    first, second = module(), module()
+    before = build_optimizer(name, first, 0.9, 0.1)
+    for number in range(3):
+        step(before, first, number)
+    second.load_state_dict(first.state_dict())
+    after = build_optimizer(name, second, 0.5, 0.0)
+    assert restore_optimizer(after, copy.deepcopy(before.state_dict()))  # torch would share the tensors
+    for group in before.param_groups:  # what the new settings say, by hand
+        group |= {"weight_decay": 0.0} | ({"momentum": 0.5} if "momentum" in group else {})
+    for number in range(3, 6):
+        step(before, first, number)
+        step(after, second, number)
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
+
+
+def test_an_optimizer_with_other_groups_is_not_restored() -> None:
+    one, other = module(), module()
+    saved = build_optimizer("sgd", one, 0.9, 0.0).state_dict()
+    rates: dict[Tensor, float] = dict.fromkeys(list(other.parameters())[:2], 0.5)
+    optimizer = build_optimizer("sgd", other, 0.9, 0.0, rates)
+    assert not restore_optimizer(optimizer, saved)
+    assert [group["rate"] for group in optimizer.param_groups] == [0.5, 1.0]

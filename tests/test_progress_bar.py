@@ -69,3 +69,20 @@ def test_a_log_has_a_line_now_and_then(capsys: Any, monkeypatch: Any) -> None:
     assert lines == ["dualtemp: 256 of 2,000 images", "dualtemp: 1,000 of 2,000 images, about 0 s left"]
     with image_progress(quiet=True) as told:
         assert told is None
+
+
+def test_the_time_left_of_a_second_pass_is_that_of_its_own_images(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("dualtemp.progress_bar.time.monotonic", lambda: now[0])
+    with image_progress() as show:
+        assert show is not None
+        for _ in range(2):
+            for done in (100, 200, 300):
+                now[0] += 40.0
+                show(done, 500)
+            now[0] += 1000.0  # something else is done in between
+    told = capsys.readouterr().err.splitlines()
+    assert told[1].endswith("200 of 500 images, about 2 min left")
+    assert told[-2:] == told[1:3]

@@ -19,8 +19,13 @@ def whole_file(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
 
     If the block raises, the temporary file is removed and `path` is left as it was. What a killed process has left is
     removed by the next one that writes to the same path. sync: False leaves it to the system when the file reaches the
-    disk: it survives whatever ends the process, though perhaps not a power cut.
+    disk: it survives whatever ends the process, though perhaps not a power cut. A pipe or a device is written to as it
+    is: renaming would put a file in its place.
     """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with open(path, "wb") as file:
+            yield file
+        return
     start = f".{path.name[:_LONGEST]}."
     with contextlib.suppress(PermissionError):  # a folder that may be written to, but not listed
         for name in os.listdir(path.parent):
@@ -54,10 +59,11 @@ def write_output(path: Path, content: str | bytes, flag: str = "--out") -> None:
 
 
 def _settle(folder: Path) -> None:
-    """Sync the new name itself to disk, where the system lets a folder be opened."""
+    """Sync the new name itself to disk, where system and permissions let a folder be opened."""
     if os.name == "posix":
-        opened = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(opened)
-        finally:
-            os.close(opened)
+        with contextlib.suppress(OSError):  # the file is complete and in its place: that is no failure to write it
+            opened = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(opened)
+            finally:
+                os.close(opened)

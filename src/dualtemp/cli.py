@@ -74,8 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt as error:
             print(f"dualtemp: {str(error) or 'interrupted'}", file=sys.stderr)
             code = 130
-        except SystemExit as error:  # --help of a command
-            code = int(error.code or 0)
+        except SystemExit as error:  # --help of a command; words are those of a plugin that gives up
+            code = error.code if isinstance(error.code, int) else _refuse(str(error.code)) if error.code else 0
         if code == 0 and streams.out.trouble is not None:
             code = _refuse(f"standard output could not be written ({streams.out.trouble.strerror}): make room")
     return code

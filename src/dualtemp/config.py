@@ -219,7 +219,7 @@ def given_settings(chosen: Settings) -> dict[str, Any]:
 
 
 def overridden(of_file: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Override settings of a file; if another framework is chosen, settings that it lacks are dropped."""
+    """Override settings of a file; with another framework, those of the file's own are dropped, shared names too."""
     before = of_file.get("method", Settings.model_fields["method"].default)
     if given.get("method", before) != before:
         of_file = {name: v for name, v in of_file.items() if name in Settings.model_fields and name != "computation"}

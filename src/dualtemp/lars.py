@@ -24,12 +24,17 @@ class LARS(Optimizer):
         super().__init__(params, {"lr": lr, "momentum": momentum, "trust": trust, "weight_decay": 0.0, "adapt": True})
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> None:  # pyright: ignore
-        """Update the parameters once."""
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # pyright: ignore
+        """Update the parameters once; returns the loss that `closure`, if there is one, computes with its gradients."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
                     self._move(p, p.grad, group)
+        return loss
 
     def _move(self, p: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
         gradient = gradient.add(p, alpha=group["weight_decay"])

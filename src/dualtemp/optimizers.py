@@ -55,6 +55,21 @@ def build_optimizer(
     return built
 
 
+def restore_optimizer(optimizer: Optimizer, saved: dict[str, Any]) -> bool:
+    """Load what the same kind of optimizer kept of each parameter; its settings stay those that it was built with.
+
+    Returns False, and changes nothing, if `saved` has other groups of parameters.
+    """
+    groups = optimizer.param_groups
+    if [len(group["params"]) for group in groups] != [len(group["params"]) for group in saved["param_groups"]]:
+        return False
+    own = [{name: value for name, value in group.items() if name != "params"} for group in groups]
+    optimizer.load_state_dict(saved)
+    for group, options in zip(optimizer.param_groups, own, strict=True):
+        group.update(options)
+    return True
+
+
 def set_lr(optimizer: Optimizer, lr: float) -> None:
     """Set the learning rate of all parameters; groups with a `rate` of their own get that share of it."""
     for group in optimizer.param_groups:

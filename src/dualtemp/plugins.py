@@ -107,7 +107,7 @@ def plugins() -> list[Path]:
 
 def add_plugin(word: str) -> None:
     """Load a plugin, here and in all processes that are started from here."""
-    path = Path(word).expanduser().absolute()
+    path = Path(os.path.expanduser(word)).absolute()  # a home that is not there stays as it is written
     load_plugin(path)
     if path not in plugins():
         os.environ[VARIABLE] = os.pathsep.join(str(each) for each in (*plugins(), path))
@@ -144,13 +144,13 @@ def _run(path: Path) -> None:
     except UserError:
         del sys.modules[module_name]
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[module_name]
         where = _last_line(error, path)
         raise UserError(f"--plugin {path}{where} fails: {type(error).__name__}: {error}") from error
 
 
-def _last_line(error: Exception, path: Path) -> str:
+def _last_line(error: BaseException, path: Path) -> str:
     """Say where in the plugin an error was raised: ", line 12,"."""
     lines, trace = [], error.__traceback__
     while trace is not None:

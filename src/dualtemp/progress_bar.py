@@ -68,12 +68,13 @@ class _Lines:
     def __init__(self, what: str) -> None:
         self.what = what
         self.said = self.began = time.monotonic()
-        self.first = self.total = 0
+        self.first = self.last = self.total = 0
 
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
-        if done < self.first or total != self.total:
+        if done < self.last or total != self.total:  # other images now
             self.began, self.first, self.total = now, done, total
+        self.last = done
         if now - self.said >= LINE_SECONDS and done < total:
             self.said = now
             made = done - self.first

@@ -12,6 +12,7 @@ from drawn_photos import draw_photos
 from run_contents import different, everything
 
 from dualtemp.data import open_source
+from dualtemp.errors import UserError
 from dualtemp.plugins import load_plugin
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "zip_source.py"
@@ -76,3 +77,14 @@ def test_a_zip_file_goes_through_every_command_as_its_folder_does(commands: Comm
     assert len(names) == 31, "all but the broken one"
     np.testing.assert_allclose(zipped, features, rtol=1e-5, atol=1e-6)
     assert made["zip"][3] == made["files"][3]
+
+
+def test_no_image_of_a_set_in_memory_is_a_set_of_none() -> None:
+    digits = open_source("digits").train
+    assert digits.take([]).size == digits.size
+    assert len(digits.take([])) == len(digits.take(np.zeros(0, np.int64))) == 0
+
+
+def test_an_empty_name_is_refused_and_not_taken_for_this_folder() -> None:
+    with pytest.raises(UserError, match="an empty name"):
+        open_source("")

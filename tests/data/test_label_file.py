@@ -135,3 +135,14 @@ def test_whatever_is_in_the_file_it_is_labels_or_one_line(content: bytes, tmp_pa
     assert found
     assert set(found) <= set(NAMES)
     assert all(found.values())
+
+
+@pytest.mark.parametrize("name", ["a\\b.png", " begins with a space.png"])
+def test_a_file_name_of_odd_letters_can_be_listed_as_it_is(name: str, tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text(f'file,label\n"{name}",a\n')
+    assert read_label_file(tmp_path / "labels.csv", [name, "other.png"]) == {name: "a"}
+
+
+def test_empty_lines_before_the_first_do_not_hide_what_separates(flat: Path) -> None:
+    (flat / "own.csv").write_text("\n\nfile;label\n000.png;a, b\n")
+    assert read_label_file(flat / "own.csv", NAMES) == {"000.png": "a, b"}

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from drawn_photos import drawn_photo
 from drawn_xrays import write_dicom
+from PIL import Image
 
 from dualtemp.data import open_source
 from dualtemp.data.loading import decode, optional_readers
@@ -69,3 +71,25 @@ def test_without_the_reader_a_file_is_named_with_what_to_install(
             read_image(tmp_path / "x.dcm", "x", 1)
     finally:
         decode.image_extensions.cache_clear()
+
+
+def test_color_that_is_stored_as_luma_and_chroma_is_the_color_that_was_stored(tmp_path: Path) -> None:
+    color = np.asarray(drawn_photo(0, 30, 20))
+    stored = np.asarray(Image.fromarray(color).convert("YCbCr"))
+    write_dicom(tmp_path / "x.dcm", stored, 8, PhotometricInterpretation="YBR_FULL")
+    found = np.asarray(read_image(tmp_path / "x.dcm", "x", 3)).astype(int)
+    assert np.abs(found - color).max() <= 3  # Y, Cb and Cr are rounded
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_numbers_of_colors_become_the_colors_of_the_palette(tmp_path: Path, bits: int) -> None:
+    palette = np.random.default_rng(0).integers(0, 256, (4, 3), np.uint8)
+    numbers = np.random.default_rng(1).integers(0, 4, (12, 9), np.uint8)
+    kept = palette.astype(np.uint16) * 257 if bits == 16 else palette
+    words = {}
+    for channel, color in enumerate(("Red", "Green", "Blue")):
+        words[f"{color}PaletteColorLookupTableDescriptor"] = [4, 0, bits]
+        words[f"{color}PaletteColorLookupTableData"] = np.ascontiguousarray(kept[:, channel]).tobytes()
+    write_dicom(tmp_path / "x.dcm", numbers, 8, PhotometricInterpretation="PALETTE COLOR", **words)
+    assert read_header(tmp_path / "x.dcm", "x") == (12, 9, "RGB")
+    assert (np.asarray(read_image(tmp_path / "x.dcm", "x", 3)) == palette[numbers]).all()

@@ -115,3 +115,9 @@ def test_a_recipe_of_a_plugin_can_be_looked_at(commands: Commands, tmp_path: Pat
     ended = commands.run("data", "digits", "--show", "--recipe", "gentle", "--out", sheet, *PARTS)
     assert ended.code == 0, ended.err
     assert sheet.is_file()
+
+
+@pytest.mark.parametrize("text", ["{flip: 0.5}", '{"flip": 0.5', '{"flip": 0.5}}'])
+def test_a_recipe_that_is_no_json_is_one_line(text: str) -> None:
+    with pytest.raises(UserError, match=r"^recipe: .* is not JSON \(.*\); give such as '\{\"flip\": 0\.5\}', or FILE"):
+        recipe_named(text)

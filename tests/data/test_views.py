@@ -244,3 +244,10 @@ def test_the_clean_view_of_a_start_is_its_own_resize_and_crop(size: int, crop: f
     assert (views.evaluation(pixels) - theirs).abs().max() < 1e-5
     one = clean_crop(pixels[0], size, "bilinear", crop)
     assert (views.normalize(one[None]) - theirs[:1]).abs().max() < 1.01 / 255 / min(STD)  # rounded to 8 bits twice
+
+
+@pytest.mark.parametrize("ratio", [(3.0, 4.0), (0.1, 0.2)])
+def test_an_image_of_one_pixel_has_a_crop_of_one_pixel_whatever_the_aspect(ratio: tuple[float, float]) -> None:
+    index, sides = torch.arange(40), torch.ones(40, dtype=torch.int64)
+    boxes = random_crops(words(0, 0, index, 0), sides, sides, (0.08, 1.0), ratio)
+    assert boxes.tolist() == [[0, 0, 1, 1]] * 40

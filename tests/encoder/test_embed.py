@@ -1,5 +1,6 @@
 import csv
 import json
+import os
 import signal
 import weakref
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from dualtemp.cli import main
 from dualtemp.data import open_source
-from dualtemp.data.images import ImageSet
+from dualtemp.data.images import FileImages, ImageSet
 from dualtemp.data.sources.npz import write_npz
 from dualtemp.encoder import embedding_file
 from dualtemp.encoder.embed import Embedded, embed
@@ -453,3 +454,31 @@ def test_quick_features_are_close_and_say_how_they_were_read(photos_run: Path, t
     copy = photo.rename(tmp_path / "copy.jpg")
     nearest = search(photos_run, [copy], data=photos, embeddings=quick, device="cpu").near[0][0]
     assert (nearest.name, nearest.s > 0.9999) == (photo.name, True), "a search reads its photo in the same way"
+
+
+def test_a_set_in_memory_may_have_fewer_batches_than_parts(digits_run: Path, tmp_path: Path) -> None:
+    embed(digits_run, out=tmp_path / "whole.npz", batch=700, device="cpu")
+    made = embed(digits_run, out=tmp_path / "parts", parts=5, batch=700, device="cpu")  # three batches
+    assert made.images == 1797
+    assert len(list((tmp_path / "parts").iterdir())) == 5
+    found = [each for piece in EmbeddingFile(tmp_path / "parts").rows() for each in piece.features]
+    assert np.array_equal(found, contents(tmp_path / "whole.npz")["features"])
+
+
+def test_killed_workers_leave_what_was_computed_to_the_next_call(
+    photos_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths, here = draw_photos(tmp_path / "in", 12), os.getpid()
+    words: dict[str, Any] = {"data": tmp_path / "in", "batch": 2, "device": "cpu"}
+    read = FileImages.pixels
+
+    def deadly(self: FileImages, i: int) -> torch.Tensor:
+        if os.getpid() != here and self.names[i] == paths[9].name:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return read(self, i)
+
+    monkeypatch.setattr(FileImages, "pixels", deadly)
+    with pytest.raises(UserError, match=r"killed 3 times.* use 0 workers to read in the main process"):
+        embed(photos_run, out=tmp_path / "out.npz", workers=1, **words)
+    made = embed(photos_run, out=tmp_path / "out.npz", workers=0, **words)
+    assert (made.images, made.resumed) == (12, 8)

@@ -66,7 +66,8 @@ def test_a_second_search_computes_nothing_and_finds_the_same(photos_run: Path, f
 
 
 @pytest.mark.parametrize(
-    "change", ["content", "content, time and length kept", "name", "more", "weights", "normalisation", "batch"]
+    "change",
+    ["content", "content, time and length kept", "name", "more", "weights", "normalisation", "resize", "batch"],
 )
 def test_what_decides_the_features_decides_whether_they_are_taken(
     run_copy: Path, folder: Path, cache: Path, change: str
@@ -94,6 +95,10 @@ def test_what_decides_the_features_decides_whether_they_are_taken(
     elif change == "normalisation":
         environment = json.loads((run_copy / "environment.json").read_text())
         environment["images"]["mean"] = [0.1, 0.2, 0.3]
+        (run_copy / "environment.json").write_text(json.dumps(environment))
+    elif change == "resize":
+        environment = json.loads((run_copy / "environment.json").read_text())
+        environment["images"] |= {"interpolation": "bilinear", "crop": 0.5}
         (run_copy / "environment.json").write_text(json.dumps(environment))
     else:
         words["batch"] = 5

@@ -1,5 +1,6 @@
 import csv
 import json
+import os
 import shutil
 from itertools import combinations
 from pathlib import Path
@@ -261,3 +262,16 @@ def test_mistakes_are_one_line(
     assert told in error
     assert error.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+
+
+def test_class_folders_whose_names_are_no_text_are_written_as_files_of_features_have_them(
+    photos_run: Path, tmp_path: Path, capsys: Any
+) -> None:
+    odd = os.fsdecode(b"caf\xe9")  # as an archive of another system leaves it
+    draw_photos(tmp_path / "in" / odd, 2)
+    draw_photos(tmp_path / "in" / "dog", 2)
+    words = ["--data", str(tmp_path / "in"), "--threshold", "-1", "--workers", "0", "--device", "cpu"]
+    assert main(["near-duplicates", str(photos_run), *words, "--out", str(tmp_path / "x.csv")]) == 0
+    with open(tmp_path / "x.csv", encoding="utf-8", newline="") as file:
+        assert "caf\\xe9" in {word for row in csv.reader(file) for word in row}
+    capsys.readouterr()

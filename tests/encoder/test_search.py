@@ -16,6 +16,7 @@ from dualtemp.cli import main
 from dualtemp.encoder.embed import embed
 from dualtemp.encoder.embedding_reader import Rows
 from dualtemp.encoder.search import nearest_rows, search
+from dualtemp.errors import UserError
 
 HOW: dict[str, Any] = {"workers": 0, "device": "cpu"}
 
@@ -222,3 +223,8 @@ def test_mistakes_are_one_line_and_leave_nothing(
     assert told in error
     assert error.count("\n") == 1
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_search_without_a_photo_is_one_line(photos_run: Path) -> None:
+    with pytest.raises(UserError, match="no photo to search with"):
+        search(photos_run, [], device="cpu", workers=0)

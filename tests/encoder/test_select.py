@@ -12,6 +12,7 @@ from drawn_photos import draw_photos
 from dualtemp.cli import main
 from dualtemp.encoder.bank import Gathered, bank_of_file, gather_rows
 from dualtemp.encoder.embed import embed
+from dualtemp.encoder.label_file import labels_by_name, read_labels
 from dualtemp.encoder.select import WAYS, select
 from dualtemp.encoder.selection import select_diverse
 from dualtemp.encoder.selection_simulation import Simulation, simulate
@@ -172,3 +173,13 @@ def test_mistakes_are_one_line(
     assert told in error
     assert error.splitlines()[-1].startswith("dualtemp")
     assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_labels_with_spaces_around_and_names_as_windows_writes_them_are_read(tmp_path: Path) -> None:
+    names = ["a/x.png", "a/y.png", " z.png"]
+    (tmp_path / "own.csv").write_text("name, label\na\\x.png, cat\n./a/y.png,cat \n z.png,dog\n")
+    given = read_labels(tmp_path / "own.csv")
+    assert labels_by_name(names, given, tmp_path / "own.csv") == ["cat", "cat", "dog"]
+    (tmp_path / "own.csv").write_text("name,label\na/x.png,cat\na\\x.png,dog\n")
+    with pytest.raises(UserError, match=r"a/x\.png has two labels, cat and dog"):
+        labels_by_name(names, read_labels(tmp_path / "own.csv"), tmp_path / "own.csv")

@@ -29,5 +29,5 @@ def save_when_stopped(place: Place, sign: Path) -> None:
     wait_forever(place, sign)
 
 
-def fail(place: Place, error: Exception) -> None:
+def fail(place: Place, error: BaseException) -> None:
     raise error

@@ -1,4 +1,5 @@
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from dualtemp.engines import choice
 from dualtemp.engines.engine import Outcome, Place, Submitted, Task
 from dualtemp.engines.local import LocalEngine
 from dualtemp.errors import UserError
+from dualtemp.training.signals import Stopped
 
 
 def ended(*tasks: Submitted) -> list[Outcome]:
@@ -94,6 +96,18 @@ def test_a_users_error_is_raised_and_the_place_stays_usable() -> None:
         assert ended(*engine.submit([Task("next", tell_place, (1,))]))[0].value[0] == "cpu"
     finally:
         engine.close()
+
+
+def test_a_run_that_was_stopped_and_has_saved_is_not_lost() -> None:
+    engine = LocalEngine([Place("cpu")])
+    try:
+        (task,) = engine.submit([Task("stopped", fail, (Stopped("stopped; saved", signal.SIGTERM),))])
+        assert ended(task) == [Outcome(stopped=True)]
+        assert ended(*engine.submit([Task("next", tell_place, (1,))]))[0].value[0] == "cpu"
+    finally:
+        engine.close()
+    back = pickle.loads(pickle.dumps(Stopped("stopped; saved", signal.SIGTERM)))
+    assert (str(back), back.number) == ("stopped; saved", signal.SIGTERM)
 
 
 PROGRAM = """

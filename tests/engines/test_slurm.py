@@ -118,6 +118,29 @@ def test_a_run_whose_time_is_over_saves_and_goes_on_when_its_job_is_requeued(
     engine.close()
 
 
+def test_a_job_is_not_lost_while_slurm_is_too_busy_to_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slurm, "LOOK", 0.0)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    squeue = tmp_path / "squeue"
+
+    def answer(script: str) -> None:
+        squeue.write_text(f"#!/bin/sh\n{script}\n")
+        squeue.chmod(0o755)
+
+    queue = Queue()
+    answer("exit 1")
+    assert queue.has("7_0"), "nothing was ever said of it"
+    answer("echo 7_0 RUNNING")
+    assert queue.has("7_0")
+    answer("exit 1")
+    assert queue.has("7_0"), "what was said before stands"
+    assert queue.has("7_1"), "submitted since then"
+    answer("echo 7_0 RUNNING; echo 7_1 COMPLETED")
+    assert [queue.has(job) for job in ("7_0", "7_1")] == [True, False]
+    answer("true")
+    assert not queue.has("7_0")
+
+
 def test_parameters_are_sbatchs_with_numbers_as_numbers() -> None:
     found = parse_parameters(["partition=gpu", "--time=240", "gpus-per-node=1", "mem=16GB"])
     assert found == {"partition": "gpu", "time": 240, "gpus_per_node": 1, "mem": "16GB"}

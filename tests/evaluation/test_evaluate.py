@@ -3,6 +3,8 @@
 import colorsys
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import islice, product
 from pathlib import Path
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
+from command_processes import PATIENCE
 from drawn_photos import draw_photos
 from PIL import Image
 from sklearn.linear_model import LogisticRegression
@@ -27,8 +30,11 @@ from dualtemp.evaluation.evaluate import evaluate
 from dualtemp.evaluation.evaluation_file import add_to_evaluation, read_evaluation, result
 from dualtemp.evaluation.few_shot import PENALTY
 from dualtemp.evaluation.frozen_measures import frozen_measures, readable_features
+from dualtemp.evaluation.judge import read_judged
 from dualtemp.evaluation.labeled_data import labeled_data
 from dualtemp.models import ResNetMini
+from dualtemp.runs.evaluated_measures import START
+from dualtemp.runs.folder import RunFolder
 
 FROZEN = "knn,probe,few-shot"
 
@@ -455,3 +461,34 @@ def test_copies_of_test_images_among_those_to_learn_from_are_told(
     assert "exact copies of test images among the training images, so accuracies are too high: 2, the first" in told
     evaluate(run, only="knn")
     assert "copies" not in capsys.readouterr().err
+
+
+def test_processes_that_measure_a_run_at_once_lose_no_result(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from dualtemp.evaluation.evaluation_file import add_to_evaluation, result\n"
+        "from dualtemp.evaluation.judge import keep_judged\n"
+        "measures = {'cluster_learnability': 0.5, 'intrinsic_dimension': 9.0}\n"
+        "for i in range(15):\n"
+        "    row = result(f'{sys.argv[2]} {i}', 'trained', 'validation', 0.5, None, 1, 1)\n"
+        "    add_to_evaluation(Path(sys.argv[1]), 7, [row])\n"
+        "    keep_judged(Path(sys.argv[1]), 100 * int(sys.argv[2]) + i, measures)"
+    )
+    words = [[sys.executable, "-c", code, str(tmp_path), str(number)] for number in range(3)]
+    processes = [subprocess.Popen(each) for each in words]
+    assert [process.wait(PATIENCE) for process in processes] == [0, 0, 0]
+    assert len(read_evaluation(tmp_path)["measured"]) == 45
+    assert len(read_judged(tmp_path)) == 45
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["evaluation.json", "judge.json"]
+
+
+def test_what_a_run_began_from_reads_images_by_the_runs_levels(run_copy: Path) -> None:
+    folder = RunFolder(run_copy)
+    shutil.copy(folder.backbone, folder.start)
+    environment = folder.read_environment()
+    wanted = {**environment["images"], "size": 32, "interpolation": "bilinear", "crop": 0.9}
+    (run_copy / "environment.json").write_text(json.dumps({**environment, "start": {"input": wanted}}))
+    encoder, levels = run_encoder(run_copy, "cpu"), ((0.0, 4095.0),)
+    encoder.views.levels = levels
+    start = with_baselines(encoder)[START].views
+    assert (start.size, start.interpolation, start.levels) == (32, "bilinear", levels)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from dualtemp.cli import main
 from dualtemp.errors import UserError
 from dualtemp.evaluation.classifier import fit_classifier
 from dualtemp.evaluation.classifier_file import CLASSIFIER_FILE, load_classifier, save_classifier
+from dualtemp.evaluation.prediction_files import write_predictions
 
 SMALL = {"device": "cpu", "workers": 0}
 
@@ -234,3 +236,36 @@ def test_the_page_opens_in_a_browser_without_a_complaint_and_shows_every_picture
     assert all(sizes)
     assert view.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "nothing to scroll sideways"
     assert told == []
+
+
+def test_the_runs_own_images_in_another_spelling_are_its_own(
+    digits_run: Path, photos_run: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digits, own = tmp_path / "digits", tmp_path / "photos"
+    shutil.copytree(digits_run, digits)
+    shutil.copytree(photos_run, own)
+    monkeypatch.setenv("HOME", str(photos.parent))
+    for run, spelled in ((digits, "DIGITS"), (own, f"~/{photos.name}")):
+        expected, found = (dualtemp.predict(run, data, device="cpu", workers=0) for data in (None, spelled))
+        assert found.learned.tolist() == expected.learned.tolist()
+        assert found.learned.any()
+        assert found.measured == expected.measured  # of test images alone
+
+
+@pytest.mark.parametrize("ending", [".csv", ".json", ".parquet", ".html"])
+def test_class_folders_whose_names_are_no_text_are_predicted_and_written(
+    timm_folder: Path, tmp_path: Path, ending: str
+) -> None:
+    odd = os.fsdecode(b"caf\xe9")
+    for color, folder in enumerate((odd, "dog")):
+        colored(tmp_path / "in" / folder, 6, color)
+    found = dualtemp.predict(timm_folder, tmp_path / "in", device="cpu", workers=0)
+    write_predictions(tmp_path / f"x{ending}", timm_folder, found)
+    if ending == ".parquet":
+        labels = pytest.importorskip("pyarrow.parquet").read_table(tmp_path / "x.parquet")["label"].to_pylist()
+        assert set(labels) == {"caf\\xe9", "dog"}
+    elif ending == ".csv":
+        with open(tmp_path / "x.csv", encoding="utf-8", newline="") as file:
+            assert {row["label"] for row in csv.DictReader(file)} == {"caf\\xe9", "dog"}
+    elif ending == ".json":
+        assert json.loads((tmp_path / "x.json").read_text())["classifier"]["classes"] == ["caf\\xe9", "dog"]

@@ -540,3 +540,26 @@ def test_eight_bits_without_an_image_or_too_far_from_the_encoder_are_refused(
     with pytest.raises(UserError, match=r"1\.01 is needed; nothing was written"):
         export(trained, "onnx-int8", tmp_path / "out", data="digits")
     assert not (tmp_path / "out").exists()
+
+
+def test_an_export_that_was_killed_in_an_empty_folder_does_not_stop_the_next(trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "out" / ".out.abc.unfinished").mkdir(parents=True)
+    assert (export(trained, "safetensors", tmp_path / "out") / "model.safetensors").is_file()
+    (tmp_path / "other" / "photos").mkdir(parents=True)
+    with pytest.raises(UserError, match="exists and is not an export"):
+        export(trained, "safetensors", tmp_path / "other")
+
+
+def test_a_format_that_is_asked_for_beside_all_is_not_left_out_in_silence(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run", "resnet18", 32)
+    with pytest.raises(UserError, match="timm has no resnet18 with the stem for small images"):
+        export(run, "all,timm", tmp_path / "out")
+
+
+def test_class_folders_whose_names_are_no_text_are_in_the_card(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run", "resnet_mini", 24)
+    environment = json.loads((run / "environment.json").read_text())
+    environment["images"]["classes"] = [os.fsdecode(b"caf\xe9"), "dog"]
+    (run / "environment.json").write_text(json.dumps(environment))
+    out = export(run, "safetensors", tmp_path / "out")
+    assert "2 classes: caf\\xe9, dog" in (out / "README.md").read_text(encoding="utf-8")

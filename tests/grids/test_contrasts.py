@@ -70,3 +70,14 @@ def test_one_seed_shows_a_difference_and_decides_nothing() -> None:
     table = {("A", ""): MeasuredCell({1: 5.0}, run="a"), ("B", ""): MeasuredCell({1: 7.0, 2: 8.0}, run="b")}
     (found,) = contrast_cells(artifact, table, 0.95)
     assert (found.interval.effect, found.p, found.seeds, found.is_clear(0.95)) == (2.0, None, 1, False)
+
+
+def test_a_gain_of_the_same_images_in_every_seed_has_no_p_whatever_rounding_says() -> None:
+    a, b = ({seed: 100 * (120 + 7 * seed + more) / 360 for seed in range(1, 6)} for more in (5, 0))
+    assert len({a[seed] - b[seed] for seed in a}) > 1  # though each is five images of 360
+    artifact = Artifact("x", 0, "", "", rows={"B": {}, "A": {}}, columns={"": {}})
+    (found,) = contrast_cells(
+        artifact, {("A", ""): MeasuredCell(a, run="a"), ("B", ""): MeasuredCell(b, run="b")}, 0.95
+    )
+    assert found.interval.effect == pytest.approx(100 * 5 / 360)
+    assert (found.interval.low, found.p, found.is_clear(0.95)) == (None, None, False)

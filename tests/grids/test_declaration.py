@@ -45,6 +45,21 @@ def test_a_list_of_values_is_a_column_each_and_cells_join_fixed_row_and_column(t
     assert grid.make_plan(DataChoice(all="cifar10")).cells["temperatures"]["SimCo", "1"].settings["data"] == "cifar10"
 
 
+def test_names_may_be_numbers_and_numbers_that_differ_have_different_names(tmp_path: Path) -> None:
+    grid = load(
+        tmp_path,
+        "rows: {1: {}, off: {}}\ncolumns: {lr: [0.1, 0.10000001, 1.0]}\n"
+        "claims: {2: {shown_by: [{each: column, beats: [1, off]}]}}",
+    )
+    assert list(grid.artifact.rows) == ["1", "false"]  # as YAML reads `off`
+    assert {name: settings["lr"] for name, settings in grid.artifact.columns.items()} == {
+        "0.1": 0.1,
+        "0.10000001": 0.10000001,
+        "1": 1.0,
+    }
+    assert list(grid.rules.claims) == ["2"]
+
+
 def test_cells_that_compute_the_same_share_one_run(tmp_path: Path) -> None:
     grid = load(tmp_path, "data: digits\nrows: {a: {method: simco}, b: {method: simco, tau_beta: 1.0}}")
     assert len(grid.make_plan().runs) == 1  # 1 is what simco's tau_beta is by default
@@ -55,6 +70,12 @@ def test_cells_that_compute_the_same_share_one_run(tmp_path: Path) -> None:
     [
         ("[]", "holds no grid"),
         ("{", "is not YAML"),
+        ("rows: {a: {}}\nnote: 2024-13-45", "is not YAML (month must be in 1..12)"),
+        ("a: " + 5000 * "[", "is not YAML"),
+        ("rows: {tau_alpha: []}", "rows: tau_alpha must be a list of different values"),
+        ("rows: {tau_alpha: [0.1, 0.10]}", "rows: tau_alpha must be a list of different values"),
+        ("rows: {a: {}}\nseeds: []", "seeds: give how many (3), or which ([1, 2, 5])"),
+        ("rows: {a: {}}\nseeds: 0", "seeds: give how many (3), or which ([1, 2, 5])"),
         ("title: x", "neither rows nor columns"),
         ("colums: {a: {}}", "no 'colums': did you mean 'columns'"),
         ("rows: {a: 3}", "rows: a must be settings"),
@@ -67,6 +88,8 @@ def test_cells_that_compute_the_same_share_one_run(tmp_path: Path) -> None:
         ("rows: {a: {}, b: {}}\nclaims: {c: {shown_by: [{each: column, tops: [a, b]}]}}", "one of beats"),
         ("rows: {a: {}, b: {}}\nclaims: {c: {shown_by: [{each: column, beats: [a, x]}]}}", "there is no 'x'"),
         ("rows: {a: {}, b: {}}\nclaims: {c: {shown_by: [{each: column, beats: [a]}]}}", "at least two"),
+        ("rows: {a: {}, b: {}}\nclaims: {c: {shown_by: [{each: column, beats: [a, a]}]}}", "each named once"),
+        ("rows: {a: {}, b: {}}\nclaims: {c: {shown_by: [{each: column, rises: [a, b, a]}]}}", "each named once"),
         (
             "rows: {a: {}, b: {}}\nclaims: {c: {shown_by: [{each: row, beats: [a, b]}]}}",
             "compares columns, and",
@@ -95,11 +118,12 @@ def test_a_mistake_in_a_cell_names_the_cell(text: str, said: str, tmp_path: Path
     assert said in str(caught.value)
 
 
-def test_claims_are_judged_at_the_declared_looks_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("order", ["5, 10", "10, 5"])
+def test_claims_are_judged_at_the_declared_looks_alone(order: str, tmp_path: Path) -> None:
     """Three clear seeds decide nothing where five were declared; what five decide, ten do not take back."""
     grid = load(
         tmp_path,
-        "data: digits\nrows: {a: {}, b: {}}\nlooks: {seeds: [5, 10], level: 0.9706}\n"
+        f"data: digits\nrows: {{a: {{}}, b: {{}}}}\nlooks: {{seeds: [{order}], level: 0.9706}}\n"
         "claims: {c: {says: a is better, shown_by: [{each: column, beats: [a, b]}]}}",
     )
 

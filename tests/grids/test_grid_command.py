@@ -1,8 +1,10 @@
+import base64
 import csv
 import re
 import shlex
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -91,6 +93,43 @@ def test_every_output_has_the_means_and_the_paired_tests(
     dots = [child for child in ET.fromstring(svg.read_text()) if child.tag.endswith("circle")]
     assert len(dots) == 15 + 4 + 2  # seeds, means, legend
     assert pdf.read_bytes().startswith(b"%PDF-1.4")
+
+
+def test_a_measure_that_is_no_percentage_has_the_digits_that_show_a_difference(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Entropies near log N differ in the third digit; a run whose entropy is not a number is told of as failed."""
+    file = tmp_path / "grid.yaml"
+    file.write_text(GRID.replace("seeds: 4", "seeds: 3\nmetric: entropy"))
+    folder = tmp_path / "results [old]"
+    request = GridRequest.parse(file, None, [], folder)
+    plan = request.make_plan()
+    cells = {cell.run: place for place, cell in plan.cells["grid"].items()}
+    for (run, seed), job in make_jobs(plan, request.seeds, {"digits": digits()}).items():
+        value = 4.15 + seed**2 * 1e-4 + 2e-3 * (cells[run][1] == "1")
+        value = float("nan") if cells[run] == ("SimMoCo", "1") and seed == 3 else value
+        Results(folder).write(job, {"status": "done", "metrics": {"entropy": value}, "seconds": 60.0})
+    out = tmp_path / "grid.html"
+    assert main(["grid", str(file), "--no-run", "--results", str(folder), "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    half = stats.t.ppf(0.975, 2) * stats.sem([1e-4, 4e-4, 9e-4])
+    assert f"{4.15 + 14e-4 / 3:.4f} ± {half:.4f}" in said
+    assert "SimCo: 1 - 0.1  +0.0020" in said
+    assert str(folder) in said
+    page = out.read_text()
+    assert "entropy of its last epoch is nan" in page
+    assert "2 seeds</span>" in page
+
+
+def test_the_page_has_the_figure_as_a_browser_draws_it_alone(grid: Path, tmp_path: Path, open_page: Any) -> None:
+    """The page's own style, which is larger, and in the dark light on white, does not reach the figure."""
+    pages = [tmp_path / f"grid{ending}" for ending in (".html", ".svg")]
+    assert main(["grid", str(grid), "--no-run", *(word for path in pages for word in ("--out", str(path)))]) == 0
+    view, told = open_page(pages[0], scheme="dark")
+    seen = view.locator(".figure img")
+    assert base64.b64decode(seen.get_attribute("src").partition(",")[2]) == pages[1].read_bytes()
+    assert seen.evaluate("each => each.complete && each.naturalWidth > 300")
+    assert told == []
 
 
 @pytest.mark.slow

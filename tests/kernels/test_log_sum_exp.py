@@ -217,3 +217,18 @@ def test_double_precision_and_wide_embeddings_are_left_to_plain_tiles(monkeypatc
         assert losses.dual_temperature(q, k).isfinite()
     with pytest.raises(TypeError):
         losses.dual_temperature(q[:, : choice.WIDEST], k[:, : choice.WIDEST])
+
+
+@pytest.mark.parametrize("name", ["SimCo", "info_nce"])
+def test_a_compiled_loss_on_the_kernels_keeps_no_tiles_and_is_that_of_the_brute_force(name: str) -> None:
+    g = torch.Generator().manual_seed(1)
+    given = [torch.randn(n, 12, generator=g).requires_grad_() for n in (18, 18, 34)]
+    ours, brute = CALLS[name]
+    compiled = torch.compile(ours, backend="aot_eager", fullgraph=True)
+    precise = [x.detach().double().requires_grad_() for x in given]
+    value, expected = compiled(*given), brute(*precise)
+    torch.testing.assert_close(value.double(), expected, rtol=2e-5, atol=2e-5)
+    found = torch.autograd.grad(value.sum(), given, materialize_grads=True)
+    right = torch.autograd.grad(expected.sum(), precise, materialize_grads=True)
+    for x, y in zip(found, right, strict=True):
+        torch.testing.assert_close(x.double(), y, rtol=1e-4, atol=3e-5)

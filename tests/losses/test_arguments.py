@@ -177,3 +177,27 @@ def test_a_module_may_hold_other_things_than_settings() -> None:
     assert [name for name, _ in module.named_parameters()] == ["temperature_log", "head.weight", "head.bias"]
     with pytest.raises(AttributeError):
         module.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("weight", ["sigmoid", "memory", "per_image"])
+def test_an_unknown_way_to_gather_is_refused_whatever_the_weight(weight: str) -> None:
+    q, k, index = torch.randn(4, 3), torch.randn(4, 3), torch.arange(4)
+    images = None if weight == "sigmoid" else 4
+    criterion = losses.DualTemperatureLoss(0.1, weight=weight, images=images)
+    with pytest.raises(ValueError, match="gather must be False, True or 'ring', got 'rings'"):
+        losses.dual_temperature(q, k, 0.1, weight=criterion.weigh, index=index, gather="rings")  # pyright: ignore
+    with pytest.raises(ValueError, match="gather must be"):
+        criterion.gather = "rings"
+    with pytest.raises(ValueError, match="gather must be"):
+        losses.DualTemperatureLoss(gather="rings")  # pyright: ignore
+
+
+def test_the_weight_of_two_towers_is_checked_when_the_module_is_made() -> None:
+    with pytest.raises(ValueError, match="weight must be one of sigmoid, equal, got 'memory'"):
+        losses.TwoTowersLoss(weight="memory")
+    with pytest.raises(ValueError, match="tau_beta is of weight 'sigmoid' alone"):
+        losses.TwoTowersLoss(weight="equal", tau_beta=1.0)
+    criterion = losses.TwoTowersLoss(weight="equal")
+    with pytest.raises(ValueError, match="tau_beta is of weight 'sigmoid' alone"):
+        criterion.tau_beta = 1.0
+    assert criterion.tau_beta is None

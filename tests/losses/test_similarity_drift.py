@@ -79,3 +79,18 @@ def test_two_processes_see_the_whole_batch(tmp_path: Path) -> None:
     found = run(__file__, "of_one_process", 2, tmp_path / "out")
     assert [each[0] for each in found] == pytest.approx([float(loss)] * 2)
     assert [value for each in found for value in each[1:]] == pytest.approx(features.grad.flatten().tolist())
+
+
+@pytest.mark.parametrize("of_start", [torch.float32, torch.float64])
+@pytest.mark.parametrize("of_features", [torch.float32, torch.float64])
+def test_features_and_start_may_differ_in_precision(of_features: torch.dtype, of_start: torch.dtype) -> None:
+    draw = np.random.default_rng(5)
+    features, start = draw.normal(size=(6, 3)), draw.normal(size=(6, 4))
+    leaf = torch.from_numpy(features).to(of_features).requires_grad_()
+    found = similarity_drift(leaf, torch.from_numpy(start).to(of_start))
+    assert found.item() == pytest.approx(by_hand(features, start), rel=1e-5)
+    found.backward()
+    exact = torch.from_numpy(features).requires_grad_()
+    similarity_drift(exact, torch.from_numpy(start)).backward()
+    assert leaf.grad is not None
+    torch.testing.assert_close(leaf.grad.double(), exact.grad, rtol=1e-4, atol=1e-6)

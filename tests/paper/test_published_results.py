@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
+import yaml
 
 from dualtemp.cli import main
 
@@ -143,6 +144,22 @@ def test_the_arm_of_the_same_step_is_told_as_its_cells_and_its_page_say(tmp_path
         cells = re.sub(r"<td[^>]*>", "<td>", written.read_text().replace("\n", ""))
         assert all(f"<td>{interval}</td>" in cells for interval in shown)
         assert "at 97.06 % each" in cells, "the level of the looks, not that of the cells' intervals"
+
+
+def test_each_arm_has_the_rate_that_was_best_on_held_out_images() -> None:
+    text = (PUBLISHED / "README.md").read_text().split("## Each arm at its own best rate")[1].split("\n## ")[0]
+    arms = yaml.safe_load((PUBLISHED / "unequal" / "own-rates.yaml").read_text())["rows"]
+    for name, word in {"one, own rate": "one temperature", "two, own rate": "two temperatures"}.items():
+        tried: dict[float, float] = {}
+        for rate in (0.06, 0.12, 0.24, 0.48):
+            arm = {"method": "simco", "validate": "held-out", "tau_beta": arms[name]["tau_beta"], "lr": rate}
+            for run in metrics_of("unequal", **arm):
+                tried[rate] = run["probe_top1"]
+        assert len(tried) >= 3
+        assert arms[name]["lr"] == max(tried, key=tried.__getitem__) not in (min(tried), max(tried))
+        told = [f"{tried[rate]:.2f}" if rate in tried else "" for rate in (0.06, 0.12, 0.24, 0.48)]
+        row = next(line for line in text.splitlines() if line.startswith(f"| {word} |")).replace("**", "")
+        assert [cell.strip() for cell in row.split("|")[2:-1]] == told
 
 
 def between(metrics: list[dict[str, float]], places: int = 0) -> str:

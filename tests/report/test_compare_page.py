@@ -80,6 +80,22 @@ def test_curves_lie_on_the_same_axes_and_each_can_be_switched_off(open_page: Ope
     assert told == []
 
 
+def test_what_a_finger_has_touched_on_a_chart_stays_when_it_is_lifted(open_page: Open, page: Path) -> None:
+    view, told = open_page(page)
+    chart = view.locator("svg.epochs").first
+    box = chart.bounding_box()
+    place = {"clientX": box["x"] + box["width"] / 2, "clientY": box["y"] + 20}
+    readout = view.locator(".chart-card .readout").first
+    chart.dispatch_event("pointerdown", {**place, "pointerType": "touch"})
+    touched = readout.inner_text()
+    assert touched.startswith("epoch ")
+    chart.dispatch_event("pointerleave", {**place, "pointerType": "touch"})
+    assert readout.inner_text() == touched
+    chart.dispatch_event("pointerleave", {**place, "pointerType": "mouse"})
+    assert readout.inner_text() != touched
+    assert told == []
+
+
 def test_the_best_of_runs_with_the_same_test_images_is_marked(open_page: Open, page: Path) -> None:
     view, _ = open_page(page)
     cells = view.locator("#figure-probe_top1 td").all_inner_texts()[1:]

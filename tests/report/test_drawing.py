@@ -3,11 +3,12 @@ import shutil
 import subprocess
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
 
-from dualtemp.report.drawing import Dot, Line, Shape, Text, to_pdf, to_svg
+from dualtemp.report.drawing import Dot, Line, Shape, Text, text_width, to_pdf, to_svg
 
 SHAPES: list[Shape] = [
     Line(10, 10, 190, 10, "#ff0000", 4),
@@ -44,3 +45,17 @@ def test_a_pdf_reader_shows_the_shapes_where_they_are(tmp_path: Path) -> None:
     assert picture.getpixel((100, 60)) == (0, 0, 255)
     assert picture.getpixel((100, 10)) == (255, 0, 0)
     assert picture.getpixel((60, 60)) == (255, 255, 255)
+
+
+def test_widths_of_words_are_those_of_helvetica(tmp_path: Path, open_page: Any) -> None:
+    if (
+        "Liberation"
+        not in subprocess.run(["fc-match", "Helvetica"], capture_output=True, text=True, check=False).stdout
+    ):
+        pytest.skip("no font with the widths of Helvetica is installed")
+    words = [chr(code) for code in range(33, 127)] + ["dual temperature (SogCLR), W = 0.1", "MMMM WWWW"]
+    shapes: list[Shape] = [Text(0, 20, word, size=100) for word in words]
+    (tmp_path / "a.svg").write_text(to_svg(shapes, 4000, 200, "t"))
+    view, _ = open_page(tmp_path / "a.svg")
+    seen = view.evaluate("Array.from(document.querySelectorAll('text'), each => each.getComputedTextLength())")
+    assert seen == pytest.approx([text_width(word, 100) for word in words], abs=1, rel=0.01)

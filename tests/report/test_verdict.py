@@ -63,6 +63,19 @@ def test_a_probe_at_chance_beside_a_good_knn_is_no_alarm() -> None:
     assert any("kNN (32.0 %) is ahead of the probe (10.0 %)" in remark for remark in found.remarks)
 
 
+def test_only_what_was_measured_is_named() -> None:
+    at_chance = health(lines(loss=[4, 3], knn_top1=[10, 9.9]), FACTS)
+    assert at_chance.reason.startswith("The kNN accuracy is 9.9 %, no better than")
+    # Labels are there, but the run is evaluated every fifth epoch.
+    once = health(lines(loss=[5, 4, 3], probe_top1=[40.0]), FACTS)
+    assert once.reason.startswith("The probe accuracy was measured once; the loss still falls")
+    never = health(lines(loss=[5, 4, 3]), FACTS)
+    assert never.reason.startswith("No accuracy was measured yet; the loss still falls")
+    level = health(lines(loss=[5, 4, 4.001, 4], spread=[0.6] * 4), FACTS)
+    assert level.reason.endswith("far from collapse. No accuracy was measured yet.")
+    assert health(lines(loss=[5, 4, 3]), UNLABELLED).reason.startswith("There are no labels to measure with")
+
+
 def test_a_loss_that_never_moves_is_said() -> None:
     assert "does not move" in health(lines(loss=[4.158, 4.1581, 4.1579]), UNLABELLED).headline
     assert "does not move" not in health(lines(loss=[4.158, 4.14, 4.1579]), UNLABELLED).headline

@@ -101,6 +101,18 @@ def test_a_wrong_loss_fails_and_a_rounded_product_too(monkeypatch: pytest.Monkey
     assert not parity.compare(nan, CPU, 12, 20, 8).passed
 
 
+@pytest.mark.parametrize("spoiled", [0, 1, 2])
+def test_a_gradient_that_is_nan_fails_whichever_argument_it_is_of(spoiled: int) -> None:
+    case = parity.CASES["info_nce"]
+
+    def with_nan(*given: torch.Tensor) -> torch.Tensor:
+        if given[0].dtype == torch.float32:
+            given[spoiled].register_hook(lambda gradient: gradient * math.nan)
+        return case.loss(*given)
+
+    assert not parity.compare(case._replace(loss=with_nan), CPU, 12, 20, 8).passed
+
+
 def test_a_failing_path_is_reported_without_paths_and_gets_no_mark(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> parity.Parity:
         raise RuntimeError("cannot read /home/ada/secret.cubin\nand more")

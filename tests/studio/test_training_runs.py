@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_processes import PATIENCE, Commands, until
+from made_runs import made_run
 from served_studio import ServedStudio, serve
 from started_studio import Started
 
@@ -23,6 +24,14 @@ def end_of(studio: ServedStudio, name: str) -> str:
 
     studio.until(lambda: status() not in ("", "starting", "running"))
     return status()
+
+
+def test_a_value_that_is_not_finite_is_left_out_of_the_curves(studio: ServedStudio) -> None:
+    made_run(studio.workspace.places.runs / "mine", [{"loss": 3.0}, {"loss": float("nan")}, {"loss": 2.0}])
+    answer = studio.ask("/api/runs/history?run=mine")
+    assert answer.code == 200
+    (curve,) = (each for each in answer.json()["curves"] if each["key"] == "loss")
+    assert curve["points"] == [[1, 3.0], [3, 2.0]]
 
 
 @pytest.mark.slow

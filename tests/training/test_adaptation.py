@@ -20,8 +20,8 @@ from dualtemp.models.stages import frozen_modules, parameter_stages, split_backb
 from dualtemp.optimizers import build_optimizer, set_lr
 from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.status import status_of
+from dualtemp.runs.thresholds import clearly_below
 from dualtemp.training.adaptation import Adaptation
-from dualtemp.training.start_comparison import clearly_below
 
 __all__ = ["photos", "timm_folder"]  # fixtures
 
@@ -169,6 +169,35 @@ def test_a_run_that_falls_below_its_start_stops_and_leaves_what_was_better(
     train(data=str(photos), init=str(timm_folder), out=one, **given)
     assert whole[1] == kept  # that of epoch 1: the first is the start itself
     assert len(whole) == 5
+
+
+def test_a_run_goes_on_where_it_was_when_it_is_no_longer_to_stop(
+    photos: Path, timm_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    monkeypatch.setattr("dualtemp.training.trainer.clearly_below", lambda metrics: metrics["epoch"] == 2)
+    given = {**SMALL, "batch": 4, "epochs": 3, "stop_below_start": True}
+    last = train(data=str(photos), init=str(timm_folder), out=run, **given)
+    assert last["stopped"]
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace("stop_below_start: true", "stop_below_start: false"))
+    resume(run, **QUIET)
+    resume(run, epochs=4, **QUIET)
+    history = RunFolder(run).history()
+    steps = history[0]["step"]
+    assert [(line["epoch"], line["step"]) for line in history] == [(n, n * steps) for n in range(1, 5)]
+    assert "held_out_lost" in history[-1], "what was held out stays held out"
+
+
+def test_a_run_that_began_without_a_held_out_tenth_cannot_be_told_to_stop_by_it(
+    photos: Path, timm_folder: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    train(data=str(photos), init=str(timm_folder), out=run, **{**SMALL, "epochs": 1})
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace("stop_below_start: false", "stop_below_start: true"))
+    with pytest.raises(UserError, match="stop_below_start is for a run that began with it"):
+        resume(run, epochs=2, **QUIET)
 
 
 @pytest.mark.parametrize(

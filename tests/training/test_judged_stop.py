@@ -68,6 +68,22 @@ def test_clearly_better_before_it_stops_keeps_that_encoder_and_says_so(
     assert RunFolder(whole).history()[-1]["epoch"] == 4
 
 
+def test_an_encoder_that_nobody_has_judged_does_not_replace_one_that_is_kept(flat: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    dualtemp.train(data=str(flat), out=run, epochs=2, evaluate_every=2, stop_by_judge=True, **SMALL)
+    before = (run / "backbone.safetensors").read_bytes()
+    (run / JUDGE_FILE).write_text(json.dumps({"1": BETTER}))
+    dualtemp.resume(run, epochs=6, **QUIET)
+    history = RunFolder(run).history()
+    assert [("judged_past" in line, line["stopped"]) for line in history] == [
+        (False, False),
+        (True, False),
+        (False, False),
+        (True, True),
+    ]
+    assert (run / "backbone.safetensors").read_bytes() == before, "that of epoch 2, the measurement before"
+
+
 def test_the_list_of_runs_has_the_forecast_which_to_take_and_how_sure(
     judged_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

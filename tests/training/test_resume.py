@@ -1,6 +1,7 @@
 """Going on with a run: further, not less far, from damaged checkpoints, after a polite stop, on a full disk."""
 
 import io
+import json
 import os
 import pickle
 import re
@@ -18,12 +19,17 @@ import torch
 from command_processes import OFTEN, PATIENCE, Commands, halting, kill_where_it_halts, signal_where_it_halts, until
 from run_contents import different, everything
 
+from dualtemp.api import resume
+from dualtemp.config import settings
+from dualtemp.errors import UserError
 from dualtemp.runs import checkpoint
 from dualtemp.runs.folder import RunFolder
 from dualtemp.training.epoch_statistics import NAMES
+from dualtemp.training.start import is_restart
 
 DIGITS = ("--data", "digits", "--backbone", "resnet_mini", "--batch", "64", "--subset", "256", "--evaluate-every", "9")
 RUN = (*DIGITS, "--epochs", "3")
+QUIET: dict[str, Any] = {"device": "cpu", "threads": 1, "quiet": True, "page": False}
 FIRST_CHECKPOINT = halting(".step-*.part", cut=False)
 
 
@@ -105,6 +111,78 @@ def test_a_config_that_was_edited_is_told_and_taken(run: Path, commands: Command
     assert "its last step had 0.000152" in cosine  # with the learning rate of before
     later = commands.run("resume", run, "--epochs", 5).err
     assert "was changed" not in later, "it is told once: the new checkpoint knows it"
+
+
+def edit(run: Path, before: str, after: str) -> None:
+    config = run / "config.yaml"
+    assert config.read_text().count(f"\n{before}\n") == 1
+    config.write_text(config.read_text().replace(f"\n{before}\n", f"\n{after}\n"))
+
+
+@pytest.mark.parametrize(("name", "before", "after"), [("weight_decay", 0.0005, 0.2), ("momentum", 0.9, 0.3)])
+def test_settings_of_the_optimizer_that_were_edited_are_taken(
+    run: Path, tmp_path: Path, name: str, before: float, after: float
+) -> None:
+    unchanged, by_hand = (Path(shutil.copytree(run, tmp_path / other)) for other in ("unchanged", "by hand"))
+    state = checkpoint.load(newest_first(by_hand)[0])
+    assert [group[name] for group in state.optimizer["param_groups"]] == [before]
+    state.optimizer["param_groups"][0][name] = after
+    checkpoint.save(by_hand / "checkpoints", state)
+    for edited in (run, by_hand):
+        edit(edited, f"{name}: {before}", f"{name}: {after}")
+    for each in (run, by_hand, unchanged):
+        resume(each, epochs=4, **QUIET)
+    backbones = [(each / "backbone.safetensors").read_bytes() for each in (run, by_hand, unchanged)]
+    assert backbones[0] == backbones[1] != backbones[2]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "anew"),
+    [
+        ("optimizer: sgd", "optimizer: lars", True),
+        ("optimizer: sgd", "optimizer: adamw", True),
+        ("layer_decay: 1.0", "layer_decay: 0.5", True),
+        ("amp: none", "amp: fp16", False),
+    ],
+)
+def test_another_optimizer_or_precision_in_an_edited_config_starts_anew_and_the_run_goes_on(
+    run: Path, before: str, after: str, anew: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(run, before, after)
+    assert resume(run, epochs=4, **QUIET)["step"] == 16
+    assert ("the optimizer starts anew" in capsys.readouterr().err) is anew
+    assert resume(run, epochs=5, **QUIET)["step"] == 20
+    assert "anew" not in capsys.readouterr().err, "the new checkpoint has it"
+
+
+def test_another_batch_would_count_epochs_twice_and_is_refused(run: Path) -> None:
+    edit(run, "batch: 64", "batch: 32")
+    with pytest.raises(UserError, match=r"batch 32, but .* counts its steps by batches of 64: put it back, or"):
+        resume(run, epochs=4, **QUIET)
+    edit(run, "batch: 32", "batch: 64")
+    resume(run, epochs=4, **QUIET)
+    assert [line["epoch"] for line in RunFolder(run).history()] == [1, 2, 3, 4]
+
+
+def test_a_finished_run_whose_metrics_were_taken_away_has_none_and_can_be_extended(run: Path) -> None:
+    (run / "metrics.jsonl").unlink()
+    assert resume(run, **QUIET) == {}
+    assert resume(run, epochs=4, **QUIET)["epoch"] == 4
+
+
+def test_a_restarted_job_knows_its_own_run_from_that_of_another_framework_or_version(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    given = {"data": "digits", "backbone": "resnet_mini", "batch": 64, "subset": 256, "evaluate_every": 9, "epochs": 3}
+    environment = json.loads((run / "environment.json").read_text())
+    (run / "environment.json").write_text(json.dumps({**environment, "slurm_job": "7"}))
+    assert is_restart(RunFolder(run), settings(given))
+    assert not is_restart(RunFolder(run), settings({**given, "method": "byol", "key_momentum": 0.9}))
+    edit(run, "match_step: false\ncomputation: 1", "computation: 1")  # as before there was such a setting
+    assert is_restart(RunFolder(run), settings({**given, "match_step": False}))
+    assert not is_restart(RunFolder(run), settings({**given, "match_step": True}))
 
 
 @pytest.mark.parametrize("figures", [("loss", "entropy"), NAMES])

@@ -97,3 +97,17 @@ def test_asking_needs_no_torch(run: RunFolder) -> None:
     )
     asked = subprocess.run([sys.executable, "-c", program, run.path], capture_output=True, text=True, check=True)
     assert json.loads(asked.stdout) == ["interrupted", False]
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ({"held_out_gained": 1, "held_out_lost": 30}, "it fell below its start"),
+        ({"held_out_gained": 1, "held_out_lost": 30, "judged_past": 0.1}, "it fell below its start"),
+        ({"held_out_gained": 3, "held_out_lost": 3, "judged_past": 0.9}, "the judge held it for better before"),
+        ({"judged_past": 0.9}, "the judge held it for better before"),
+    ],
+)
+def test_a_run_that_was_asked_to_stop_by_two_tells_which_of_them_did(run: RunFolder, told: dict, why: str) -> None:
+    run.append({"epoch": 1, "stopped": True, **told})
+    assert status_of(run) == ("done", f"1 of 3 epochs; stopped, because {why}")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # what `lookup` finds by listing this folder, for readers and tools that follow imports
     from dualtemp.commands import (  # noqa: F401
         analyze,
+        clean,
         data,
         demo,
         doctor,
@@ -13,6 +14,7 @@ if TYPE_CHECKING:  # what `lookup` finds by listing this folder, for readers and
         explore,
         export,
         grid,
+        index,
         judge,
         near_duplicates,
         paper,

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dualtemp.commands.arguments import check_at_least
 from dualtemp.commands.command import Command, Group
 from dualtemp.errors import UserError
 
@@ -57,6 +58,7 @@ def run(given: dict[str, Any]) -> int:
     from dualtemp.quantities import duration
     from dualtemp.runs.folder import RunFolder
 
+    check_at_least(given, epochs=1)
     out, epochs = given["out"], given["epochs"]
     began, console = time.monotonic(), Console(highlight=False, soft_wrap=True)
     begun = (out / "config.yaml").exists()

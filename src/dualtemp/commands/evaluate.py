@@ -59,6 +59,7 @@ def run(given: dict[str, Any]) -> int:
 def _print_accuracies(found: dict[str, Any]) -> None:
     """Print top-1 accuracies: one row per measure, one column per encoder."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from dualtemp.config import MEASURED_ON
@@ -70,7 +71,7 @@ def _print_accuracies(found: dict[str, Any]) -> None:
     if found["data"] == "validation":
         asked = MEASURED_ON["held-out"] if found["part"] == "held-out" else "validation images"
     title = f"right, % of {found['images']:,} {asked}; {found['classes']} classes"
-    table = Table("", "labels", title=title, title_justify="left", title_style="", box=None, pad_edge=False)
+    table = Table("", "labels", title=escape(title), title_justify="left", title_style="", box=None, pad_edge=False)
     table.padding = (0, 1, 0, 0)  # five encoders fit into 80 columns
     table.columns[0].no_wrap = True
     table.columns[1].justify = "right"

@@ -91,13 +91,13 @@ def _print_grid(found: "MeasuredGrid", request: "GridRequest") -> None:
         table.add_row(*map(escape, [row, *(describe_cell(found, row, column) for column in a.columns)]))
     console.print(table)
     for c in found.contrasts:
-        difference, interval, p, p_of_all = describe_contrast(c)
+        difference, interval, p, p_of_all = describe_contrast(c, found.digits)
         word = c.interval.why or ("clear" if c.is_clear(found.confidence) else "not clear")
         text = f"{c.where}: {c.first} - {c.second}  {difference} {interval}  p {p}, of all {p_of_all}  {word}"
         console.print(escape(text.removeprefix(": ")))
     for v in found.verdicts:
         console.print(escape(f"{v.claim}: {v.says}: {v.verdict} ({v.why})"))
-    console.print(f"{describe_intervals(found)} {found.runs} of {found.wanted} runs, in {request.results}.")
+    console.print(escape(f"{describe_intervals(found)} {found.runs} of {found.wanted} runs, in {request.results}."))
 
 
 COMMAND = Command(

@@ -54,9 +54,10 @@ def run(given: dict[str, Any]) -> int:
     """Print the selected images and write them to a file; or print what a simulation found."""
     options = encoding_options(given)
     check_at_least(given, n=1, seeds=1, seed=0)
-    check_ending(given["out"], ".csv", ".html", ".htm", ".json", ".txt")
     if given["simulate"]:
+        check_ending(given["out"], ".csv", ".html", ".htm", ".json")
         return _simulate(given, options)
+    check_ending(given["out"], ".csv", ".html", ".htm", ".json", ".txt")
     for flag in ("seeds", "budgets"):
         if given[flag] is not None:
             raise UserError(f"--{flag} is of a simulation: give --simulate too")

@@ -9,7 +9,7 @@ from torch import Tensor
 from dualtemp.data.images import ImageSet, UnreadableImage
 from dualtemp.data.sources.catalogue import DEFAULT_VIEW_SIZE
 
-LOOKED_AT = 64  # files at most; one in color is enough to end the search
+LOOKED_AT = 64  # files, and fewer than twice as many; one in color is enough to end the search
 ROUNDING = 3  # levels by which the channels of a gray JPEG may differ
 
 

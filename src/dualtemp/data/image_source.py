@@ -264,7 +264,8 @@ class TensorImages(ImageSource):
         files = None if self.files is None else self.files.take(index)
         if isinstance(index, range):
             return replace(self, tensor=self.tensor[index.start : index.stop : index.step], files=files)
-        return replace(self, tensor=self.tensor[torch.as_tensor(index, device=self.tensor.device)], files=files)
+        where = torch.as_tensor(index, dtype=torch.int64, device=self.tensor.device)  # of no number too
+        return replace(self, tensor=self.tensor[where], files=files)
 
     def convert(
         self, channels: int | None = None, enough: int | None = None, levels: Levels | None = None

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualtemp.atomic_write import whole_file
+from dualtemp.data.images import ImagesGone
 from dualtemp.data.loading.loader import EVALUATION_BATCH
 from dualtemp.encoder.embedding_file import FORMATS, Columns, checked_format, write_features
 from dualtemp.encoder.embedding_parts import COMPUTED, SHARE, Share, check_parts, parts_begun, read_share
@@ -172,6 +173,8 @@ def _write_file(encoder: RunEncoder, output: _Output, options: EncodingOptions) 
                 with closing(WorkFile(work, output.computed)) as records:
                     try:
                         made = _embed(encoder, output, records, options)
+                    except ImagesGone:  # or the workers that read them were killed: the same command continues
+                        raise
                     except UserError:  # continuing would not help
                         work.unlink()
                         raise

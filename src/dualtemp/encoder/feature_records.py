@@ -18,6 +18,8 @@ from dualtemp.encoder.image_list import ImageList, listed
 from dualtemp.errors import UserError
 from dualtemp.runs.work_file import Record
 
+_USUAL_RESIZE = ("bicubic", None)  # not written down, so that what was kept before stays valid
+
 Progress = Callable[[int, int], None]  # called with the number of images done, and of all
 
 
@@ -123,6 +125,7 @@ def features_facts(encoder: RunEncoder, images: ImageList) -> dict[str, Any]:
         "list": list_fingerprint(images),
         **({} if views.levels is None else {"levels": views.levels}),
         **({"quick": True} if encoder.quick else {}),  # what was kept before there was a quick way stays valid
+        **({} if (views.interpolation, views.crop) == _USUAL_RESIZE else {"resize": [views.interpolation, views.crop]}),
     }
 
 

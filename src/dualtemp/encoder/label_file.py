@@ -5,14 +5,15 @@ from pathlib import Path
 
 import numpy as np
 
-from dualtemp.data.sources.label_file import label_lines
+from dualtemp.data.sources.label_file import image_name, label_lines
 from dualtemp.errors import UserError
 
 
 def read_labels(path: Path) -> dict[str, str]:
     """Return the label of each name that has one; a name that occurs twice with two labels is one line."""
     labels: dict[str, str] = {}
-    for _, name, label in label_lines(path):
+    for _, name, given in label_lines(path):
+        label = given.strip()
         if labels.setdefault(name, label) != label:
             raise UserError(f"{path}: {name} has two labels, {labels[name]} and {label}: keep one of them")
     return {name: label for name, label in labels.items() if label}
@@ -28,6 +29,11 @@ def number_labels(labels: Sequence[str | None]) -> tuple[np.ndarray, list[str]]:
 def labels_by_name(names: Sequence[str], given: dict[str, str], path: Path) -> list[str | None]:
     """Return the labels of images in their order; a name that no image has is one line."""
     there = set(names)
-    if (foreign := next((name for name in given if name not in there), None)) is not None:
-        raise UserError(f"{path}: no image is called {foreign!r}; give names as `dualtemp embed` writes them")
-    return [given.get(name) for name in names]
+    known: dict[str, str] = {}
+    for cell, label in given.items():
+        name = image_name(cell, there)
+        if name not in there:
+            raise UserError(f"{path}: no image is called {cell!r}; give names as `dualtemp embed` writes them")
+        if known.setdefault(name, label) != label:
+            raise UserError(f"{path}: {name} has two labels, {known[name]} and {label}: keep one of them")
+    return [known.get(name) for name in names]

@@ -89,6 +89,8 @@ def search(
     """
     if k < 1:
         raise UserError(f"k must be at least 1, got {k}")
+    if not photos:
+        raise UserError("no photo to search with: give one image file or more")
     encoder, paths = run_encoder(Path(run), device), [Path(photo) for photo in photos]
     problems: dict[str, str] = {}
     options = EncodingOptions(batch, workers, cache=cache, progress=progress, note=note)

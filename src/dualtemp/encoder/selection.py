@@ -32,7 +32,7 @@ Array = np.ndarray | Tensor
 Numbers = Sequence[int] | np.ndarray | Tensor
 Progress = Callable[[int, int], None]  # called with the number of images selected, and of all to be selected
 
-SELECTED = 5  # what keys are drawn for; data.subset has the uses before it
+SELECTED = 5  # what keys are drawn for: the number of data.subset.FOLDS too, and part of every selection made so far
 LANDMARKS = 4096  # images that stand for all others in `select_diverse`, at least
 TRIED = 2.3  # log 10: so many candidates N / n a step find one within 10 % of the best gain (Mirzasoleiman et al. 2015)
 MOST_CLUSTERS = 500  # as in TypiClust

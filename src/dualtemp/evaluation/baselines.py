@@ -96,7 +96,8 @@ def _start_of(encoder: RunEncoder) -> dict[str, RunEncoder]:
         return {}
     views, wanted = encoder.views, input_of_start(run)
     if wanted is not None:
-        views = Views(views.recipe, wanted.size, views.seed, wanted.mean, wanted.std, wanted.interpolation, wanted.crop)
+        own = (wanted.mean, wanted.std, wanted.interpolation, wanted.crop)
+        views = Views(views.recipe, wanted.size, views.seed, *own, views.levels)  # levels belong to the images
     backbone = build_backbone(encoder.settings.backbone, views.size, encoder.channels, seed=encoder.settings.seed)
     initialize(backbone, run.start)
     return {START: replace(encoder, backbone=backbone.to(encoder.device).eval().requires_grad_(False), views=views)}

@@ -8,6 +8,7 @@ from typing import Any
 
 from dualtemp.atomic_write import whole_file
 from dualtemp.errors import writing
+from dualtemp.file_lock import locked
 from dualtemp.runs.evaluated_measures import ENCODERS, NAMES
 
 EVALUATION_FILE = "evaluation.json"
@@ -60,15 +61,18 @@ def read_evaluation(run: Path) -> dict[str, Any]:
 def add_to_evaluation(run: Path, step: int, measured: list[dict[str, Any]]) -> dict[str, Any]:
     """Add results to the file, replacing earlier ones of the same name, encoder and data; returns its content.
 
-    Results of other weights (the run has gone on since) are dropped.
+    Results of other weights (the run has gone on since) are dropped. Of several processes one writes at a time, so that
+    none loses another's results.
     """
-    before = read_evaluation(run)
-    rows = {_key(row): row for row in before["measured"]} if before["step"] == step else {}
-    rows |= {_key(row): row for row in measured}
-    made = datetime.now(UTC).isoformat(timespec="seconds")
-    content = {"step": step, "made": made, "measured": sorted(rows.values(), key=place)}
-    with writing(run / EVALUATION_FILE, "make the run writable"), whole_file(run / EVALUATION_FILE) as file:
-        file.write((json.dumps(content, indent=1) + "\n").encode())
+    path = run / EVALUATION_FILE
+    with writing(path, "make the run writable"), locked(run / f".{path.name}.lock", what=path, remove=True):
+        before = read_evaluation(run)
+        rows = {_key(row): row for row in before["measured"]} if before["step"] == step else {}
+        rows |= {_key(row): row for row in measured}
+        made = datetime.now(UTC).isoformat(timespec="seconds")
+        content = {"step": step, "made": made, "measured": sorted(rows.values(), key=place)}
+        with whole_file(path) as file:
+            file.write((json.dumps(content, indent=1) + "\n").encode())
     return content
 
 

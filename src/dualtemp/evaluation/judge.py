@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dualtemp.atomic_write import whole_file
+from dualtemp.file_lock import Busy, locked
 
 SURE = 0.8  # chance from which an advice is given without "perhaps", and from which a run that is asked to stops
 MEASURES = ("cluster_learnability", "intrinsic_dimension")
@@ -71,12 +72,14 @@ def read_judged(run: Path) -> dict[int, dict[str, Any]]:
 def keep_judged(run: Path, step: int, measures: Mapping[str, float]) -> dict[int, dict[str, Any]]:
     """Add the measures of a step to RUN/judge.json; returns all. A run that cannot be written to is judged as well."""
     now = forecast(measures)
-    found = {**read_judged(run), step: {"measures": dict(measures), "knn": now.knn, "low": now.low, "high": now.high}}
+    entry = {"measures": dict(measures), "knn": now.knn, "low": now.low, "high": now.high}
     try:
-        with whole_file(run / JUDGE_FILE) as file:
-            file.write((json.dumps({str(each): found[each] for each in sorted(found)}, indent=1) + "\n").encode())
-    except OSError:
-        pass
+        with locked(run / f".{JUDGE_FILE}.lock", remove=True):  # what another process adds meanwhile is not lost
+            found = {**read_judged(run), step: entry}
+            with whole_file(run / JUDGE_FILE) as file:
+                file.write((json.dumps({str(each): found[each] for each in sorted(found)}, indent=1) + "\n").encode())
+    except (OSError, Busy):
+        return {**read_judged(run), step: entry}
     return found
 
 

@@ -85,7 +85,7 @@ def evaluate(
 
 
 def sphere(features: Tensor) -> dict[str, float]:
-    """Spread of features (N, F); uniformity (of at least two) and effective rank of 2,000 of them, evenly settings."""
+    """Spread of features (N, F); uniformity (of at least two) and effective rank of at most 2,000, evenly spaced."""
     some = features
     if len(features) > SPREAD_IMAGES:
         some = features[torch.linspace(0, len(features) - 1, SPREAD_IMAGES, device=features.device).long()]

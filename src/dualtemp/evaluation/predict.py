@@ -11,6 +11,7 @@ from torch import Tensor
 
 from dualtemp.data.loading.loader import EVALUATION_BATCH
 from dualtemp.data.sources.label_file import AUTO
+from dualtemp.data.sources.opening import absolute_source
 from dualtemp.encoder.encoder import RunEncoder, run_encoder
 from dualtemp.encoder.feature_cache import cached_records
 from dualtemp.encoder.feature_records import EncodingOptions, Progress, images_of
@@ -129,7 +130,7 @@ def predict(
         raise UserError(f"no classifier is called {classifier!r}: {suggest(classifier, CHOICES)}")
     encoder = run_encoder(Path(run), device)
     options = EncodingOptions(batch, workers, cache=cache, progress=progress, note=note)
-    own = data is None or Path(str(data)).resolve() == Path(encoder.settings.data).resolve()
+    own = data is None or _is_same_source(data, encoder.settings.data)
     tuned = None
     if learn is None and labels is None and not own:
         tuned = chosen_network(encoder, classifier, options.tell)
@@ -145,6 +146,14 @@ def predict(
         raise UserError(f"{clusters} clusters of {len(asked.index)} images: give --clusters that many or fewer")
     source = _learn(encoder, asked, labels, learn, own, unknown_rate, options, tuned)
     return _predicted(asked, *source, clusters, problems)
+
+
+def _is_same_source(data: Path | str, other: str) -> bool:
+    """Whether both name the same images, in whatever spelling; what is not there any more is not the same."""
+    try:
+        return absolute_source(data) == absolute_source(other)
+    except UserError:
+        return False
 
 
 def _learn(

@@ -39,10 +39,10 @@ def rows_of(found: Predicted) -> list[dict[str, Any]]:
     """One dictionary an image with the keys of COLUMNS; what is not known is None."""
     rows = [dict.fromkeys(COLUMNS) for _ in found.names]
     for i, row in enumerate(rows):
-        row |= {"name": valid_text(found.names[i]), "part": found.parts[i], "label": found.labels[i]}
+        row |= {"name": valid_text(found.names[i]), "part": found.parts[i], "label": _text(found.labels[i])}
         row["learned_from"] = bool(found.learned[i])
     if found.predictions is not None and found.classifier is not None:
-        p, classes = found.predictions, [*found.classifier.classes, None]
+        p, classes = found.predictions, [*map(valid_text, found.classifier.classes), None]
         columns = (p.label, p.best, p.confidence, uncertainty(p.probabilities), p.novelty)
         for row, label, best, confidence, doubt, novelty in zip(
             rows, *(each.tolist() for each in columns), strict=True
@@ -52,7 +52,8 @@ def rows_of(found: Predicted) -> list[dict[str, Any]]:
     if found.wrong is not None:
         columns = (found.labeled, found.wrong.score, found.wrong.suggested, found.wrong.suspected)
         for i, score, suggested, suspected in zip(*(each.tolist() for each in columns), strict=True):
-            rows[i] |= {"wrong_label_score": score, "suggested": found.label_names[suggested] if suspected else None}
+            rows[i] |= {"wrong_label_score": score}
+            rows[i] |= {"suggested": valid_text(found.label_names[suggested]) if suspected else None}
     if found.clusters is not None:
         for row, cluster in zip(rows, found.clusters.labels.tolist(), strict=True):
             row["cluster"] = cluster + 1
@@ -69,7 +70,12 @@ def summary_of(found: Predicted) -> dict[str, Any]:
     c = found.classifier
     made = None
     if c is not None:
-        made = {"classes": list(c.classes), "learned_from": found.learned_from, "temperature": c.temperature, **c.facts}
+        made = {
+            "classes": list(map(valid_text, c.classes)),
+            "learned_from": found.learned_from,
+            "temperature": c.temperature,
+            **c.facts,
+        }
     clusters = None
     if found.clusters is not None:
         sizes = found.clusters.sizes.tolist()
@@ -97,7 +103,11 @@ def _labels(found: Predicted, cluster: int) -> dict[str, int]:
     """Labels in a cluster, the most frequent first."""
     assert found.clusters is not None
     inside = (found.clusters.labels == cluster).nonzero()[:, 0].tolist()
-    return dict(Counter(label for i in inside if (label := found.labels[i]) is not None).most_common())
+    return dict(Counter(label for i in inside if (label := _text(found.labels[i])) is not None).most_common())
+
+
+def _text(label: str | None) -> str | None:
+    return None if label is None else valid_text(label)
 
 
 def check_prediction_file(out: Path) -> None:

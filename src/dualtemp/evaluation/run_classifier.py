@@ -10,7 +10,7 @@ from dualtemp.encoder.encoder import RunEncoder
 from dualtemp.encoder.fine_tuned import FineTuned, fine_tuned, save_fine_tuned
 from dualtemp.errors import UserError
 from dualtemp.evaluation.answers import TRAINED
-from dualtemp.evaluation.classifier import BANK_IMAGES, UNKNOWN_RATE, Classifier, balanced_sample, fit_classifier
+from dualtemp.evaluation.classifier import BANK_IMAGES, Classifier, balanced_sample, fit_classifier
 from dualtemp.evaluation.classifier_file import CLASSIFIER_FILE, kept_classifier, save_classifier
 from dualtemp.evaluation.evaluation_file import read_evaluation
 from dualtemp.evaluation.frozen_measures import readable_features
@@ -25,11 +25,18 @@ def keep_classifier(
     folder: Path, encoder: RunEncoder, features: Tensor, labels: Tensor, found: LabeledData
 ) -> Classifier:
     """Fit the classifier of a run to features (N, F) of its training images, and write it to its folder."""
-    names = found.train.classes or tuple(map(str, range(found.classes)))
-    made = fit_classifier(features, labels, names)
-    made = made.with_facts(backbone=encoder.fingerprint, data=encoder.settings.data)
+    made = _fitted(encoder, features, labels, found)
     save_classifier(folder / CLASSIFIER_FILE, made)
     return made
+
+
+def _fitted(encoder: RunEncoder, features: Tensor, labels: Tensor, found: LabeledData) -> Classifier:
+    made = fit_classifier(features, labels, _class_names(found))
+    return made.with_facts(backbone=encoder.fingerprint, data=encoder.settings.data)
+
+
+def _class_names(found: LabeledData) -> tuple[str, ...]:
+    return found.train.classes or tuple(map(str, range(found.classes)))
 
 
 def run_classifier(
@@ -53,12 +60,12 @@ def run_classifier(
     found = labeled_data(encoder.path, encoder.settings, None)
     tell(f"making the classifier of {encoder.path} from {len(found.train):,} training images")
     features, labels = readable_features({"trained": encoder}, found.train, workers, dict(found.unreadable))
+    made = _fitted(encoder, features["trained"], labels, found)
     try:
-        return keep_classifier(encoder.path, encoder, features["trained"], labels, found)
+        save_classifier(encoder.path / CLASSIFIER_FILE, made)
     except UserError as error:  # a run that may be read, but not written to
         tell(f"the classifier is not kept: {error}")
-        made = fit_classifier(features["trained"], labels, found.train.classes, unknown_rate=UNKNOWN_RATE)
-        return made.with_facts(backbone=encoder.fingerprint, data=encoder.settings.data)
+    return made
 
 
 def keep_fine_tuned(encoder: RunEncoder, tuned: Tuned, found: LabeledData, workers: int | None = None) -> None:
@@ -68,8 +75,7 @@ def keep_fine_tuned(encoder: RunEncoder, tuned: Tuned, found: LabeledData, worke
     there = replace(encoder, backbone=backbone.eval(), progress=None)
     some = balanced_sample(labels_of(tuned.train), BANK_IMAGES, 0)
     bank, _ = readable_features({TRAINED: there}, tuned.train.take(some.tolist()), workers, {})
-    names = found.train.classes or tuple(map(str, range(found.classes)))
-    made = tuned_classifier(head, bank[TRAINED], tuned.features, tuned.labels, names)
+    made = tuned_classifier(head, bank[TRAINED], tuned.features, tuned.labels, _class_names(found))
     save_fine_tuned(encoder, backbone, made.with_facts(images=tuned.learned, epochs=tuned.epochs))
 
 

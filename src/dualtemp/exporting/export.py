@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from dualtemp import __version__
 from dualtemp.data.loading.loader import evaluation_batches
+from dualtemp.encoder.embedding_file import valid_text
 from dualtemp.encoder.encoder import RunEncoder, names_start, run_encoder
 from dualtemp.encoder.feature_records import images_of
 from dualtemp.encoder.fine_tuned import fine_tuned
@@ -35,6 +36,7 @@ FOLDER = "export"  # in the run's, unless --out names another
 TUNED_FOLDER = "export-fine-tuned"  # for other weights than the run's
 PROBE, FINE_TUNED = CLASSIFIERS = ("probe", "fine-tuned")
 SAMPLE, FEWEST = 256, 4  # images that calibrate and compare a format
+UNFINISHED = ".unfinished"  # how the temporary folder of an export ends
 MANIFEST, PREPROCESSING, CARD = "export.json", "preprocessing.json", "README.md"
 
 
@@ -92,7 +94,7 @@ def export(
         _sample_of(trained, data),
         asked,
     )
-    names = _possible(names, encoder, everything="all" in _words(format))
+    names = _possible(names, encoder, asked_for=set(_words(format)))
     if normalize and not any(export_formats()[name].is_graph for name in names):
         graphs = [each.name for each in export_formats().values() if each.is_graph and each.in_all]
         raise UserError(f"normalize is for graphs: give --format {' or '.join(graphs)}, or leave it out")
@@ -109,7 +111,7 @@ def export(
         facts = CardFacts(RunFolder(path), settings, trained.classes, encoder.recipe, how, manifest)
         texts = {PREPROCESSING: json.dumps(how, indent=2) + "\n", CARD: model_card(facts)}
         for file, text in (*texts.items(), (MANIFEST, json.dumps(manifest, indent=2) + "\n")):  # the list comes last
-            (workshop / file).write_text(text, encoding="utf-8")
+            (workshop / file).write_text(valid_text(text), encoding="utf-8")  # names of classes may hold any bytes
         _put_in_place(workshop, out, stale)
     return out
 
@@ -178,10 +180,11 @@ def _names(format: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*every, *(word for word in words if word != "all")]))
 
 
-def _possible(names: tuple[str, ...], encoder: ExportedEncoder, everything: bool) -> tuple[str, ...]:
+def _possible(names: tuple[str, ...], encoder: ExportedEncoder, asked_for: set[str]) -> tuple[str, ...]:
+    """The formats that the encoder can be exported in; a UserError if one that was asked for by name is none."""
     refusals = {name: reason for name in names if (reason := export_formats()[name].refusal(encoder))}
-    if refusals and not everything:
-        name, reason = next(iter(refusals.items()))
+    if named := [name for name in refusals if name in asked_for]:
+        name, reason = named[0], refusals[named[0]]
         others = [each for each in export_formats().values() if each.in_all and not each.refusal(encoder)]
         others = [f"{each.name} ({each.hint})" if each.hint else each.name for each in others]
         raise UserError(f"--format {name}: {reason}; take {', '.join(others[:-1])} or {others[-1]}")
@@ -208,8 +211,13 @@ def _sample_of(trained: RunEncoder, data: Path | str | None) -> Callable[[], Ten
 
 def _refuse_other_content(out: Path) -> None:
     with writing(out, "give another --out"):
-        if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / MANIFEST).is_file())):
+        if out.exists() and (not out.is_dir() or (_holds_something(out) and not (out / MANIFEST).is_file())):
             raise UserError(f"{out} exists and is not an export: give another --out")
+
+
+def _holds_something(folder: Path) -> bool:
+    """Whether there is more in a folder than what an export that was killed has left."""
+    return any(not (path.name.startswith(".") and path.name.endswith(UNFINISHED)) for path in folder.iterdir())
 
 
 def _facts(run: RunFolder, encoder: ExportedEncoder, how: dict[str, Any]) -> dict[str, Any]:
@@ -266,7 +274,7 @@ def _workshop(out: Path) -> Iterator[Path]:
         with writing(out, "give another --out"):
             out.parent.mkdir(parents=True, exist_ok=True)
             where = out if out.is_dir() else out.parent
-            with tempfile.TemporaryDirectory(prefix=f".{out.name}.", suffix=".unfinished", dir=where) as folder:
+            with tempfile.TemporaryDirectory(prefix=f".{out.name}.", suffix=UNFINISHED, dir=where) as folder:
                 yield Path(folder)
         done = True
     finally:

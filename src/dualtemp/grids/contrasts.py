@@ -1,5 +1,6 @@
 """Differences between the cells of a grid, seed by seed: effect, interval, paired t test. Pure; needs no torch."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, variance
@@ -41,16 +42,29 @@ def contrast_cells(artifact: Artifact, table: Table, confidence: float) -> list[
         a, b = table[one], table[other]
         if a.run == b.run or a.undecidable or b.undecidable:
             continue
-        interval = paired_difference(a.values, b.values, confidence)
-        seeds = len(set(a.values) & set(b.values))
-        if seeds:
-            found.append(Contrast(where, first, second, seeds, interval, paired_p(a.values, b.values)))
+        differences = paired_differences(a.values, b.values)
+        if differences:
+            interval = paired_difference(differences, dict.fromkeys(differences, 0.0), confidence)
+            p = paired_p(a.values, b.values)
+            found.append(Contrast(where, first, second, len(differences), interval, p))
     return adjust(found)
+
+
+def paired_differences(a: dict[int, float], b: dict[int, float]) -> dict[int, float]:
+    """Return a - b by common seed, without the digits that rounding of a and b has left in it.
+
+    If every seed gains the same five images of a thousand, differences are equal, and there is no spread to test by.
+    """
+    found = {}
+    for seed in (seed for seed in a if seed in b):
+        largest = max(abs(a[seed]), abs(b[seed]))
+        found[seed] = round(a[seed] - b[seed], 12 - math.ceil(math.log10(largest))) if largest else 0.0
+    return found
 
 
 def paired_p(a: dict[int, float], b: dict[int, float]) -> float | None:
     """Return the two-sided p of the paired t test over common seeds; None for one seed, or equal differences."""
-    differences = [a[seed] - b[seed] for seed in a if seed in b]
+    differences = list(paired_differences(a, b).values())
     if len(differences) < 2 or not (spread := variance(differences)):
         return None
     df = len(differences) - 1

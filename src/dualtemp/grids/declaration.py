@@ -92,7 +92,7 @@ def load_grid(path: Path) -> Grid:
     if not isinstance(said, dict):
         raise UserError(f"{path} holds no grid: give {EXPECTED}")
     try:
-        file = _File.model_validate(said)
+        file = _File.model_validate({name: _with_words(part) for name, part in said.items()})
     except ValidationError as error:
         raise UserError(f"{path}: {_sentence(error)}") from None
     rows, row_title = _expand(path, "rows", file.rows)
@@ -119,9 +119,9 @@ def load_grid(path: Path) -> Grid:
     )
     claims = {name: _claim(path, name, said, artifact) for name, said in file.claims.items()}
     pools = {artifact.id: {"over": file.variance, "why": WHY[file.variance]}}
-    looks = {} if file.looks is None else {"": file.looks.model_dump()}
+    looks = {} if file.looks is None else {"": {"level": file.looks.level, "seeds": sorted(file.looks.seeds)}}
     rules = Rules({artifact.id: artifact}, claims, file.margin, file.confidence, looks, pools)
-    return Grid(path, artifact, rules, _seeds(file.seeds))
+    return Grid(path, artifact, rules, _seeds(path, file.seeds))
 
 
 def _expand(path: Path, part: str, said: dict[str, Any]) -> tuple[Part, str]:
@@ -130,11 +130,14 @@ def _expand(path: Path, part: str, said: dict[str, Any]) -> tuple[Part, str]:
         return {"": {}}, ""
     if len(said) == 1 and isinstance(next(iter(said.values())), list):
         ((name, values),) = said.items()
-        return {_word(value): {name: value} for value in values}, name
+        found = {_word(value): {name: value} for value in values}
+        if not values or len(found) < len(values):
+            raise UserError(f"{path}, {part}: {name} must be a list of different values, and at least one")
+        return found, name
     for name, settings in said.items():
         if not isinstance(settings, dict):
             raise UserError(f"{path}, {part}: {name} must be settings, such as {{tau_alpha: 0.1}}, or a list of values")
-    return {str(name): settings for name, settings in said.items()}, ""
+    return said, ""
 
 
 def _claim(path: Path, name: str, said: Any, artifact: Artifact) -> dict[str, Any]:
@@ -157,8 +160,8 @@ def _claim(path: Path, name: str, said: Any, artifact: Artifact) -> dict[str, An
         names = line[kinds[0]] = [_word(one) for one in _list(line[kinds[0]])]
         places = {kind: [_word(one) for one in _list(line[kind])] for kind in ("of", "except") if kind in line}
         line.update(places)
-        if len(names) < 2:
-            raise UserError(f"{path}, claim {name}: {kinds[0]} compares at least two cells")
+        if len(names) < 2 or len(set(names)) < len(names):
+            raise UserError(f"{path}, claim {name}: {kinds[0]} compares at least two cells, each named once")
         if kinds[0] not in ("flat", "rises") and len(names) > 2:
             raise UserError(f"{path}, claim {name}: {kinds[0]} compares two cells, the better one first")
         others = artifact.rows if line["each"] == "row" else artifact.columns
@@ -175,8 +178,15 @@ def _list(said: Any) -> list[Any]:
     return said if isinstance(said, list) else [said]
 
 
-def _seeds(said: int | list[int]) -> str:
+def _with_words(part: Any) -> Any:
+    """Names of rows, columns and claims may be numbers, or true and false, which YAML reads `on` and `off` as."""
+    return {_word(name): value for name, value in part.items()} if isinstance(part, dict) else part
+
+
+def _seeds(path: Path, said: int | list[int]) -> str:
     """Return seeds in the words of --seeds."""
+    if said < 1 if isinstance(said, int) else not said or min(said) < 0:
+        raise UserError(f"{path}, seeds: give how many (3), or which ([1, 2, 5])")
     return str(said) if isinstance(said, int) else ",".join(map(str, said)) + ","
 
 
@@ -187,8 +197,12 @@ def _beside(path: Path, data: str) -> str:
 
 
 def _word(value: Any) -> str:
-    """Write a value as YAML does: true, 0.1."""
-    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+    """Write a value as YAML does: true, 0.1, 1; all digits of a number that needs them, to tell it from others."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return short if float(short := f"{value:g}") == value else str(value)
+    return str(value)
 
 
 def _sentence(error: ValidationError) -> str:

@@ -12,7 +12,9 @@ COLORS = ("#2a78d6", "#eb6834", "#1baf7a", "#b07900", "#c94f82", "#6b5bd2", "#55
 PALE = {
     color: "#" + "".join(f"{(int(color[i : i + 2], 16) + 2 * 255) // 3:02x}" for i in (1, 3, 5)) for color in COLORS
 }
-HEIGHT, TOP, BOTTOM, LEFT, RIGHT, STEP = 320.0, 30.0, 44.0, 58.0, 14.0, 22.0
+PLOT, TOP, BOTTOM, LEFT, RIGHT, STEP = 246.0, 14.0, 44.0, 58.0, 14.0, 22.0
+LETTERS, LEGEND_LINE, GAP = 11.0, 16.0, 18.0  # size of names; height of a line of the legend; between two of its names
+SLACK = 1.15  # a browser without Helvetica takes a font that may be wider by so much
 GRID = "#dddddd"
 
 
@@ -23,21 +25,21 @@ def draw_grid(artifact: Artifact, table: Table, y_title: str, confidence: float)
         return [], 0.0, 0.0
     bounds = [i.bounds for c in table.values() if c.values and (i := _interval(c, confidence)).low is not None]
     ticks = y_ticks(min([*values, *(low for low, _ in bounds)]), max([*values, *(high for _, high in bounds)]))
-    group = max(STEP * (len(artifact.rows) + 1), max(text_width(name, 11) for name in artifact.columns) + 12)
-    legend = sum(28 + text_width(name, 11) for name in artifact.rows)
-    wide = max(LEFT + RIGHT + group * len(artifact.columns), LEFT + RIGHT + legend, 320.0)
+    group = max(STEP * (len(artifact.rows) + 1), *(_name_width(name) + 12 for name in artifact.columns))
+    named = [12 + _name_width(name) for name in artifact.rows]
+    wide = LEFT + RIGHT + max(group * len(artifact.columns), *named, 248.0)
     group = (wide - LEFT - RIGHT) / len(artifact.columns)
-    bottom = HEIGHT - BOTTOM
+    legend, top = _legend(artifact.rows, wide - RIGHT)
+    bottom = top + PLOT
 
     def at(value: float) -> float:
-        return TOP + (bottom - TOP) * (ticks[-1] - value) / (ticks[-1] - ticks[0])
+        return top + PLOT * (ticks[-1] - value) / (ticks[-1] - ticks[0])
 
-    shapes: list[Shape] = []
+    shapes = legend
     for tick, label in zip(ticks, tick_labels(ticks), strict=True):
         shapes.append(Line(LEFT, at(tick), wide - RIGHT, at(tick), GRID))
         shapes.append(Text(LEFT - 8, at(tick) + 4, label, "end"))
-    shapes.append(Text(14, (TOP + bottom) / 2, y_title, "middle", upward=True))
-    shapes += _legend(artifact.rows)
+    shapes.append(Text(14, (top + bottom) / 2, y_title, "middle", upward=True))
     for place, column in enumerate(artifact.columns):
         middle = LEFT + group * (place + 0.5)
         shapes.append(Text(middle, bottom + 18, column, "middle"))
@@ -45,8 +47,8 @@ def draw_grid(artifact: Artifact, table: Table, y_title: str, confidence: float)
             x = middle + STEP * (number - (len(artifact.rows) - 1) / 2)
             shapes += _cell(table[row, column], x, COLORS[number % len(COLORS)], at, confidence)
     if artifact.column_title:
-        shapes.append(Text((LEFT + wide - RIGHT) / 2, HEIGHT - 8, artifact.column_title, "middle"))
-    return shapes, wide, HEIGHT
+        shapes.append(Text((LEFT + wide - RIGHT) / 2, bottom + BOTTOM - 8, artifact.column_title, "middle"))
+    return shapes, wide, bottom + BOTTOM
 
 
 def _cell(cell: MeasuredCell, x: float, color: str, at: Callable[[float], float], confidence: float) -> list[Shape]:
@@ -64,11 +66,19 @@ def _interval(cell: MeasuredCell, confidence: float) -> Interval:
     return mean_interval(list(cell.values.values()), confidence)
 
 
-def _legend(rows: Iterable[str]) -> list[Shape]:
+def _legend(rows: Iterable[str], right: float) -> tuple[list[Shape], float]:
+    """Return the names of the rows with their colors, in as many lines as they need, and where the plot begins."""
     shapes: list[Shape] = []
-    x = LEFT
+    x, y = LEFT, TOP
     for number, name in enumerate(rows):
-        if name:
-            shapes += [Dot(x + 4, 12, 4, COLORS[number % len(COLORS)]), Text(x + 12, 16, name)]
-            x += 28 + text_width(name, 11)
-    return shapes
+        if not name:
+            continue
+        if x > LEFT and x + 12 + _name_width(name) > right:
+            x, y = LEFT, y + LEGEND_LINE
+        shapes += [Dot(x + 4, y - 2, 4, COLORS[number % len(COLORS)]), Text(x + 12, y + 2, name, size=LETTERS)]
+        x += 12 + _name_width(name) + GAP
+    return shapes, y + LEGEND_LINE
+
+
+def _name_width(name: str) -> float:
+    return SLACK * text_width(name, LETTERS)

@@ -1,5 +1,6 @@
 """The outputs of a grid: a page, tables, a figure. Needs no torch."""
 
+import base64
 import shlex
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from dualtemp.grids.grid_table import (
     latex_tables,
 )
 from dualtemp.grids.measured_grid import MeasuredGrid
+from dualtemp.quantities import counted
 from dualtemp.report.drawing import to_pdf, to_svg
 from dualtemp.report.page import render
 
@@ -54,8 +56,10 @@ def grid_page(found: MeasuredGrid, command: list[str]) -> str:
         "measured_on": " and ".join(MEASURED_ON[word] for word in sorted(validated)),
         "cells": {place: describe_cell(found, *place) for place in found.table},
         "notes": _notes(found),
-        "contrasts": [(c, describe_contrast(c), c.is_clear(found.confidence)) for c in found.contrasts],
-        "figure": _figure(found, ".svg") if any(cell.values for cell in found.table.values()) else "",
+        "contrasts": [(c, describe_contrast(c, found.digits), c.is_clear(found.confidence)) for c in found.contrasts],
+        "counted": counted,
+        # As an image: the page's style would change the letters, and with them what fits.
+        "figure": base64.b64encode(_figure(found, ".svg")).decode() if _has_values(found) else "",
         "settings": {place: {**a.fixed, **a.cell(*place).settings} for place in found.table},
         "level": found.confidence,
         "level_of_claims": found.grid.rules.planned_looks("").level,
@@ -64,13 +68,19 @@ def grid_page(found: MeasuredGrid, command: list[str]) -> str:
     return render("grid.html.j2", context)
 
 
-def _figure(found: MeasuredGrid, ending: str) -> str | bytes:
+def _has_values(found: MeasuredGrid) -> bool:
+    return any(cell.values for cell in found.table.values())
+
+
+def _figure(found: MeasuredGrid, ending: str) -> bytes:
     a, m = found.grid.artifact, found.measure
     unit = ", %" if m.form.endswith("%") else ""
     shapes, width, height = draw_grid(a, found.table, f"{m.name or m.title}{unit}", found.confidence)
     if not shapes:
         raise UserError("there is nothing to draw yet: no cell of this grid has a result")
-    return (to_pdf if ending == ".pdf" else to_svg)(shapes, width, height, a.title)
+    if ending == ".pdf":
+        return to_pdf(shapes, width, height, a.title)
+    return to_svg(shapes, width, height, a.title).encode()
 
 
 def _notes(found: MeasuredGrid) -> list[str]:

@@ -52,7 +52,7 @@ def latex_tables(found: MeasuredGrid) -> str:
         lines = [r" & & difference & interval & $p$ & $p$ of all \\", r"\hline"]
         for c in found.contrasts:
             words = [escape_latex(c.where), f"{escape_latex(c.first)} $-$ {escape_latex(c.second)}"]
-            numbers = [_in_math(word) for word in describe_contrast(c)]
+            numbers = [_in_math(word) for word in describe_contrast(c, found.digits)]
             lines.append(" & ".join([*words, *numbers]) + r" \\")
         text += "\n" + _tabular("llrrrr", lines)
     return text
@@ -62,16 +62,17 @@ def describe_cell(found: MeasuredGrid, row: str, column: str) -> str:
     """Describe a cell as mean and half of its interval: 53.21 ± 0.40."""
     cell = found.table[row, column]
     interval, trouble = found.interval(cell), describe_trouble(cell)
-    words = [NONE] if interval is None else [f"{interval.effect:.2f}"]
+    words = [NONE] if interval is None else [f"{interval.effect:.{found.digits}f}"]
     if interval is not None and interval.low is not None:
-        words.append(f"{PLUS_MINUS} {(interval.bounds[1] - interval.bounds[0]) / 2:.2f}")
+        words.append(f"{PLUS_MINUS} {(interval.bounds[1] - interval.bounds[0]) / 2:.{found.digits}f}")
     return " ".join([*words, f"({trouble})"] if trouble else words)
 
 
-def describe_contrast(c: Contrast) -> list[str]:
+def describe_contrast(c: Contrast, digits: int = 2) -> list[str]:
     """Return difference, interval, p and p of all contrasts as words."""
-    interval = NONE if c.interval.low is None else f"[{c.interval.bounds[0]:+.2f}, {c.interval.bounds[1]:+.2f}]"
-    return [f"{c.interval.effect:+.2f}", interval, *(NONE if p is None else _p(p) for p in (c.p, c.p_of_all))]
+    bounds = [] if c.interval.low is None else [f"{bound:+.{digits}f}" for bound in c.interval.bounds]
+    interval = f"[{', '.join(bounds)}]" if bounds else NONE
+    return [f"{c.interval.effect:+.{digits}f}", interval, *(NONE if p is None else _p(p) for p in (c.p, c.p_of_all))]
 
 
 def describe_intervals(found: MeasuredGrid) -> str:

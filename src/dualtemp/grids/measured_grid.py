@@ -1,5 +1,6 @@
 """A grid with its results: cells, contrasts and verdicts. Needs no torch."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -41,6 +42,14 @@ class MeasuredGrid:
     def confidence(self) -> float:
         """Of every interval."""
         return self.grid.rules.confidence
+
+    @property
+    def digits(self) -> int:
+        """Decimal places to show: two of a percentage, else enough for about five digits of the largest value."""
+        largest = max((abs(value) for cell in self.table.values() for value in cell.values.values()), default=0.0)
+        if self.measure.form.endswith("%") or largest == 0:
+            return 2
+        return min(6, max(2, 4 - math.floor(math.log10(largest))))
 
     def interval(self, cell: MeasuredCell) -> Interval | None:
         """Return the mean of a cell with its interval; None if it has no value."""

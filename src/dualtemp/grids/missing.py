@@ -1,6 +1,5 @@
 """Which runs of a grid have no result yet, and which seeds are asked for. Needs no torch unless images are opened."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Protocol
 from dualtemp.errors import UserError
 from dualtemp.grids.known_data import is_local
 from dualtemp.grids.plan import Plan
-from dualtemp.grids.results import DataFacts, Job, Results, read_data_facts
+from dualtemp.grids.results import NAME, DataFacts, Job, Results, read_data_facts
 from dualtemp.grids.tables import make_jobs
 
 PILOT = 0  # the seed for choosing settings; claims do not use it
@@ -90,7 +89,7 @@ def find_missing(
 
 def _where_a_cell_can_be(cell: str, request: Asked, words: list[str], fetch: bool) -> list[str]:
     """Return the sets in which to look for a cell: local ones before those that must be downloaded."""
-    name = re.fullmatch(r"[0-9a-f]{16}-s(\d+)", cell)
+    name = NAME.fullmatch(cell)
     if name is None or int(name[1]) not in request.seeds:
         raise _no_such_cell(cell)
     here = [word for word in words if is_local(word)]

@@ -8,6 +8,7 @@ import hashlib
 import json
 import math
 import os
+import re
 from collections import Counter
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from dualtemp.grids.plan import PlannedRun, canonical
 
 ITSELF = "itself"  # normalized by their own mean and deviation: a user's own color images
 NOT_IN_KEY = {"data", "seed", "init", "teacher"}  # the fingerprint stands for the data; the seed is in the file name
+NAME = re.compile(r"[0-9a-f]{16}-s(\d+)")  # of a result, without .json; other files may lie beside results
 _COUNTS = object()  # unequal to every value of a setting
 
 
@@ -142,7 +144,8 @@ class Results:
     @cached_property
     def known_data(self) -> list[KnownData]:
         """Data of the results in this folder; no images are opened."""
-        results = filter(None, map(self._read, sorted(self.path.glob("*-s*.json"))))
+        files = [path for path in sorted(self.path.glob("*-s*.json")) if NAME.fullmatch(path.stem)]
+        results = filter(None, map(self._read, files))
         counts = Counter((result["settings"]["data"], DataFacts(**result["data"])) for result in results)
         return [KnownData(name, facts, runs) for (name, facts), runs in counts.items()]
 

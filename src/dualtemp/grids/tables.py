@@ -61,16 +61,22 @@ def _measured(artifact: Artifact, cell: PlannedCell, found: dict[str, dict[int, 
         if result["status"] == "collapsed":
             collapsed.add(seed)
         value = _value(artifact, cell, result)
-        if value is not None:
+        if isinstance(value, int | float):  # results keep infinity and nan as words, as JSON must
             values[seed] = value
         elif artifact.measure is None:
-            failed[seed] = NO_LABELS if not artifact.metric else f"its last epoch has no {artifact.metric}"
+            failed[seed] = _why_none(artifact, value)
         elif artifact.drawn == "lines":
             short = "the dictionary has fewer keys"
     return MeasuredCell(values, failed, frozenset(collapsed), "" if values else short, cell.run)
 
 
-def _value(artifact: Artifact, cell: PlannedCell, result: dict[str, Any]) -> float | None:
+def _why_none(artifact: Artifact, value: str | None) -> str:
+    if value is not None:
+        return f"{artifact.metric or accuracies()[0].key} of its last epoch is {value}"
+    return f"its last epoch has no {artifact.metric}" if artifact.metric else NO_LABELS
+
+
+def _value(artifact: Artifact, cell: PlannedCell, result: dict[str, Any]) -> float | str | None:
     if artifact.measure is None:
         return result["metrics"].get(artifact.metric or accuracies()[0].key)
     if artifact.drawn != "lines":

@@ -77,9 +77,14 @@ def available(device: torch.device) -> bool:
 
 
 def takes(a: Tensor, plan: Plan) -> bool:
-    """Whether the fused kernels compute this reduction: float32, finite tau_alpha, no keys excluded but own ones."""
-    plain = a.dtype == torch.float32 and a.shape[1] <= WIDEST and getattr(plan, "excluded", None) is None
-    return plain and not _infinite(plan.tau_alpha) and available(a.device)
+    """Whether the fused kernels compute this reduction."""
+    return takes_at(a, plan.tau_alpha, excludes=getattr(plan, "excluded", None) is not None)
+
+
+def takes_at(a: Tensor, tau_alpha: float | Tensor, *, excludes: bool) -> bool:
+    """Whether they compute a reduction like this: float32, finite tau_alpha, no keys excluded but own ones."""
+    plain = a.dtype == torch.float32 and a.shape[1] <= WIDEST and not excludes
+    return plain and not _infinite(tau_alpha) and available(a.device)
 
 
 def reduce(a: Tensor, b: Tensor, plan: Plan) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -294,7 +294,7 @@ def in_batch_weight(
         k: the other view's keys, (N, D).
         tau: temperature, default 0.1; inf allowed.
         normalize: False where all embeddings are unit vectors already.
-        gather: negatives from all processes, gathered or ("ring") passing; the mean is over all processes.
+        gather: negatives from all processes, gathered or ("ring") passing.
     """
     require_temperatures(1.0, tau)
     with torch.no_grad():

@@ -7,7 +7,14 @@ import torch
 from torch import Tensor
 
 from dualtemp import distributed
-from dualtemp.losses.arguments import Gather, Reduction, require_in_batch_negatives, require_pairs, require_temperatures
+from dualtemp.losses.arguments import (
+    Gather,
+    Reduction,
+    require_gather,
+    require_in_batch_negatives,
+    require_pairs,
+    require_temperatures,
+)
 from dualtemp.losses.hardness import positive_similarity
 from dualtemp.losses.in_batch import in_batch_log_odds
 from dualtemp.losses.odds import Odds, Weight
@@ -58,6 +65,7 @@ def in_batch_loss(
         if small is not None:
             record(stats, small.d, small.weighed)
             return small.loss if reduction == "mean" else reduced(small.loss, reduction)
+    require_gather(gather)
     q, k = unit(q, k, skip=not normalize)
     own = None
     if weigh.images:

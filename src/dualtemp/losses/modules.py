@@ -5,7 +5,14 @@ from typing import Any
 from torch import Tensor, nn
 
 from dualtemp.losses import functional as functions
-from dualtemp.losses.arguments import Gather, Reduction, require_reduction, require_temperatures, require_weights
+from dualtemp.losses.arguments import (
+    Gather,
+    Reduction,
+    require_gather,
+    require_reduction,
+    require_temperatures,
+    require_weights,
+)
 from dualtemp.losses.functional import Stats
 from dualtemp.losses.odds import Weight
 from dualtemp.losses.temperature_schedule import AdaptiveTemperature
@@ -232,6 +239,7 @@ class CrossEntropyLoss(_Loss):
 
 def _require(settings: dict[str, Any]) -> None:
     require_reduction(settings.get("reduction", "mean"))
+    require_gather(settings.get("gather", False))
     require_weights(**{name: settings[name] for name in TERMS if name in settings})
     name = "tau" if "tau" in settings else "tau_alpha"
     if name not in settings:

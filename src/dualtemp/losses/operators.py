@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dualtemp.kernels import choice as fused
 from dualtemp.losses import labeled_tiles
 from dualtemp.losses.exclusion import Exclusion
 from dualtemp.losses.product_plan import Plan, Walk, fixed_shift, make_plan
@@ -131,6 +132,9 @@ def tiled_log_sum_exp(
 def _(a, b, tau, tau_alpha, tau_beta, own, both_directions, vector, symmetric, kept, *excluded):
     alpha = a.new_empty(2 if both_directions else 1, a.shape[0])
     positive = a.new_empty(0 if own == NO_OWN else a.shape[0])
+    anchor_ids, _, *masks = excluded
+    excludes = bool(anchor_ids) or any(x is not None for x in masks)
+    kept = kept and not fused.takes_at(a, tau_alpha, excludes=excludes)  # the fused kernels keep nothing
     tiles = a.new_empty(a.shape[0] * b.shape[0] if kept else 0)
     return alpha, torch.empty_like(alpha), positive, torch.empty_like(a) if vector else a.new_empty(0), tiles
 
@@ -164,7 +168,7 @@ def tiled_log_sum_exp_backward(
     excluded = Exclusion(list(anchor_ids), list(key_ids), padded_anchors, padded_keys, mask)
     flags = (both_directions, vector, symmetric, kept)
     plan = _plan(a, b, tau, tau_alpha, tau_beta, own, *flags, excluded)
-    tiles = tiles.view(len(a), len(b)) if kept and plan.is_one_tile(a.dtype) else tiles
+    tiles = tiles.view(len(a), len(b)) if tiles.numel() and plan.is_one_tile(a.dtype) else tiles
     wanted = (wants[0], wants[1], wants[2])
     of_own = None if own == NO_OWN else of_own
     made = gradient(a, b, plan, alpha, mean, tiles, positive, of_alpha, of_own, wanted)

@@ -11,7 +11,7 @@ from dualtemp.losses.labeled_pairs import supervised_contrastive
 from dualtemp.losses.modules import _Loss
 from dualtemp.losses.scalar_times_vector import Stats
 from dualtemp.losses.temperature import Temperature, require_temperature
-from dualtemp.losses.tower_pairs import TAU_TWO_TOWERS, two_towers
+from dualtemp.losses.tower_pairs import TAU_TWO_TOWERS, require_weight, two_towers
 from dualtemp.temperatures import TAU_ALPHA
 
 
@@ -21,7 +21,8 @@ class _LearnedTemperature(_Loss):
     logit_scale: nn.Parameter | None
 
     def __init__(self, tau: float, learn_tau: bool, tau_min: float, **settings: Any) -> None:
-        require_temperatures(tau, settings["tau_beta"], name="tau")
+        require_temperatures(tau, name="tau")
+        require_weight(settings["weight"], settings["tau_beta"])
         require_temperatures(tau_min, name="tau_min")
         super().__init__(**settings)
         self.__dict__.update(_fixed_tau=tau, _tau_min=tau_min)
@@ -48,7 +49,7 @@ class _LearnedTemperature(_Loss):
                 with torch.no_grad():
                     self.logit_scale.fill_(-math.log(value))
         elif name == "tau_beta" and value is not None:
-            require_temperatures(1.0, value)
+            require_weight(self.settings["weight"], value)
             self.settings["tau_beta"] = value
         else:
             super().__setattr__(name, value)

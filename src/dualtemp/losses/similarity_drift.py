@@ -25,10 +25,11 @@ def similarity_drift(features: Tensor, start: Tensor, *, gather: bool = False) -
     """
     if features.ndim != 2 or start.ndim != 2 or len(features) != len(start) or not len(start):
         raise ValueError(f"similarity_drift: (N, F) and (N, G) expected, got {features.shape} and {start.shape}")
-    (y,), (z,) = unit(features), unit(start.detach())
+    y, z = unit(features, start)
+    z = z.detach()
     together = gather and distributed.world_size() > 1
     everyone, start_of_all = (distributed.gather(y), distributed.gather(z)) if together else (y, z)
-    found = _Drift.apply(y, everyone, z, start_of_all.to(z))
+    found = _Drift.apply(y, everyone, z, start_of_all)
     return distributed.global_mean(found) if together else found  # pyright: ignore
 
 
@@ -42,7 +43,7 @@ class _Drift(torch.autograd.Function):
         with true_precision(y.device):
             for first in range(0, len(y), max(1, TILE // len(columns))):
                 rows = slice(first, first + max(1, TILE // len(columns)))
-                difference = y[rows] @ columns.T - z[rows] @ start_columns.T.to(z.dtype)
+                difference = y[rows] @ columns.T - z[rows] @ start_columns.T
                 total += difference.square().sum()
                 of_rows[rows] = difference @ columns
                 of_columns += difference.T @ y[rows]

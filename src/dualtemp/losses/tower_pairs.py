@@ -68,10 +68,8 @@ def two_towers(
         >>> log_scale = torch.nn.Parameter(torch.tensor(2.659))
         >>> loss = two_towers(image, text, log_scale.exp().reciprocal())  # doctest: +SKIP
     """
-    if weight not in FORMULAS:
-        raise ValueError(f"weight must be one of {', '.join(FORMULAS)}, got {weight!r}")
     require_temperature(tau, "tau")
-    require_temperatures(1.0, tau_beta_of(weight, tau_beta, 1.0))
+    require_weight(weight, tau_beta)
     require_pairs(a, b, ("a", "b"))
     require_vector(ids, a, "ids", "whole")
     require_vector(labels, a, "labels", "whole")
@@ -109,6 +107,13 @@ def two_towers(
     loss = scalar_times_vector(weighed.scalar, odds.alpha, weighed.value)
     record(stats, odds.alpha, weighed, gather)
     return weighted_mean(loss, odds.counted if excluded.any() else None, pair_weight, reduction, gather)
+
+
+def require_weight(weight: str, tau_beta: float | None) -> None:
+    """Refuse weights of anchors other than "sigmoid" and "equal", and a tau_beta that is none or has no effect."""
+    if weight not in FORMULAS:
+        raise ValueError(f"weight must be one of {', '.join(FORMULAS)}, got {weight!r}")
+    require_temperatures(1.0, tau_beta_of(weight, tau_beta, 1.0))
 
 
 def _require_mask(mask: Tensor | None, a: Tensor, processes: int) -> None:

@@ -72,15 +72,15 @@ def _collapsing(history: History, facts: Facts) -> Verdict | None:
 
 def _at_chance(history: History, facts: Facts) -> Verdict | None:
     """Guessing could reach both accuracies of the last evaluation; an untrained encoder does better."""
-    last = [found[-1][1] for each in accuracies() if (found := points(history, each.key))]
+    last = {accuracy_name(each): found[-1][1] for each in accuracies() if (found := points(history, each.key))}
     limit = guessing_limit(facts)
-    if limit is None or not last or max(last) > limit:
+    if limit is None or not last or max(last.values()) > limit:
         return None
+    measured = " and the ".join(f"{name} is {value:.1f} %" for name, value in last.items())
     reason = (
-        f"Probe and kNN are at {' and '.join(f'{value:.1f} %' for value in last)}, no better than always naming "
-        f"the most common of {facts.classes} classes ({100 * (facts.chance or 0):.3g} %); even an untrained "
-        f"encoder does better. Check the labels and the views (`dualtemp data {facts.data} --show`), and try a "
-        "lower --lr."
+        f"The {measured}, no better than always naming the most common of {facts.classes} classes "
+        f"({100 * (facts.chance or 0):.3g} %); even an untrained encoder does better. Check the labels "
+        f"and the views (`dualtemp data {facts.data} --show`), and try a lower --lr."
     )
     return Verdict("not learning: at chance", "bad", reason)
 
@@ -140,7 +140,9 @@ def _improving(history: History, facts: Facts) -> Verdict | None:
     if len(loss) > 1:
         before, after, when = fifths(loss)
         if before - after > LOSS_FALLS * (max(values) - min(values)) and before - after > LOSS_STILL * abs(before):
-            reason = f"There are no labels to measure with; the loss still falls: {before:.4g} to {after:.4g} {when}."
+            unmeasured = "No accuracy was measured yet" if facts.classes else "There are no labels to measure with"
+            measured = f"The {key} was measured once" if accuracy else unmeasured
+            reason = f"{measured}; the loss still falls: {before:.4g} to {after:.4g} {when}."
             return Verdict("still improving", "good", reason + more)
     return None
 

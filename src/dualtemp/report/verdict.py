@@ -66,7 +66,10 @@ def _healthy_reason(history: History, facts: Facts) -> str:
         )
     if accuracy:
         return f"The {key} is {accuracy[-1][1]:.1f} %, and {far}."
-    return f"The loss no longer clearly falls, and {far}. Without labels, nothing says how good the features are."
+    silent = (
+        "No accuracy was measured yet." if facts.classes else "Without labels, nothing says how good the features are."
+    )
+    return f"The loss no longer clearly falls, and {far}. {silent}"
 
 
 def _left(history: History, facts: Facts) -> str:

@@ -4,6 +4,7 @@ from typing import Literal, NamedTuple
 
 from dualtemp.file_lock import held
 from dualtemp.runs.folder import RunFolder
+from dualtemp.runs.thresholds import clearly_below
 
 
 class Status(NamedTuple):
@@ -35,6 +36,7 @@ def _status(run: RunFolder, running: bool) -> Status:
     if run.trouble.is_file():
         return Status("failed", run.trouble.read_text(errors="replace").strip())
     if history and history[-1].get("stopped"):
-        why = "the judge held it for better before" if "judged_past" in history[-1] else "it fell below its start"
+        fell = clearly_below(history[-1]) or "judged_past" not in history[-1]
+        why = "it fell below its start" if fell else "the judge held it for better before"
         return Status("done", f"{so_far}; stopped, because {why}")
     return Status("done" if reached >= epochs else "interrupted", so_far)

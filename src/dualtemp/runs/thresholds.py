@@ -1,10 +1,23 @@
-"""Thresholds that measurements and pages share: collapse, and the hardest tenth. Needs no torch."""
+"""Thresholds that measurements and pages share: collapse, the hardest tenth, a fall below the start. Needs no torch."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
 
 # Feature spread below which all images look the same to the encoder. Isotropic features have 1; measured: untrained
 # encoders 0.06 (resnet50) to 0.7, transformers that collapse 0.005 to 0.016.
 COLLAPSED = 0.02
+CLEAR = 1.645  # standard errors: chance alone falls so far below the start once in 20 times
 
 
 def hardest_tenth(anchors: int) -> int:
     """Number of anchors in the hardest tenth of a step, rounded up."""
     return -(-anchors // 10)
+
+
+def clearly_below(metrics: Mapping[str, Any]) -> bool:
+    """Whether an epoch's metrics show more held-out images lost than gained since the start, beyond chance."""
+    gained, lost = metrics.get("held_out_gained"), metrics.get("held_out_lost")
+    if gained is None or lost is None or lost <= gained:
+        return False
+    return lost - gained > CLEAR * math.sqrt(gained + lost)

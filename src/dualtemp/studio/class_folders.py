@@ -4,7 +4,8 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -34,8 +35,9 @@ def write_class_folders(
         try:
             part.mkdir(parents=True)
             names: dict[Path, set[str]] = {}
+            folders = _distinct_folders(label or WITHOUT_LABEL for label in labels.values())
             for done, (number, label) in enumerate(sorted(labels.items()), 1):
-                folder = part if flat else part / folder_name(label or WITHOUT_LABEL)
+                folder = part if flat else part / folders[label or WITHOUT_LABEL]
                 if folder not in names:
                     folder.mkdir(exist_ok=True)
                     names[folder] = set()
@@ -80,10 +82,22 @@ def folder_name(label: str) -> str:
     return name or "_"
 
 
+def _distinct_folders(labels: Iterable[str]) -> dict[str, str]:
+    """The folder of each label; labels that would share one, such as a/b and a_b, get a number."""
+    found: dict[str, str] = {}
+    for label in sorted(set(labels), key=lambda label: (label != folder_name(label), label)):
+        own, taken = folder_name(label), set(found.values())
+        numbered = (f"{own}-{number}" for number in count(2))
+        found[label] = own if own not in taken else next(name for name in numbered if name not in taken)
+    return found
+
+
 def _write(images: Collection, number: int, folder: Path, taken: set[str], copy: bool) -> int:
     path = images.path(number)
     own = images.names[number].rpartition("/")[2] if path is not None else f"{folder_name(images.names[number])}.png"
-    name = own if own not in taken else f"{number}-{own}"
+    name = own
+    while name in taken:
+        name = f"{number}-{name}"
     taken.add(name)
     if path is None:
         try:
@@ -100,8 +114,3 @@ def _write(images: Collection, number: int, folder: Path, taken: set[str], copy:
     else:
         os.symlink(path.resolve(), folder / name)
     return 1
-
-
-def chosen_labels(words: Sequence[str | None], numbers: Sequence[int]) -> dict[int, str | None]:
-    """The labels of some images by number."""
-    return {number: words[number] for number in numbers}

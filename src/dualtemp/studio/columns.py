@@ -63,18 +63,14 @@ def number_column(title: str, values: np.ndarray, about: str = "") -> Column:
 def read_columns(path: Path, names: Sequence[str]) -> list[Column]:
     """Read the columns of a CSV or Parquet file that has a column of image names; images without a row have no value.
 
-    A name fits an image if it is the same, or if the image's name ends with it after a "/".
+    A name fits an image if it is the same; else if one of the two ends with the other after a "/", as an absolute path
+    does, and no other image or row fits as well.
     """
     rows = _read(path)
     key = next((word for word in NAMES if word in rows), None)
     if key is None:
         raise UserError(f"{path}: no column of image names; expected one called {', '.join(NAMES[:3])} or path")
-    place = {name: number for number, name in enumerate(names)}
-    ends: dict[str, int | None] = {}
-    for number, name in enumerate(names):  # an end that two images share names neither
-        end = name.rpartition("/")[2]
-        ends[end] = None if end in ends else number
-    at = [place.get(str(name), ends.get(str(name).rpartition("/")[2])) for name in rows.pop(key)]
+    at = _matched([str(name) for name in rows.pop(key)], names)
     if all(number is None for number in at):
         raise UserError(f"{path}: none of its names is one of the images, such as {names[0]!r}")
     found = []
@@ -89,26 +85,62 @@ def read_columns(path: Path, names: Sequence[str]) -> list[Column]:
     return found
 
 
+def _matched(given: Sequence[str], names: Sequence[str]) -> list[int | None]:
+    """Return the number of the image that each given name means; None if it means none, or more than one."""
+    place = {name: number for number, name in enumerate(names)}
+    ends: dict[str, list[int]] = {}
+    for number, name in enumerate(names):
+        ends.setdefault(name.rpartition("/")[2], []).append(number)
+    found = [place.get(name) for name in given]
+    taken = {number for number in found if number is not None}
+    loosely: dict[int, list[int]] = {}  # by image, rows
+    for row, name in enumerate(given):
+        if found[row] is None:
+            near = [i for i in ends.get(name.rpartition("/")[2], []) if _ends_alike(name, names[i])]
+            if len(near) == 1 and near[0] not in taken:
+                loosely.setdefault(near[0], []).append(row)
+    for number, lines in loosely.items():
+        if len({given[row] for row in lines}) == 1:
+            for row in lines:
+                found[row] = number
+    return found
+
+
+def _ends_alike(one: str, other: str) -> bool:
+    return f"/{one}".endswith(f"/{other}") or f"/{other}".endswith(f"/{one}")
+
+
 def _typed(title: str, values: list[Any], source: str) -> Column | None:
-    numbers, about = [_number(value) for value in values], f"a column of {source}"
     there = [value for value in values if value not in (None, "")]
     if not there or any(isinstance(value, list | dict | bytes) for value in there):
         return None
-    is_number = all(_number(value) is not None for value in there)
-    whole = is_number and all(float(number).is_integer() for number in numbers if number is not None)
-    if is_number and not (whole and len(set(numbers)) <= FEW) and not isinstance(there[0], bool):
-        return number_column(title, np.array([math.nan if n is None else n for n in numbers]), about)
+    about, all_numbers = f"a column of {source}", all(_is_number(value) for value in there)
+    if all_numbers:  # nan and infinity are numbers, and no values
+        values = [None if _number(value) is None else value for value in values]
+    numbers = {number for value in values if (number := _number(value)) is not None}
+    whole = all(number.is_integer() for number in numbers)
+    if all_numbers and numbers and not (whole and len(numbers) <= FEW):
+        found = (_number(value) for value in values)
+        return number_column(title, np.array([math.nan if number is None else number for number in found]), about)
     return category_column(title, [None if value in (None, "") else str(value)[:200] for value in values], about)
 
 
 def _number(value: Any) -> float | None:
-    if value in (None, "") or isinstance(value, bool):
+    """The finite number that a value is, or is written as; None if it is none."""
+    if value in (None, "") or not _is_number(value):
         return None
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
+    number = float(value)
     return number if math.isfinite(number) else None
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool):
+        return False
+    try:
+        float(value)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
 
 
 def _read(path: Path) -> dict[str, list[Any]]:

@@ -11,7 +11,7 @@ from dualtemp.studio.background import Progress
 from dualtemp.studio.space import Space
 
 MOST_GROUPS = 500  # on the page; the most similar
-MOST_MEMBERS = 64  # of a group on the page
+ROWS = 1_024  # of a group, whose cosines with all of it are computed at a time
 DUPLICATE, DIFFERENT = "duplicate", "not a duplicate"  # the tags that settle a group
 
 
@@ -22,12 +22,14 @@ def find_groups(space: Space, progress: Progress, threshold: float = THRESHOLD) 
 
 
 def described(groups: list[list[int]], space: Space, tags: dict[int, tuple[str, ...]]) -> list[dict[str, Any]]:
-    """The groups for the page: members, least cosine within, and whether each is settled."""
+    """The groups for the page: all members, least cosine within, and whether each is settled.
+
+    space: the one in which they were found.
+    """
     found = []
     for members in groups[:MOST_GROUPS]:
-        shown = members[:MOST_MEMBERS]
-        z = space.features[np.array(shown)]
-        least = float(min(1.0, (z @ z.T).min()))
+        z = space.features[np.array(members)]
+        least = float(min(1.0, *((z[start : start + ROWS] @ z.T).min() for start in range(0, len(z), ROWS))))
         open_ones = [i for i in members if not {DUPLICATE, DIFFERENT} & set(tags.get(i, ()))]
-        found.append({"members": shown, "size": len(members), "s": round(least, 4), "settled": len(open_ones) < 2})
+        found.append({"members": members, "size": len(members), "s": round(least, 4), "settled": len(open_ones) < 2})
     return found

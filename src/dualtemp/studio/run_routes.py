@@ -1,5 +1,7 @@
 """Addresses for runs: start, watch, stop and resume them, see the images by one."""
 
+import re
+
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -67,6 +69,8 @@ class RunRoutes:
             raise HTTPException(404, "this run has no page yet")
         policy = "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
         content = await run_in_threadpool(path.read_bytes)
+        # In the sandbox it cannot load itself again: to the guard that would be a request of another site.
+        content = re.sub(rb'<meta http-equiv="refresh"[^>]*>', b"", content, count=1)
         headers = {"content-security-policy": f"{policy}img-src data:"}
         return Response(content, media_type="text/html; charset=utf-8", headers=headers)
 

@@ -11,6 +11,7 @@ from starlette.routing import Route
 from dualtemp.studio import requests as asked
 from dualtemp.studio.background import Progress
 from dualtemp.studio.routes import answering
+from dualtemp.studio.space import Space
 from dualtemp.studio.workspace import Workspace
 
 
@@ -19,7 +20,7 @@ class SettleRoutes:
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
-        self._groups: list[list[int]] | None = None
+        self._groups: tuple[list[list[int]], Space] | None = None  # and the space in which they were found
         self._doubts: list[dict[str, Any]] | None = None
 
     def routes(self) -> list[Route]:
@@ -43,7 +44,8 @@ class SettleRoutes:
         def work(progress: Progress) -> str:
             from dualtemp.studio.duplicates import find_groups
 
-            self._groups = groups = find_groups(space, progress, body.threshold)
+            groups = find_groups(space, progress, body.threshold)
+            self._groups = groups, space
             return f"{len(groups):,} groups of almost equal images"
 
         already = "duplicates are being searched for already"
@@ -52,13 +54,13 @@ class SettleRoutes:
 
     async def duplicates(self, request: Request) -> Response:
         """The groups that were found."""
-        found = self._groups
-        if found is None:
+        if self._groups is None:
             raise HTTPException(404, "search for duplicates first")
+        found, space = self._groups
         from dualtemp.studio.duplicates import described
 
         tags = {i: entry.tags for i, entry in self.workspace.shown.labels.entries.items()}
-        groups = await run_in_threadpool(described, found, self.workspace.space, tags)
+        groups = await run_in_threadpool(described, found, space, tags)
         return JSONResponse({"groups": groups, "all": len(found)})
 
     async def find_doubts(self, request: Request) -> Response:

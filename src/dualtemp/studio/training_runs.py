@@ -21,7 +21,7 @@ from dualtemp.errors import UserError, writing
 from dualtemp.report.runs_list import describe_run, find_runs
 from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.metrics import measures
-from dualtemp.runs.record import read_run
+from dualtemp.runs.record import points, read_run
 from dualtemp.studio.events import News
 
 EVERY = 1.0  # seconds between two looks at the runs
@@ -77,12 +77,7 @@ class TrainingRuns:
         run = read_run(self._path(name))
         curves = []
         for key, each in measures().items():
-            found = [
-                [line["epoch"], line[key]]
-                for line in run.history
-                if isinstance(line.get(key), int | float) and not isinstance(line[key], bool)
-            ]
-            if found:
+            if found := points([line for line in run.history if not isinstance(line.get(key), bool)], key):
                 curves.append({"key": key, "title": each.title, "about": each.says, "points": found})
         return {"name": name, "epochs": run.chosen.epochs, "status": run.status.word, "curves": curves}
 

@@ -10,8 +10,8 @@ from torch import nn
 
 from dualtemp import distributed
 from dualtemp.config import Settings, settings
+from dualtemp.data.images import Splits
 from dualtemp.data.sources.opening import means_shards
-from dualtemp.data.training_data import TrainingData
 from dualtemp.errors import UserError
 from dualtemp.frameworks import build_framework
 from dualtemp.machine import cores
@@ -54,13 +54,16 @@ def resume_run(
         if epochs is not None:
             chosen = settings({**recorded.model_dump(exclude_none=True), "epochs": epochs})
         refuse_unsafe_bf16(chosen, device)
-        data = reopen_data(run, chosen, options)
+        splits, environment = reopen_splits(run, chosen, options)
+        checkpoint, problems = load_checkpoint(run)
+        data = training_data(with_begun_holdout(run, chosen, checkpoint), splits, environment)
+        check_batch(chosen, data)
+        refuse_other_batch(run, chosen, checkpoint)
         method = build_framework(chosen, data.images.channels, data.classes, len(data.images), run_start(run))
         check_adaptation(chosen, method.framework.network.backbone, data.bank is not None)
         if distributed.rank() == 0 and options.threads is None and (threads or 0) > cores():
             observer.note(f"using {threads} threads, as at first, on {cores()} cores: --threads may be faster")
 
-        checkpoint, problems = load_checkpoint(run)
         if checkpoint is not None:
             refuse_foreign(checkpoint, method, path)
         if distributed.rank() == 0:
@@ -73,7 +76,7 @@ def resume_run(
             if checkpoint.done == chosen.epochs * steps:
                 if distributed.rank() == 0:
                     observer.note(f"{path} is finished: {chosen.epochs} epochs; give a larger --epochs to go on")
-                return distributed.run_on_rank0(lambda: run.history()[-1])
+                return distributed.run_on_rank0(lambda: last_metrics(run))
             asked = [name for name in ("stop_below_start", "stop_by_judge") if getattr(chosen, name)]
             if asked and distributed.run_on_rank0(lambda: has_stopped(run)):
                 if distributed.rank() == 0:
@@ -81,7 +84,7 @@ def resume_run(
                         f"{path} has stopped itself, and keeps what was better: to go on all the same, set "
                         f"{' and '.join(asked)} to false in {run.config}"
                     )
-                return distributed.run_on_rank0(lambda: run.history()[-1])
+                return distributed.run_on_rank0(lambda: last_metrics(run))
             before = checkpoint.settings or recorded.model_dump()
             change = schedule_change(checkpoint.done, steps, before, chosen.model_dump())
             if change and distributed.rank() == 0:
@@ -100,8 +103,8 @@ def reopen(run: RunFolder, held: ExitStack) -> tuple[Settings, int | None]:
     return run.settings(), run.threads()
 
 
-def reopen_data(run: RunFolder, chosen: Settings, options: ExecutionOptions) -> TrainingData:
-    """Open the data that the run began with; refuse other images."""
+def reopen_splits(run: RunFolder, chosen: Settings, options: ExecutionOptions) -> tuple[Splits, dict[str, Any]]:
+    """Open the data that the run began with, and read its environment.json; refuse other images."""
     gone = Path(chosen.data).is_absolute() and not Path(chosen.data).exists()
     if gone and not means_shards(chosen.data):
         raise UserError(f"{chosen.data}, which {run.path} learns from, is not there: put it back, then resume")
@@ -109,9 +112,35 @@ def reopen_data(run: RunFolder, chosen: Settings, options: ExecutionOptions) -> 
     with status_line(f"opening {chosen.data}", options.quiet or distributed.rank() > 0):
         splits = open_data(chosen, environment)
     distributed.run_on_rank0(lambda: refuse_other_data(run, splits))
-    data = training_data(chosen, splits, environment)
-    check_batch(chosen, data)
-    return data
+    return splits, environment
+
+
+def with_begun_holdout(run: RunFolder, chosen: Settings, checkpoint: Checkpoint | None) -> Settings:
+    """Return the settings that the run's data depend on: what was held out at the beginning stays held out.
+
+    Otherwise `stop_below_start`, changed in config.yaml, would change the images of an epoch, and with them the number
+    of its steps.
+    """
+    if checkpoint is None:
+        return chosen
+    measured = (checkpoint.start or {}).get("right") is not None
+    begun = measured or bool(checkpoint.settings.get("stop_below_start", False))
+    if chosen.stop_below_start and not begun:
+        raise UserError(
+            f"{run.config}: stop_below_start is for a run that began with it, to compare with its start: set it to "
+            "false, or train anew"
+        )
+    return chosen.model_copy(update={"stop_below_start": begun})
+
+
+def refuse_other_batch(run: RunFolder, chosen: Settings, checkpoint: Checkpoint | None) -> None:
+    """Refuse another batch than the checkpoint's: its steps and epochs are counted by it."""
+    before = chosen.batch if checkpoint is None else checkpoint.settings.get("batch", chosen.batch)
+    if before != chosen.batch:
+        raise UserError(
+            f"{run.config}: batch {chosen.batch}, but {run.path} counts its steps by batches of {before}: put it back, "
+            f"or train anew with --init {run.path}, which starts from what it has learned"
+        )
 
 
 def run_start(run: RunFolder) -> Callable[[nn.Module], None] | None:
@@ -156,10 +185,15 @@ def refuse_fewer_epochs(path: Path, done: int, steps: int, epochs: int) -> None:
         raise UserError(f"{path} has reached epoch {reached} already: give --epochs {done // steps + 1} or more")
 
 
+def last_metrics(run: RunFolder) -> dict[str, Any]:
+    """Return the metrics of a run's last epoch; empty if metrics.jsonl was taken away."""
+    history = run.history()
+    return history[-1] if history else {}
+
+
 def has_stopped(run: RunFolder) -> bool:
     """Whether the last epoch of a run has ended it early."""
-    history = run.history()
-    return bool(history) and bool(history[-1].get("stopped"))
+    return bool(last_metrics(run).get("stopped"))
 
 
 def write_settings(run: RunFolder, chosen: Settings) -> None:

@@ -25,7 +25,7 @@ ASKING = tuple(
 class Stopped(KeyboardInterrupt):
     """A run has saved a checkpoint and ended because a signal asked for it; number: the signal's."""
 
-    def __init__(self, text: str, number: int | None) -> None:
+    def __init__(self, text: str, number: int | None = None) -> None:  # a default, so that it can be pickled
         super().__init__(text)
         self.number = number
 

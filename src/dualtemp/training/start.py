@@ -90,8 +90,9 @@ def is_restart(run: RunFolder, settings: Settings) -> bool:
     by_slurm = int(os.environ.get("SLURM_RESTART_COUNT", "0")) > 0
     if not (by_torchrun or by_slurm) or not run.config.exists():
         return False
-    recorded = run.settings().model_dump()
-    same = all(recorded[name] == value for name, value in given_settings(settings).items() if value != NONE)
+    chosen = run.settings()
+    recorded = {**chosen.options.model_dump(), **chosen.model_dump()}  # a setting younger than the run has its default
+    same = all(recorded.get(name) == value for name, value in given_settings(settings).items() if value != NONE)
     environment = run.read_environment()
     launched = by_torchrun and environment.get("launch") == os.environ.get("TORCHELASTIC_RUN_ID")
     queued = by_slurm and environment.get("slurm_job") == os.environ.get("SLURM_JOB_ID")

@@ -6,15 +6,12 @@ McNemar's test does. Images that the encoder has learned from would not do: it l
 others, and kNN among them falls where that of new images rises (docs/results/starts).
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
 from dualtemp.evaluation.knn import best_k, knn_votes
-
-CLEAR = 1.645  # standard errors: chance alone falls so far below once in 20 times
 
 
 @dataclass
@@ -53,14 +50,6 @@ class StartComparison:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on with what `state_dict` returned."""
         self.knn_top1, self.k, self.right = state["knn_top1"], state["k"], state["right"]
-
-
-def clearly_below(metrics: dict[str, Any]) -> bool:
-    """Whether an epoch's metrics show more held-out images lost than gained since the start, beyond chance."""
-    gained, lost = metrics.get("held_out_gained"), metrics.get("held_out_lost")
-    if gained is None or lost is None or lost <= gained:
-        return False
-    return lost - gained > CLEAR * math.sqrt(gained + lost)
 
 
 def describe_fall(metrics: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from dualtemp.data.training_data import TrainingData
 from dualtemp.evaluation.probe import OnlineProbe
 from dualtemp.frameworks.network import Network, Step
 from dualtemp.models.sync_batch_norm import synchronize_batch_norm
-from dualtemp.optimizers import build_optimizer, set_lr
+from dualtemp.optimizers import build_optimizer, restore_optimizer, set_lr
 from dualtemp.runs.checkpoint import PARTS, Checkpoint
 from dualtemp.training.adaptation import Adaptation, frozen_stages
 from dualtemp.training.anchor import StartAnchor
@@ -105,12 +105,22 @@ class TrainStep:
         parts = {name: getattr(self, name) for name in PARTS}
         return {name: None if part is None else part.state_dict() for name, part in parts.items()}
 
-    def load_state_dict(self, state: Checkpoint) -> None:
-        """Restore every part; one that the checkpoint does not have yet starts anew."""
+    def load_state_dict(self, state: Checkpoint) -> bool:
+        """Restore every part; one that the checkpoint does not have, such as a scaler that was not used, starts anew.
+
+        Returns False if the optimizer starts anew too: its kind, or which parameters have which rate, was changed.
+        """
+        restored = True
         for name in PARTS:
             part, saved = getattr(self, name), getattr(state, name)
-            if part is not None and saved is not None:
+            if part is None or not saved:
+                continue
+            if part is self.optimizer:
+                same_kind = state.settings.get("optimizer", self.settings.optimizer) == self.settings.optimizer
+                restored = same_kind and restore_optimizer(part, saved)
+            else:
                 part.load_state_dict(saved)
+        return restored
 
     def _anchor(self, network: nn.Module, data: TrainingData) -> StartAnchor:
         """Hold on to the weights that the encoder has now: the start's, before any checkpoint is loaded."""

@@ -22,7 +22,7 @@ from dualtemp.models.weights import save_backbone
 from dualtemp.runs import checkpoint
 from dualtemp.runs.checkpoint import Checkpoint
 from dualtemp.runs.folder import RunFolder
-from dualtemp.runs.thresholds import COLLAPSED
+from dualtemp.runs.thresholds import COLLAPSED, clearly_below
 from dualtemp.training.epoch_statistics import EpochStatistics
 from dualtemp.training.failures import (
     Interrupted,
@@ -35,7 +35,7 @@ from dualtemp.training.failures import (
 from dualtemp.training.judged_stop import clearly_past, describe_past, judged
 from dualtemp.training.observers.observer import Observer, Snapshot, notify
 from dualtemp.training.schedule import highest_lr, lr_factor
-from dualtemp.training.start_comparison import StartComparison, clearly_below, describe_fall
+from dualtemp.training.start_comparison import StartComparison, describe_fall
 from dualtemp.training.train_step import TrainStep
 from dualtemp.training.unreadable_files import short_list, write_unreadable
 
@@ -167,13 +167,19 @@ class Trainer:
             metrics["stopped"] = (below or past) and not self.is_last(epoch)
         with explain_disk_errors(self.run):
             self.run.append(metrics)
-            # An encoder that has fallen below its start does not replace a better one; nor does one that is unmeasured.
-            if not below and not past and (not self.settings.stop_below_start or "held_out_lost" in metrics):
+            # An encoder that is worse than one before does not replace it; nor does one that is unmeasured.
+            if not below and not past and (self.is_measured(metrics) or not self.run.backbone.exists()):
                 self.save_encoder()
         self.observer.epoch(metrics)
         if below or past:
             self.observer.note(describe_fall(metrics) if below else describe_past(metrics))
         return metrics
+
+    def is_measured(self, metrics: dict[str, Any]) -> bool:
+        """Whether an epoch's metrics have all that the run was asked to stop by."""
+        by_start = self.settings.stop_below_start and "held_out_lost" not in metrics
+        by_judge = self.settings.stop_by_judge and "judged_past" not in metrics
+        return not (by_start or by_judge)
 
     def save_encoder(self) -> None:
         """Write the encoder as it is now."""
@@ -263,7 +269,10 @@ class Trainer:
         self.statistics = EpochStatistics(state.totals)
         if state.start is not None:
             self.start.load_state_dict(state.start)
-        self.step.load_state_dict(state)
+        if not self.step.load_state_dict(state) and distributed.rank() == 0:
+            self.observer.note(
+                "the optimizer starts anew: its kind, layer_decay or freeze is not what the checkpoint was saved with"
+            )
 
     def snapshot(self) -> Snapshot:
         """The run as it stands, for observers that look into it."""

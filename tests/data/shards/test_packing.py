@@ -169,3 +169,15 @@ def test_a_shard_size_without_its_unit_is_refused(
     assert main(words) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert os.listdir(tmp_path) == []
+
+
+def test_images_of_one_sample_that_have_two_labels_are_refused(tmp_path: Path) -> None:
+    draw_photos(tmp_path / "in", 4)
+    for i in range(4):
+        (tmp_path / "in" / f"{i:03}.png").rename(tmp_path / "in" / f"2024.01.{i:02}.png")
+    lines = [f"2024.01.{i:02}.png,{'ab'[i // 2]}" for i in range(4)]
+    (tmp_path / "in" / "labels.csv").write_text("\n".join(["name,label", *lines, ""]))
+    with pytest.raises(UserError, match=r"2024\.01\.00\.png and 2024\.01\.02\.png have one name.* 'a' and 'b'"):
+        pack_folder(tmp_path / "in", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    pack_folder(tmp_path / "in", tmp_path / "out", labels=False)

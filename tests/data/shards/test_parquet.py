@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 
 from dualtemp.data import open_source
 from dualtemp.data.shards.contents import ShardContents
+from dualtemp.data.shards.parquet_pages import Chunk, values
 from dualtemp.data.shards.parquet_shard import list_parquet
 from dualtemp.data.shards.shard_images import ShardImages
 from dualtemp.data.shards.shard_index import ShardFile, joined
+from dualtemp.data.shards.tar_members import Damaged
 from dualtemp.errors import UserError
 
 pa = pytest.importorskip("pyarrow")
@@ -178,3 +180,41 @@ def test_a_spoiled_file_never_ends_in_another_error(
     path.write_bytes(bytes(content))
     with contextlib.suppress(OSError):  # one line, whatever it is
         assert len(listed(path)) <= 30
+
+
+def test_paths_that_name_the_same_file_in_two_spellings_are_no_names(tmp_path: Path) -> None:
+    contents = [encoded(i) for i in range(4)]
+    paths = ["a.png", "/a.png", "./b.png", "c.png"]
+    rows = [{"bytes": content, "path": path} for content, path in zip(contents, paths, strict=True)]
+    pq.write_table(pa.table({"image": rows}), tmp_path / "x.parquet", compression="zstd")
+    whole = open_source(tmp_path / "x.parquet")
+    images = [whole.train.source, *([] if whole.test is None else [whole.test.source])]
+    found = {name: each.content(i) for each in images for i, name in enumerate(each.names)}
+    assert found == {f"{i:06}": content for i, content in enumerate(contents)}
+
+
+@pytest.mark.parametrize("column", ["path", "label"])
+def test_a_text_that_is_none_is_a_damaged_file(tmp_path: Path, column: str) -> None:
+    rows = [{"bytes": encoded(0), "path": "some image.png"}]
+    table = pa.table({"image": rows, "label": ["some label"]})
+    pq.write_table(table, tmp_path / "x.parquet", compression="none", use_dictionary=False, write_statistics=False)
+    content = (tmp_path / "x.parquet").read_bytes()
+    word = b"some image" if column == "path" else b"some label"
+    (tmp_path / "x.parquet").write_bytes(content.replace(word, b"\xff" + word[1:]))
+    with pytest.raises(UserError, match="not a readable Parquet file"):
+        open_source(tmp_path / "x.parquet")
+
+
+def test_a_page_that_ends_before_its_numbers_is_a_damaged_one() -> None:
+    body = io.BytesIO()
+    pq.write_table(pa.table({"image": [b"one", b"two"] * 20}), body, compression="none", write_statistics=False)
+    chunk = pq.ParquetFile(body).metadata.row_group(0).column(0)
+    content = bytearray(body.getvalue())
+    # The header of the data page, in Thrift: type 0, then the lengths, unpacked and as stored; these become 6, so that
+    # nothing is left after the levels.
+    at = chunk.data_page_offset
+    assert content[at : at + 2] == b"\x15\x00"
+    for place in (at + 3, at + 5):
+        content[place] = 2 * 6
+    with pytest.raises(Damaged, match="damaged page"):
+        list(values(io.BytesIO(bytes(content)), Chunk(chunk.dictionary_page_offset, chunk.num_values, 1), None))

@@ -11,11 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from drawn_photos import draw_photos, drawn_photo
+from drawn_xrays import drawn_xray, write_dicom
 from packed_shards import add_member, write_shards
 from PIL import Image
 
 from dualtemp.data import open_source
-from dualtemp.data.loading.decode import UnreadableImage
+from dualtemp.data.loading import optional_readers
+from dualtemp.data.loading.decode import UnreadableImage, image_extensions
 from dualtemp.data.shards import indexing
 from dualtemp.errors import UserError
 
@@ -222,3 +224,52 @@ def test_images_with_dots_in_their_names_and_two_in_a_sample(tmp_path: Path) -> 
     assert splits.train.labels is not None
     assert [int(name[0]) % 2 for name in splits.train.source.names] == splits.train.labels.tolist()
     assert Image.open(io.BytesIO(splits.train.source.content(0))).size[1] == 48
+
+
+@pytest.mark.parametrize("part", ["train", "unlabelled"])
+def test_shards_of_a_part_without_an_image_are_one_line_or_no_part(tmp_path: Path, part: str) -> None:
+    for word in ("train", "test", "unlabelled"):
+        with tarfile.open(tmp_path / f"{word}-0.tar", "w") as archive:
+            for path in draw_photos(tmp_path / word, 4) if word != part else []:
+                add_member(archive, f"{word}{path.name}", path.read_bytes())
+            add_member(archive, "readme.txt", b"no image")
+        shutil.rmtree(tmp_path / word, ignore_errors=True)
+    if part == "train":
+        with pytest.raises(UserError, match="no image in its train shards"):
+            open_source(tmp_path)
+    else:
+        found = open_source(tmp_path)
+        assert (len(found.train), found.unlabeled) == (4, None)
+
+
+def test_labels_that_are_numbers_of_something_else_are_refused(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "x.tar", "w") as archive:
+        for i, path in enumerate(draw_photos(tmp_path / "in", 4)):
+            add_member(archive, path.name, path.read_bytes())
+            add_member(archive, f"{path.stem}.cls", str(2_024_000 + i).encode())
+    with pytest.raises(UserError, match="label 2024003; expected classes numbered from 0"):
+        open_source(tmp_path / "x.tar")
+    assert open_source(tmp_path / "x.tar", labels=False).train.labels is None
+
+
+def test_names_of_classes_that_windows_wrote_have_no_mark_before_the_first(tmp_path: Path) -> None:
+    (tmp_path / "classes.txt").write_bytes("\ufeffape\r\nzebra\r\n".encode())
+    with tarfile.open(tmp_path / "x.tar", "w") as archive:
+        for i, path in enumerate(draw_photos(tmp_path / "in", 4)):
+            add_member(archive, path.name, path.read_bytes())
+            add_member(archive, f"{path.stem}.cls", str(i % 2).encode())
+    assert open_source(tmp_path / "x.tar").train.classes == ("ape", "zebra")
+
+
+def test_images_whose_reader_is_installed_later_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tarfile.open(tmp_path / "x.tar", "w") as archive:
+        for i in range(3):
+            write_dicom(tmp_path / f"{i}.dcm", drawn_xray(i))
+            add_member(archive, f"{i}.dcm", (tmp_path / f"{i}.dcm").read_bytes())
+    image_extensions.cache_clear()
+    with monkeypatch.context() as without:
+        without.setattr(optional_readers, "has_reader", lambda package: False)
+        with pytest.raises(UserError, match="no image in 1 shard"):
+            open_source(tmp_path / "x.tar")
+    image_extensions.cache_clear()
+    assert sum(map(len, open_source(tmp_path / "x.tar").parts().values())) == 3

@@ -85,3 +85,14 @@ def test_a_compressed_file_is_named_so(tmp_path: Path) -> None:
         add_member(archive, "a.jpg", b"a" * 2000)
     with open(tmp_path / "x.tar", "rb") as file, pytest.raises(Damaged, match="unpacked first"):
         list(members(file))
+
+
+@pytest.mark.parametrize("size", ["many", "-700", "1e3"])
+def test_a_length_in_an_extended_header_that_is_no_number_is_damage(size: str) -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        member = tarfile.TarInfo("a.jpg")
+        member.pax_headers = {"size": size}
+        archive.addfile(member)
+    with pytest.raises(Damaged, match="damaged at byte"):
+        list(members(io.BytesIO(buffer.getvalue())))

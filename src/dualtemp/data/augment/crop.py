@@ -38,8 +38,9 @@ def central_crops(heights: Tensor, widths: Tensor, ratio: tuple[float, float]) -
     """The largest central crops with an aspect inside ratio: boxes (N, 4) as in random_crops."""
     aspect = widths.to(torch.float64) / heights
     narrow, wide = aspect < ratio[0], aspect > ratio[1]
-    height = torch.where(narrow, (widths.to(torch.float64) / ratio[0]).round().to(torch.int64), heights)
-    width = torch.where(wide, (heights.to(torch.float64) * ratio[1]).round().to(torch.int64), widths)
+    # At least one pixel: of an image of one or two, an aspect far from 1 would leave none.
+    height = torch.where(narrow, (widths.to(torch.float64) / ratio[0]).round().to(torch.int64).clamp(min=1), heights)
+    width = torch.where(wide, (heights.to(torch.float64) * ratio[1]).round().to(torch.int64).clamp(min=1), widths)
     return torch.stack(((heights - height) // 2, (widths - width) // 2, height, width), 1)
 
 

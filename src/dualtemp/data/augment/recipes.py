@@ -121,13 +121,22 @@ _BUILT_IN: dict[str, Recipe | Augmentation] = {
 def recipe_named(word: str) -> Recipe:
     """Return a recipe by its name, from a YAML file, or from the content that `recipe_text` gave."""
     if word.startswith("{"):
-        return recipe_from(json.loads(word), "recipe")
+        return recipe_from(_from_json(word), "recipe")
     if word.endswith((".yaml", ".yml")) or os.sep in word:
         path = Path(word).expanduser()
         return recipe_from(read_yaml(path, "a recipe in a YAML file, such as `flip: 0.5`"), str(path))
     if word in RECIPES:
         return RECIPES[word]
     raise UserError(f"there is no recipe {word!r}: {suggest(word, RECIPES)} (your own: FILE.yaml, or --plugin FILE.py)")
+
+
+def _from_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise UserError(
+            f"recipe: {text[:80]} is not JSON ({error}); give such as '{{\"flip\": 0.5}}', or FILE.yaml"
+        ) from None
 
 
 def recipe_text(given: str | Mapping[str, Any] | Recipe) -> str:

@@ -72,13 +72,14 @@ def _open_dicom(encoded: Path | bytes, deep: bool) -> Image.Image:
     values = about.pixel_array
     if int(about.get("NumberOfFrames", 1) or 1) > 1:
         values = values[0]
-    if int(about.get("SamplesPerPixel", 1)) == 3:
-        if str(about.PhotometricInterpretation).startswith("YBR"):
-            from pydicom.pixels.processing import convert_color_space
-
-            values = convert_color_space(values, str(about.PhotometricInterpretation), "RGB")
+    if int(about.get("SamplesPerPixel", 1)) == 3:  # as RGB: pydicom has converted YBR already
         shift = max(0, int(about.BitsStored) - 8)
         return Image.fromarray((values >> shift).astype(np.uint8))
+    if str(about.PhotometricInterpretation) == "PALETTE COLOR":  # values are numbers of colors
+        from pydicom.pixels.processing import apply_color_lut
+
+        color = apply_color_lut(values, about)
+        return Image.fromarray((color >> 8 * (color.dtype.itemsize - 1)).astype(np.uint8))
     if deep and int(about.BitsStored) > 8:
         return Image.fromarray(_bright_values(values, about))
     return Image.fromarray(_eight_bit(values, about))

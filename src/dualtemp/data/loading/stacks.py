@@ -16,7 +16,7 @@ from PIL import Image
 
 Levels = tuple[tuple[float, float], ...]  # what becomes 0 and 255, for each channel
 
-LOOKED_AT = 64  # images that levels are measured on, evenly chosen
+LOOKED_AT = 64  # images that levels are measured on, evenly spaced; fewer than twice as many
 PIXELS = 1 << 14  # of an image, evenly chosen
 SHARES = (0.1, 99.9)  # percentiles of the values: a few hot pixels would leave nothing for all others
 _KINDS = "uif"  # whole numbers with and without a sign, floating point

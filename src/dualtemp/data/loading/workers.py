@@ -152,9 +152,12 @@ class Reader:
                         self._submit(item)
         raise WorkersLost(
             f"worker processes that read images below {self.source.place} were killed {_ATTEMPTS} times at the same "
-            f"batch, the last one was {died}; the system may be short of memory: use fewer than {self.workers} "
-            "workers, or 0 to read in the main process"
+            f"batch, the last one was {died}; the system may be short of memory: use {self._fewer()}"
         )
+
+    def _fewer(self) -> str:
+        few = f"fewer than {self.workers} workers, or 0" if self.workers > 1 else "0 workers"
+        return f"{few} to read in the main process"
 
     def _deaths(self) -> str:
         """Give up a broken pool; say which of its workers died, and of what."""

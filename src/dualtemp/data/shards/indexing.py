@@ -92,8 +92,18 @@ def _same(known: ShardIndex, number: int, place: Place, stamp: str | None) -> bo
     """Whether what is known of a shard still holds; of one that has disappeared, it does."""
     if len(known.files) <= number or (known.files[number].place, known.files[number].name) != (place.place, place.name):
         return False
-    before = known.files[number].stamp
-    return stamp in (None, before) and bool(before)
+    return _holds(known, number, stamp)
+
+
+def _holds(known: ShardIndex, number: int, stamp: str | None) -> bool:
+    """Whether a shard of this stamp need not be listed again; None: it has disappeared.
+
+    One in which no image was found is: a reader of its images, such as pydicom, may have been installed since.
+    """
+    file = known.files[number]
+    return bool(file.stamp) and (
+        stamp is None or (stamp == file.stamp and bool(known.counts[number] > 0 or file.trouble))
+    )
 
 
 def _made(places: Sequence[Place], stamps: dict[Place, Stamp], known: ShardIndex, path: Path | None) -> ShardIndex:
@@ -102,7 +112,7 @@ def _made(places: Sequence[Place], stamps: dict[Place, Stamp], known: ShardIndex
     contents: dict[Place, ShardContents] = {}
     for place in places:
         number, stamp = before.get(place.place), stamps[place].text
-        if number is not None and stamp in (None, known.files[number].stamp):
+        if number is not None and _holds(known, number, stamp):
             files[place], contents[place] = known.files[number], known.of_shard(number)
     keep = frozenset(place.place for place in places)
     left, saved = [place for place in places if place not in files], time.monotonic()

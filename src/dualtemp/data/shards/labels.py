@@ -13,6 +13,7 @@ from dualtemp.data.shards.remote import is_remote, read_text
 from dualtemp.data.shards.shard_index import ShardIndex
 from dualtemp.errors import UserError
 
+MOST_CLASSES = 1 << 20  # numbers above are no classes, but names of something else
 CLASSES_FILE = "classes.txt"  # beside the shards: a name a line, in the order of the numbers
 
 
@@ -32,9 +33,11 @@ def read_labels(index: ShardIndex, place: str) -> Labels | None:
     told = _told(index, place)
     words = [index.words[i] for i in used]
     if all(word.isdecimal() for word in words):
-        classes = told or tuple(str(i) for i in range(max(map(int, words)) + 1))
         number = {word: int(word) for word in words}
-        if (highest := max(number.values())) >= len(classes):
+        if (highest := max(number.values())) >= MOST_CLASSES and not told:
+            raise UserError(f"{place}: an image has label {highest}; expected classes numbered from 0, or their names")
+        classes = told or tuple(str(i) for i in range(highest + 1))
+        if highest >= len(classes):
             raise UserError(f"{place}: an image has label {highest}, but only {len(classes)} classes are named")
     else:
         classes = told or tuple(sorted(words))
@@ -59,10 +62,10 @@ def _classes_beside(index: ShardIndex) -> tuple[str, ...]:
     for folder in (*folders, *dict.fromkeys(map(os.path.dirname, folders))):
         if is_remote(folder):
             if (text := _remote_text(f"{folder}/{CLASSES_FILE}")) is not None:
-                return tuple(line for line in text.splitlines() if line.strip())
+                return tuple(line for line in text.removeprefix("\ufeff").splitlines() if line.strip())
             continue
         try:
-            with open(os.path.join(folder, CLASSES_FILE), encoding="utf-8", errors="surrogateescape") as file:
+            with open(os.path.join(folder, CLASSES_FILE), encoding="utf-8-sig", errors="surrogateescape") as file:
                 return tuple(line.rstrip("\n") for line in file if line.strip())
         except (OSError, ValueError):
             continue

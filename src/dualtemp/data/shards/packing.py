@@ -64,6 +64,7 @@ def pack_folder(
     classes = sorted({name for part in parts.values() for name in part.folders} - {""})
     if broken := next((name for name in classes if len(name.splitlines()) > 1), None):
         raise UserError(f"{folder}: the class folder {broken!r} has a line break in its name; rename it")
+    _refuse_two_labels(folder, parts)
     with writing(out, "free some space, or give another --to"):
         out.parent.mkdir(parents=True, exist_ok=True)
         work = out.with_name(f".{out.name}.packing")
@@ -77,6 +78,19 @@ def pack_folder(
             finally:
                 shutil.rmtree(work, ignore_errors=True)
     return packed
+
+
+def _refuse_two_labels(folder: Path, parts: dict[str, Part]) -> None:
+    """Refuse images that would be one sample, which has one label, though theirs differ."""
+    for part in parts.values():
+        first: dict[str, tuple[str, str]] = {}
+        for name, label in zip(part.names, part.folders, strict=True):
+            other, known = first.setdefault(_key(name), (name, label))
+            if known != label:
+                raise UserError(
+                    f"{folder}: {other} and {name} have one name up to the first dot, so that they are one sample of "
+                    f"a shard, but two labels, {known!r} and {label!r}: rename one of them"
+                )
 
 
 def _shuffled(part: Part, word: str) -> Part:

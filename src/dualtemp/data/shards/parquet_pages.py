@@ -73,7 +73,10 @@ def values(file: BinaryIO, chunk: Chunk, unpack: Unpack | None) -> Iterator[Valu
             if not 0 < count <= left:
                 raise Damaged(f"a page of {count} values at byte {begin:,}")
             left -= count
-            yield from _data_page(kind, about, begin, stored, unpacked, unpack, chunk.levels, words)
+            try:
+                yield from _data_page(kind, about, begin, stored, unpacked, unpack, chunk.levels, words)
+            except IndexError:  # it ends before its numbers do
+                raise Damaged(f"a damaged page at byte {begin:,}") from None
 
 
 def _data_page(

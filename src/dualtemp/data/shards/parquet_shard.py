@@ -30,7 +30,7 @@ def list_parquet(raw: BinaryIO, images: BinaryIO | None = None) -> ShardContents
         features = _features(file.schema_arrow)
         column = _image_column(file.schema_arrow, features)
         names, (labels, classes) = _names(file, column), _labels(file, features)
-    except pa.ArrowException as error:
+    except (pa.ArrowException, UnicodeDecodeError) as error:  # the latter of a name or a label
         raise Damaged(f"not a readable Parquet file ({' '.join(str(error).split())[:120]})") from error
     found, missing, row, trouble = Gatherer(), 0, 0, ""
     try:
@@ -150,9 +150,8 @@ def _names(file: Any, column: str) -> list[str]:
     if not pa.types.is_struct(kind) or kind.get_field_index("path") < 0:
         return []
     paths = [each["path"] if each else None for each in file.read(columns=[f"{column}.path"])[column].to_pylist()]
-    if any(not isinstance(path, str) or not path for path in paths) or len(set(paths)) < len(paths):
-        return []
-    return [str(path).replace("\\", "/").removeprefix("./").lstrip("/") for path in paths]
+    names = [str(path or "").replace("\\", "/").removeprefix("./").lstrip("/") for path in paths]
+    return names if all(names) and len(set(names)) == len(names) else []
 
 
 def _labels(file: Any, features: dict[str, Any]) -> tuple[list[str | None], tuple[str, ...]]:

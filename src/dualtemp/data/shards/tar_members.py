@@ -43,7 +43,7 @@ def members(file: BinaryIO) -> Iterator[Member]:
                 name = _text(told.rstrip(b"\0"))
             elif kind == b"x":
                 found = _pax(told, at)
-                name, size = found.get("path", name), int(found["size"]) if "size" in found else None
+                name, size = found.get("path", name), _decimal(found["size"], at) if "size" in found else None
             at += padded
             continue
         if kind in _REGULAR or not kind:
@@ -81,6 +81,12 @@ def _number(field: bytes, at: int) -> int:
         return int(field.strip(b" \0") or b"0", 8)
     except ValueError:
         raise Damaged(f"damaged at byte {at:,}") from None
+
+
+def _decimal(text: str, at: int) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise Damaged(f"damaged at byte {at:,}")
+    return int(text)
 
 
 def _name(header: bytes) -> str:

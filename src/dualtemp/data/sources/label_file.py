@@ -34,7 +34,7 @@ def read_label_file(path: Path, names: Collection[str]) -> dict[str, str]:
     lines: dict[str, int] = {}
     unknown: list[str] = []
     for number, cell, given in label_lines(path, known):
-        name, label = _name(cell), given.strip()
+        name, label = image_name(cell, known), given.strip()
         if name in lines:
             raise UserError(f"{path}: {name} is on line {lines[name]} and on line {number}; keep one of them")
         lines[name] = number
@@ -76,7 +76,7 @@ def _rows(path: Path) -> list[tuple[int, list[str]]]:
         raise UserError(f"{path}: cannot be read ({error.strerror}); give a CSV file of labels") from None
     except UnicodeDecodeError:
         raise UserError(f"{path}: not text in UTF-8; give a CSV file of labels") from None
-    first = text.split("\n", 1)[0]
+    first = text.lstrip("\n").split("\n", 1)[0]
     separator = max(",;\t", key=first.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     rows = []
@@ -96,11 +96,12 @@ def _columns(path: Path, first: tuple[int, list[str]], known: Collection[str]) -
     labels = [at for at, word in enumerate(words) if word in LABEL_COLUMNS]
     if files and labels:
         return files[0], labels[0], 1
-    if len(words) == 2 and not labels and _name(first[1][0]) in known:  # no line of titles
+    if len(words) == 2 and not labels and image_name(first[1][0], known) in known:  # no line of titles
         return 0, 1, 0
     missing, choices = ("label", LABEL_COLUMNS) if files else ("file", FILE_COLUMNS)
     raise UserError(f"{path}: no column is called {missing!r} (or {', '.join(choices[1:])}); {EXPECTED}")
 
 
-def _name(cell: str) -> str:
-    return cell.strip().replace("\\", "/").removeprefix("./")
+def image_name(cell: str, known: Collection[str]) -> str:
+    """The image that a cell names: as it stands there if an image is called so, else tidied up, also of Windows' \\."""
+    return cell if cell in known else cell.strip().replace("\\", "/").removeprefix("./")

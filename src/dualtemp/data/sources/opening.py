@@ -55,6 +55,8 @@ def open_source(
 def named_path(source: str | Path) -> Path | None:
     """Return the path that a source is, None if it is the name of a set; raises UserError if it is neither."""
     text = str(source)
+    if not text.strip():
+        raise UserError("images: an empty name; give a folder of images (. is this one), an .npz file, or a set's name")
     if isinstance(source, str) and not looks_like_path(text) and named_set(text):
         return None
     path = Path(os.path.expanduser(source))  # where there is no such home, the path as it is

@@ -44,7 +44,10 @@ def open_shards(path: str | Path, *, labels: bool = True, together: bool = True)
     split = ""
     test = _test_word(division, rows, known)
     chosen = {"train": next(iter(rows)), "test": test, "unlabelled": division.unlabeled}
-    sources = {part: parts[word] for part, word in chosen.items() if word is not None}
+    if chosen["train"] not in parts:
+        why = f", the first {left_out[0]}" if left_out else "; expected members that end as images do, such as .jpg"
+        raise UserError(f"{path}: no image in its train shards{why}")
+    sources = {part: parts[word] for part, word in chosen.items() if word in parts}
     if test is None:
         sources, split = _hold_out(sources, known, together)
     else:

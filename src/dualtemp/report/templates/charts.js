@@ -43,7 +43,7 @@ for (const chart of document.querySelectorAll("svg.epochs")) {
   };
   chart.addEventListener("pointermove", point);
   chart.addEventListener("pointerdown", point);
-  chart.addEventListener("pointerleave", hide);
+  chart.addEventListener("pointerleave", event => { if (event.pointerType === "mouse") hide(); });  // what a finger has touched stays
   chart.addEventListener("blur", hide);
   chart.addEventListener("keydown", event => {
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key], all = places();

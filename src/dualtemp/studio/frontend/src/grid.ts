@@ -16,6 +16,8 @@ export class Grid {
   private side = 96;
   private focus = 0;
   private last: number | null = null;
+  private clicked: number | null = null; // image; a click may change the grid before it becomes a double click
+  private sorted = ""; // by what: order and column
   onOpen: (id: number) => void = () => {};
   onHover: (id: number | null) => void = () => {};
   colorOf: (id: number) => string = () => "";
@@ -26,14 +28,22 @@ export class Grid {
     this.element.addEventListener("keydown", event => this.key(event));
     new ResizeObserver(() => this.layOut()).observe(this.element);
     store.on(["selection"], () => this.show());
-    store.on(["marks", "labels", "items", "predictions", "column"], () => this.refresh());
+    store.on(["marks", "labels", "items", "predictions"], () => this.refresh());
+    // New values of the same column leave the order as it is: whoever labels does not want the images to jump.
+    store.on(["column"], () => this.sorted === this.wanted ? this.refresh() : this.show());
+    this.element.addEventListener("dblclick", () => { if (this.clicked !== null) this.onOpen(this.clicked); });
     byId<HTMLSelectElement>("order").addEventListener("change", () => this.show());
   }
 
   get ids(): Int32Array { return this.shown; }
 
+  private get wanted(): string {
+    const order = byId<HTMLSelectElement>("order").value || "found";
+    return order === "found" ? order : `${order} ${store.column?.id}`;
+  }
+
   show(): void {
-    const order = byId<HTMLSelectElement>("order").value;
+    const order = byId<HTMLSelectElement>("order").value || "found";
     const some = store.selection.length > 0;
     let ids = some ? Int32Array.from(store.selection) : Int32Array.from({ length: store.count }, (_, i) => i);
     const column = store.column;
@@ -45,6 +55,7 @@ export class Grid {
       });
     }
     this.shown = ids;
+    this.sorted = this.wanted;
     this.focus = 0;
     this.last = null;
     byId("grid-title").textContent = some ? `${many(ids.length, "image")} ${store.why}` : `All ${many(store.count, "image")}`;
@@ -86,12 +97,12 @@ export class Grid {
     canvas.style.height = `${this.side}px`;
     cell.addEventListener("click", event => {
       this.focus = place;
+      if (event.detail < 2) this.clicked = id;
       if (event.shiftKey && this.last !== null) this.markRange(this.last, place);
       else if (store.selection.length) store.toggleMark(id);
       else store.select([id], "clicked");
       this.last = place;
     });
-    cell.addEventListener("dblclick", () => this.onOpen(id));
     cell.addEventListener("pointerenter", () => this.onHover(id));
     cell.addEventListener("pointerleave", () => this.onHover(null));
     this.inner.append(cell);
@@ -149,7 +160,10 @@ export class Grid {
       event.preventDefault();
       if (store.selection.length) store.toggleMark(this.shown[this.focus]);
       else store.select([this.shown[this.focus]], "clicked");
-    } else if (event.key === "Enter") this.onOpen(this.shown[this.focus]);
+    } else if (event.key === "Enter") {
+      event.preventDefault(); // it would press the button of the viewer that gets the focus
+      this.onOpen(this.shown[this.focus]);
+    }
   }
 
   private reveal(): void {

@@ -83,7 +83,7 @@ async function build(): Promise<void> {
   store.selected = new Uint8Array(store.count);
   showGrid(); // first: pictures are on their way while the map is made
   map = await makeMap();
-  Object.assign(window, { studio: { store, map, items } }); // for the benchmark and for the curious
+  Object.assign(window, { studio: { store, map, items, grid } }); // for the benchmark and for the curious
   map.onOpen = id => openViewer(id, grid!.ids.length ? grid!.ids : Int32Array.of(id));
   map.onHover = hover;
   map.onTool = tool => document.querySelectorAll<HTMLElement>("[data-tool]").forEach(each => each.setAttribute("aria-pressed", String(each.dataset.tool === tool)));
@@ -177,7 +177,7 @@ function listenToPage(built: PointMap): void {
   byId("undo").addEventListener("click", () => void undo());
   byId("help-button").addEventListener("click", showHelp);
   store.on(["selection", "marks"], () => {
-    for (const id of ["similar", "clear"]) byId<HTMLButtonElement>(id).disabled = !store.selection.length;
+    for (const id of ["similar", "clear"]) byId<HTMLButtonElement>(id).disabled = !store.targets().length;
     byId("similar").textContent = store.marks.size > 1 ? `More like these ${store.marks.size}` : store.marks.size === 1 ? "More like this" : "More like these";
   });
   store.on(["jobs"], drawJobs);

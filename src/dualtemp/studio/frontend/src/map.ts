@@ -303,6 +303,7 @@ export class PointMap {
       this.zoom(Math.exp(-event.deltaY * (event.ctrlKey ? 0.01 : 0.0016)), ...at(event));
     }, { passive: false });
     here.addEventListener("pointerdown", event => {
+      if (event.button > 0) return; // a menu may swallow the end of it
       here.setPointerCapture(event.pointerId);
       this.pointers.set(event.pointerId, event);
       this.travelled = 0;
@@ -327,8 +328,7 @@ export class PointMap {
       this.pointers.set(event.pointerId, event);
     });
     const end = (event: PointerEvent): void => {
-      this.pointers.delete(event.pointerId);
-      if (this.pointers.size) return;
+      if (!this.pointers.delete(event.pointerId) || this.pointers.size) return;
       const drag = this.drag, path = this.path, [x, y] = at(event);
       this.drag = null;
       this.path = [];

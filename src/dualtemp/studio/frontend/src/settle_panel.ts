@@ -1,7 +1,7 @@
 // Almost equal images and labels that are likely wrong, one after the other; exports.
 
 import { attempt, getJson, post } from "./api";
-import { fill, h, say } from "./dom";
+import { fill, h, many, say } from "./dom";
 import { items } from "./items";
 import { setLabel, setTag } from "./label_panel";
 import { store } from "./store";
@@ -11,6 +11,7 @@ import { Turns } from "./turns";
 interface Group { members: number[]; size: number; s: number; settled: boolean }
 interface Doubt { id: number; label: string; prediction: string; score: number }
 
+const SHOWN = 12; // of a group
 let groups: Group[] = [];
 let at = 0;
 const turns = new Turns();
@@ -79,8 +80,8 @@ function draw(element: HTMLElement): void {
   };
   const rest = group.members.slice(1);
   fill(element,
-    h("p", { class: "quiet" }, `Group ${at + 1} of ${groups.length}, ${open} open. Cosines from ${group.s.toFixed(3)}.`),
-    h("div", { class: "thumbs" }, ...group.members.slice(0, 12).map((id, n) => h("figure", {}, picture(id), h("figcaption", {}, n ? "" : "kept")))),
+    h("p", { class: "quiet" }, `Group ${at + 1} of ${groups.length}, ${open} open. ${many(group.size, "image")}${group.size > SHOWN ? `, the first ${SHOWN} shown` : ""}; cosines from ${group.s.toFixed(3)}.`),
+    h("div", { class: "thumbs" }, ...group.members.slice(0, SHOWN).map((id, n) => h("figure", {}, picture(id), h("figcaption", {}, n ? "" : "kept")))),
     h("div", { class: "row" },
       h("button", { type: "button", class: "main", id: "settle-duplicate", onclick: () => void settle("duplicate", rest) }, `Tag ${rest.length} as duplicate${rest.length > 1 ? "s" : ""}`),
       h("button", { type: "button", onclick: () => void settle("not a duplicate", group.members) }, "Not duplicates")),

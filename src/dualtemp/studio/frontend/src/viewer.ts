@@ -30,14 +30,17 @@ async function draw(): Promise<void> {
     ["number", String(id)],
   ];
   const picture = store.pictures ? h("img", { src: `/api/images/${id}`, alt: item?.name ?? `image ${id}` }) : h("p", { class: "quiet" }, "It is not known where this image is.");
+  const focused = dialog.contains(document.activeElement) ? document.activeElement?.id : "";
   fill(dialog,
     h("figure", {}, picture, h("figcaption", {}, item?.name ?? "")),
     h("dl", {}, ...facts.filter(([, value]) => value).flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value!)])),
     h("div", { class: "row" },
-      h("button", { type: "button", onclick: () => step(-1), "aria-label": "Previous image" }, "\u2190"),
-      h("button", { type: "button", onclick: () => step(1), "aria-label": "Next image" }, "\u2192"),
+      h("button", { type: "button", id: "previous", onclick: () => step(-1), "aria-label": "Previous image" }, "\u2190"),
+      h("button", { type: "button", id: "next", onclick: () => step(1), "aria-label": "Next image" }, "\u2192"),
       h("span", { class: "gap" }),
-      h("button", { type: "button", autofocus: true, onclick: () => dialog.close() }, "Close")));
+      h("button", { type: "button", id: "close", onclick: () => dialog.close() }, "Close")));
+  // What had the focus is gone: without it, the keys would reach nobody.
+  if (dialog.open) byId(["previous", "next"].find(each => each === focused) ?? "close").focus();
 }
 
 function step(by: number): void {

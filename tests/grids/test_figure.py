@@ -1,0 +1,42 @@
+"""The figure of a grid, as a browser draws it."""
+
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from dualtemp.grids.artifact import Artifact
+from dualtemp.grids.comparisons import MeasuredCell
+from dualtemp.grids.figure import draw_grid
+from dualtemp.report.drawing import to_svg
+
+ROWS = ["InfoNCE", "dual temperature", "equal (DCL)", "memory (SogCLR)", "MoCo", "SimSiam", "VICReg", "M" * 40]
+BOXES = """Array.from(document.querySelectorAll('text'), each => {
+    const box = each.getBoundingClientRect();
+    return [each.textContent, box.left, box.top, box.right, box.bottom];
+})"""
+
+
+def figure(rows: list[str], columns: list[str], path: Path) -> Path:
+    artifact = Artifact(
+        "a", 0, "a", "a", rows={row: {} for row in rows}, columns={column: {} for column in columns}, column_title="c"
+    )
+    table = {(r, c): MeasuredCell({1: 40.0 + i, 2: 42.0}) for i, r in enumerate(rows) for c in columns}
+    path.write_text(to_svg(*draw_grid(artifact, table, "kNN, %", 0.95), "a"))
+    return path
+
+
+def test_no_name_covers_another_or_leaves_the_figure(tmp_path: Path, open_page: Any) -> None:
+    drawn = figure(ROWS, ["16", "a rather long name of a column", "256"], tmp_path / "a.svg")
+    view, told = open_page(drawn)
+    width, height = view.evaluate("['width', 'height'].map(side => document.documentElement[side].baseVal.value)")
+    for font in ("Helvetica, Arial", "DejaVu Sans"):  # the widths that the figure counts with, and wider ones
+        view.evaluate(f"document.documentElement.setAttribute('font-family', '{font}')")
+        boxes: list[tuple[str, float, float, float, float]] = view.evaluate(BOXES)
+        assert set(ROWS) <= {name for name, *_ in boxes}
+        for name, left, top, right, bottom in boxes:
+            assert min(left, top) >= 0, name
+            assert right <= width, name
+            assert bottom <= height, name
+        for (name, *a), (other, *b) in combinations(boxes, 2):
+            assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1], f"{name} and {other} in {font}"
+    assert told == []
