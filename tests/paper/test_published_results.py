@@ -52,10 +52,12 @@ def test_the_table_of_the_readme_is_that_of_the_summary() -> None:
         assert f"| {word} | {simco} | {simmoco} |" in readme
 
 
-def test_every_figure_in_the_words_is_in_a_summary() -> None:
+def test_every_figure_in_the_words_is_in_a_summary_or_on_the_page_of_a_grid() -> None:
     text = (PUBLISHED / "README.md").read_text().split("## Where it stands")[1].split("## ")[0]
     told = (PUBLISHED.parents[1] / "README.md").read_text().split("Two temperatures beat one")[1].split("##")[0]
-    known = set(re.findall(r"\d+\.\d\d", " ".join((PUBLISHED / name / "summary.md").read_text() for name in COMMANDS)))
+    sources = [PUBLISHED / name / "summary.md" for name in COMMANDS]
+    sources += [PUBLISHED / "unequal" / f"{name}.html" for name in ("same-step", "own-rates")]
+    known = set(re.findall(r"\d+\.\d\d", " ".join(path.read_text() for path in sources)))
     figures = re.findall(r"\d+\.\d\d", text + told)
     assert len(figures) > 40
     assert set(figures) - known == {"4.59"}  # the paper's
@@ -160,6 +162,37 @@ def test_each_arm_has_the_rate_that_was_best_on_held_out_images() -> None:
         told = [f"{tried[rate]:.2f}" if rate in tried else "" for rate in (0.06, 0.12, 0.24, 0.48)]
         row = next(line for line in text.splitlines() if line.startswith(f"| {word} |")).replace("**", "")
         assert [cell.strip() for cell in row.split("|")[2:-1]] == told
+
+
+def test_each_arm_at_its_own_rate_is_told_as_its_cells_and_its_page_say(tmp_path: Path) -> None:
+    whole = (PUBLISHED / "README.md").read_text()
+    text = " ".join(whole.split("## Each arm at its own best rate")[1].split("\n## ")[0].split())
+    rows = yaml.safe_load((PUBLISHED / "unequal" / "own-rates.yaml").read_text())["rows"]
+    runs = {
+        name: metrics_of("unequal", method="simco", match_step=False, validate="test", **arm)
+        for name, arm in rows.items()
+    }
+    for name, found in runs.items():
+        assert len(found) == 5
+        arm, _, which = name.partition(", ")
+        words = f"{arm} temperature{'s' * (arm == 'two')}, {which}"
+        rate = f"{rows[name]['lr']}".removeprefix("0")
+        assert f"| {words} | {rate} | {mean(found, 'probe_top1')} | {mean(found, 'knn_top1')} |" in text
+    one, two = (
+        {key: fmean(run[key] for run in found) for key in ("probe_top1", "knn_top1")}
+        for found in list(runs.values())[:2]
+    )
+    gain, by_knn = (two[key] - one[key] for key in ("probe_top1", "knn_top1"))
+    assert f"beat one by **{gain:.2f} points (97.06 % interval 1.63 to 3.13; seed by seed 1.50 to 3.26)**" in text
+    assert f"and by kNN by {by_knn:.2f}." in text
+    assert f"| **+{gain:.2f}** (1.63 to 3.13) |" in whole.split("## In short")[1].split("\n## ")[0]
+    folder, page = PUBLISHED / "unequal", tmp_path / "own-rates.html"
+    grid = [str(folder / "own-rates.yaml"), "--results", str(folder / "cells"), "--seeds", "5", "--no-run"]
+    assert main(["grid", *grid, "--out", str(page)]) == 0
+    for written in (page, folder / "own-rates.html"):
+        cells = re.sub(r"<td[^>]*>", "<td>", written.read_text().replace("\n", ""))
+        assert f"<td>+{gain:.2f}</td><td>+1.63 … +3.13</td>" in cells
+        assert "+1.50 … +3.26" in cells
 
 
 def between(metrics: list[dict[str, float]], places: int = 0) -> str:
