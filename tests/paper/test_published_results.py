@@ -193,6 +193,7 @@ def test_each_arm_at_its_own_rate_is_told_as_its_cells_and_its_page_say(tmp_path
         cells = re.sub(r"<td[^>]*>", "<td>", written.read_text().replace("\n", ""))
         assert f"<td>+{gain:.2f}</td><td>+1.63 … +3.13</td>" in cells
         assert "+1.50 … +3.26" in cells
+        assert "One comparison, at 97.06 %" in cells
 
 
 def between(metrics: list[dict[str, float]], places: int = 0) -> str:

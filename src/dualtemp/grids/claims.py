@@ -51,7 +51,7 @@ class Verdict:
     def error(self, level: float) -> str:
         """Describe the number of comparisons and what it does to the error of a single one."""
         if self.comparisons < 2:
-            return "One comparison."
+            return f"One comparison, at {percent(level)}."
         rises = " (a rise and each of its steps)" if any(f.comparisons > 1 for f in self.findings) else ""
         missed = min(100.0, 100 * (1 - level) * self.comparisons)
         return (
