@@ -2,13 +2,13 @@
 
 import functools
 import re
-import shutil
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_processes import PATIENCE
@@ -67,23 +67,17 @@ def address(site: Path) -> Iterator[str]:
     server.server_close()
 
 
-def test_a_browser_shows_the_explorer_and_asks_nobody_else(address: str) -> None:
-    api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-    program = shutil.which("chromium") or shutil.which("google-chrome")
-    if program is None:
-        pytest.skip("needs chromium")
-    with api.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        page = browser.new_page()
-        page.set_default_timeout(1000 * PATIENCE)
-        asked: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
-        page.goto(f"{address}/index.html")
-        assert page.evaluate("document.querySelector('img[src=\"studio.png\"]').naturalWidth") > 1000
-        page.goto(f"{address}/scalar-times-vector.html")
-        page.locator("iframe").scroll_into_view_if_needed()
-        frame = page.frame_locator("iframe")
-        frame.locator("input[type=range]").first.wait_for()
-        browser.close()
+def test_a_browser_shows_the_explorer_and_asks_nobody_else(address: str, browser: Any) -> None:
+    page = browser.new_page()
+    page.set_default_timeout(1000 * PATIENCE)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(f"{address}/index.html")
+    assert page.evaluate("document.querySelector('img[src=\"studio.png\"]').naturalWidth") > 1000
+    page.goto(f"{address}/scalar-times-vector.html")
+    page.locator("iframe").scroll_into_view_if_needed()
+    frame = page.frame_locator("iframe")
+    frame.locator("input[type=range]").first.wait_for()
+    page.close()
     assert [url for url in asked if not url.startswith((address, "data:", "blob:"))] == []
     assert any(url.endswith("explore-digits.html") for url in asked)
