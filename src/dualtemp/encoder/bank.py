@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dualtemp.encoder.embedding_file import valid_text
+from dualtemp.encoder.embedding_file import valid_label, valid_text
 from dualtemp.encoder.embedding_reader import EmbeddingFile, Rows
 from dualtemp.encoder.encoder import RunEncoder
 from dualtemp.encoder.feature_cache import cached_records
@@ -59,7 +59,7 @@ def bank_of(
             numbers: list[int] = record.index.tolist()
             if numbers:
                 names = [valid_text(images.names[i]) for i in numbers]
-                labels, parts = [_valid(images.label(i)) for i in numbers], [images.part(i) for i in numbers]
+                labels, parts = [valid_label(images.label(i)) for i in numbers], [images.part(i) for i in numbers]
                 yield Rows(names, labels, parts, record.features)
 
     return Bank(rows(), lambda: images)
@@ -85,10 +85,6 @@ def gather_rows(rows: Iterable[Rows]) -> Gathered:
     if not features:
         raise UserError("there is no image to compare: give --data a folder with images that can be read")
     return Gathered(names, labels, parts, torch.cat(features))
-
-
-def _valid(label: str | None) -> str | None:
-    return None if label is None else valid_text(label)
 
 
 def _of_file(encoder: RunEncoder, data: Path | str | None, embeddings: Path) -> Bank:

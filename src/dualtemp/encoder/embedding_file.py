@@ -94,6 +94,11 @@ def valid_text(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
+def valid_label(label: str | None) -> str | None:
+    """Make a label valid text; one that is not there stays so."""
+    return None if label is None else valid_text(label)
+
+
 def _regrouped(blocks: Iterable[np.ndarray], width: int) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield pieces of ROWS rows, the last one shorter, and which rows they are."""
     held, count, start = [], 0, 0

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dualtemp.atomic_write import write_output
-from dualtemp.encoder.embedding_file import valid_text
+from dualtemp.encoder.embedding_file import valid_label, valid_text
 from dualtemp.errors import UserError
 from dualtemp.evaluation.calibration import uncertainty
 from dualtemp.evaluation.predict import Predicted
@@ -39,7 +39,7 @@ def rows_of(found: Predicted) -> list[dict[str, Any]]:
     """One dictionary an image with the keys of COLUMNS; what is not known is None."""
     rows = [dict.fromkeys(COLUMNS) for _ in found.names]
     for i, row in enumerate(rows):
-        row |= {"name": valid_text(found.names[i]), "part": found.parts[i], "label": _text(found.labels[i])}
+        row |= {"name": valid_text(found.names[i]), "part": found.parts[i], "label": valid_label(found.labels[i])}
         row["learned_from"] = bool(found.learned[i])
     if found.predictions is not None and found.classifier is not None:
         p, classes = found.predictions, [*map(valid_text, found.classifier.classes), None]
@@ -103,11 +103,7 @@ def _labels(found: Predicted, cluster: int) -> dict[str, int]:
     """Labels in a cluster, the most frequent first."""
     assert found.clusters is not None
     inside = (found.clusters.labels == cluster).nonzero()[:, 0].tolist()
-    return dict(Counter(label for i in inside if (label := _text(found.labels[i])) is not None).most_common())
-
-
-def _text(label: str | None) -> str | None:
-    return None if label is None else valid_text(label)
+    return dict(Counter(label for i in inside if (label := valid_label(found.labels[i])) is not None).most_common())
 
 
 def check_prediction_file(out: Path) -> None:

@@ -7,7 +7,7 @@ from statistics import fmean, variance
 
 from dualtemp.grids.artifact import Artifact
 from dualtemp.grids.comparisons import Table
-from dualtemp.intervals import Interval, paired_difference
+from dualtemp.intervals import Interval, mean_interval
 from dualtemp.t_distribution import incomplete_beta
 
 
@@ -44,7 +44,7 @@ def contrast_cells(artifact: Artifact, table: Table, confidence: float) -> list[
             continue
         differences = paired_differences(a.values, b.values)
         if differences:
-            interval = paired_difference(differences, dict.fromkeys(differences, 0.0), confidence)
+            interval = mean_interval(list(differences.values()), confidence)
             p = paired_p(a.values, b.values)
             found.append(Contrast(where, first, second, len(differences), interval, p))
     return adjust(found)
