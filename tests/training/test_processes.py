@@ -212,10 +212,18 @@ def test_two_processes_that_are_asked_to_stop_save_and_go_on_to_the_same_bits(
     assert different(everything(path), everything(whole)) == []
 
 
+# On rank 0 of the first start, the supervisor's SIGTERM also arrives the moment its handler is taken away.
 RESTARTED = """
-import os, sys
+import os, signal, sys
 from dualtemp.cli import main
-if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and os.environ["RANK"] == "0": exec(sys.argv[1])
+set_handler = signal.signal
+def ended_at_once(number, handler):
+    before = set_handler(number, handler)
+    if number == signal.SIGTERM and handler == signal.SIG_DFL: os.kill(os.getpid(), number)
+    return before
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and os.environ["RANK"] == "0":
+    signal.signal = ended_at_once
+    exec(sys.argv[1])
 sys.exit(main(sys.argv[2:]))
 """
 

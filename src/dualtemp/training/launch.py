@@ -72,22 +72,28 @@ def refuse_unsafe_bf16(settings: Settings, device: torch.device) -> None:
 @contextmanager
 def process_group(run: RunFolder, device: torch.device) -> Iterator[None]:
     """Join the process group; report a lost peer in one line instead of a traceback."""
-    with distributed.processes(device):
-        try:
-            yield
-        except RuntimeError as error:
-            if distributed.world_size() == 1 or not distributed.lost_peer(error):
-                raise
-            if distributed.rank() < 2:  # rank 0 reports, unless it is the one that has ended
-                # At once: whoever supervises the processes is about to end this one too.
-                print(
-                    f"dualtemp: another process of this run has ended, and so does this one; "
-                    f"{describe_last_checkpoint(run)}; start as many processes again, with "
-                    f"`-m dualtemp resume {run.path}`",
-                    file=sys.stderr,
-                    flush=True,
-                )
-            raise SystemExit(2) from None
+    with distributed.processes(device), lost_peer_reported(run):
+        yield
+
+
+@contextmanager
+def lost_peer_reported(run: RunFolder) -> Iterator[None]:
+    """Turn the failure that a lost peer causes into one line and exit code 2."""
+    try:
+        yield
+    except RuntimeError as error:
+        if distributed.world_size() == 1 or not distributed.lost_peer(error):
+            raise
+        if distributed.rank() < 2:  # rank 0 reports, unless it is the one that has ended
+            # At once: whoever supervises the processes is about to end this one too.
+            print(
+                f"dualtemp: another process of this run has ended, and so does this one; "
+                f"{describe_last_checkpoint(run)}; start as many processes again, with "
+                f"`-m dualtemp resume {run.path}`",
+                file=sys.stderr,
+                flush=True,
+            )
+        raise SystemExit(2) from None
 
 
 def train_prepared(prepared: PreparedRun, options: ExecutionOptions, observer: Observer | None) -> dict[str, Any]:
@@ -97,7 +103,8 @@ def train_prepared(prepared: PreparedRun, options: ExecutionOptions, observer: O
     """
     run, is_first = prepared.run, distributed.rank() == 0
     observer = observer or Display(quiet=options.quiet)
-    with stop_signals() as signal_received:
+    # A supervisor's SIGTERM must not end this process before it has reported: inside the signal handlers.
+    with stop_signals() as signal_received, lost_peer_reported(run):
 
         def stop_requested() -> bool:
             return signal_received() is not None
