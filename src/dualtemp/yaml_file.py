@@ -8,10 +8,22 @@ import yaml
 from dualtemp.errors import UserError
 
 
+class UniqueKeys(yaml.SafeLoader):
+    """Refuses a mapping that names a key twice, of which YAML would keep the last without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Construct a mapping whose keys are all different."""
+        named = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
+        twice = next((name for name in named if named.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"'{twice}' is given twice, line {node.start_mark.line + 1}")
+        return super().construct_mapping(node, deep)
+
+
 def read_yaml(path: Path, expected: str) -> Any:
     """Return the content of a YAML file; if it cannot be read or is no YAML, a UserError says what is expected."""
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        return yaml.load(path.read_text(encoding="utf-8"), UniqueKeys)  # noqa: S506: it is a safe loader
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror}): give {expected}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # such as a date in a month 13

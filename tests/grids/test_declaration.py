@@ -72,6 +72,8 @@ def test_cells_that_compute_the_same_share_one_run(tmp_path: Path) -> None:
         ("{", "is not YAML"),
         ("rows: {a: {}}\nnote: 2024-13-45", "is not YAML (month must be in 1..12)"),
         ("a: " + 5000 * "[", "is not YAML"),
+        ("rows:\n  a: {lr: 0.1}\n  b: {}\n  a: {lr: 0.2}", "'a' is given twice"),
+        ("seeds: 3\nrows: {a: {}}\nseeds: 5", "'seeds' is given twice"),
         ("rows: {tau_alpha: []}", "rows: tau_alpha must be a list of different values"),
         ("rows: {tau_alpha: [0.1, 0.10]}", "rows: tau_alpha must be a list of different values"),
         ("rows: {a: {}}\nseeds: []", "seeds: give how many (3), or which ([1, 2, 5])"),

@@ -1,5 +1,6 @@
 """The figure of a grid, as a browser draws it."""
 
+import re
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -40,3 +41,8 @@ def test_no_name_covers_another_or_leaves_the_figure(tmp_path: Path, open_page: 
         for (name, *a), (other, *b) in combinations(boxes, 2):
             assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1], f"{name} and {other} in {font}"
     assert told == []
+
+
+def test_fourteen_rows_have_fourteen_colors(tmp_path: Path) -> None:
+    drawn = figure([f"row {number}" for number in range(14)], ["a"], tmp_path / "a.svg").read_text()
+    assert len(set(re.findall(r'r="3\.6"[^>]*fill="(#\w+)"|fill="(#\w+)"[^>]*r="3\.6"', drawn))) == 14

@@ -8,7 +8,8 @@ from dualtemp.intervals import Interval, mean_interval
 from dualtemp.report.drawing import Dot, Line, Shape, Text, text_width
 from dualtemp.report.line_chart import tick_labels, y_ticks
 
-COLORS = ("#2a78d6", "#eb6834", "#1baf7a", "#b07900", "#c94f82", "#6b5bd2", "#555555")
+BRIGHT = ("#2a78d6", "#eb6834", "#1baf7a", "#b07900", "#c94f82", "#6b5bd2", "#555555")
+COLORS = (*BRIGHT, *("#" + "".join(f"{int(color[i : i + 2], 16) // 2:02x}" for i in (1, 3, 5)) for color in BRIGHT))
 PALE = {
     color: "#" + "".join(f"{(int(color[i : i + 2], 16) + 2 * 255) // 3:02x}" for i in (1, 3, 5)) for color in COLORS
 }

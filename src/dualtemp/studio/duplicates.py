@@ -1,5 +1,6 @@
 """Groups of almost equal images, to be settled one by one."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,21 +16,30 @@ ROWS = 1_024  # of a group, whose cosines with all of it are computed at a time
 DUPLICATE, DIFFERENT = "duplicate", "not a duplicate"  # the tags that settle a group
 
 
-def find_groups(space: Space, progress: Progress, threshold: float = THRESHOLD) -> list[list[int]]:
-    """Groups of images, by number, of which every two have at least this cosine; the most similar first."""
+@dataclass(frozen=True)
+class Groups:
+    """The most similar groups, by their members' numbers, the least cosine within each; and how many were found."""
+
+    shown: list[tuple[list[int], float]]
+    found: int
+
+
+def find_groups(space: Space, progress: Progress, threshold: float = THRESHOLD) -> Groups:
+    """Groups of images of which every two have at least this cosine; the most similar first."""
     index, _, _ = similar_pairs(torch.from_numpy(space.features), threshold, progress=progress)
-    return complete_groups(index)
+    groups = complete_groups(index)
+    return Groups([(members, _least_cosine(space, members)) for members in groups[:MOST_GROUPS]], len(groups))
 
 
-def described(groups: list[list[int]], space: Space, tags: dict[int, tuple[str, ...]]) -> list[dict[str, Any]]:
-    """The groups for the page: all members, least cosine within, and whether each is settled.
-
-    space: the one in which they were found.
-    """
+def described(groups: Groups, tags: dict[int, tuple[str, ...]]) -> list[dict[str, Any]]:
+    """The groups for the page: all members, least cosine within, and whether each is settled."""
     found = []
-    for members in groups[:MOST_GROUPS]:
-        z = space.features[np.array(members)]
-        least = float(min(1.0, *((z[start : start + ROWS] @ z.T).min() for start in range(0, len(z), ROWS))))
+    for members, least in groups.shown:
         open_ones = [i for i in members if not {DUPLICATE, DIFFERENT} & set(tags.get(i, ()))]
         found.append({"members": members, "size": len(members), "s": round(least, 4), "settled": len(open_ones) < 2})
     return found
+
+
+def _least_cosine(space: Space, members: list[int]) -> float:
+    z = space.features[np.array(members)]
+    return float(min(1.0, *((z[start : start + ROWS] @ z.T).min() for start in range(0, len(z), ROWS))))

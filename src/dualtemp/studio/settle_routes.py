@@ -1,6 +1,6 @@
 """Addresses for settling: almost equal images, labels in doubt, clusters."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -11,8 +11,10 @@ from starlette.routing import Route
 from dualtemp.studio import requests as asked
 from dualtemp.studio.background import Progress
 from dualtemp.studio.routes import answering
-from dualtemp.studio.space import Space
 from dualtemp.studio.workspace import Workspace
+
+if TYPE_CHECKING:
+    from dualtemp.studio.duplicates import Groups
 
 
 class SettleRoutes:
@@ -20,7 +22,7 @@ class SettleRoutes:
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
-        self._groups: tuple[list[list[int]], Space] | None = None  # and the space in which they were found
+        self._groups: Groups | None = None
         self._doubts: list[dict[str, Any]] | None = None
 
     def routes(self) -> list[Route]:
@@ -44,9 +46,8 @@ class SettleRoutes:
         def work(progress: Progress) -> str:
             from dualtemp.studio.duplicates import find_groups
 
-            groups = find_groups(space, progress, body.threshold)
-            self._groups = groups, space
-            return f"{len(groups):,} groups of almost equal images"
+            self._groups = find_groups(space, progress, body.threshold)
+            return f"{self._groups.found:,} groups of almost equal images"
 
         already = "duplicates are being searched for already"
         job = self.workspace.background.start("duplicates", "almost equal images", work, alone=already)
@@ -56,12 +57,10 @@ class SettleRoutes:
         """The groups that were found."""
         if self._groups is None:
             raise HTTPException(404, "search for duplicates first")
-        found, space = self._groups
         from dualtemp.studio.duplicates import described
 
         tags = {i: entry.tags for i, entry in self.workspace.shown.labels.entries.items()}
-        groups = await run_in_threadpool(described, found, space, tags)
-        return JSONResponse({"groups": groups, "all": len(found)})
+        return JSONResponse({"groups": described(self._groups, tags), "all": self._groups.found})
 
     async def find_doubts(self, request: Request) -> Response:
         """Search for labels that are likely wrong, in the background."""
