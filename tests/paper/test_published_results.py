@@ -18,7 +18,7 @@ COMMANDS = {
     "mini-cifar100": "T-reverse --scale mini --seeds 3 --data cifar100 --data cifar100=fbb43d70",
     "long": "T-reverse S-noise --scale long --seeds 3",
     "sharp": "T-unified --scale sharp --seeds 3",
-    "unequal": "T-reverse --scale unequal --seeds 5",
+    "unequal": "T-reverse T-arch F-entropy S-similarity --scale unequal --seeds 5",
 }
 
 # Beside the runs of the paper's tables, `unequal` has runs of other steps and rates; older cells know no such setting.
@@ -42,19 +42,29 @@ def test_every_published_folder_is_compared_and_its_command_is_in_the_text() -> 
         assert f"dualtemp paper {words} --results docs/results/{name}/cells" in text
 
 
-def test_the_table_of_the_readme_is_that_of_the_summary() -> None:
+FRAMEWORKS: dict[tuple[str, str], dict[str, object]] = {
+    ("MoCo v2", "one"): {"method": "moco"},
+    ("SimMoCo", "one"): {"method": "simmoco", "tau_beta": 0.1},
+    ("SimMoCo", "two"): {"method": "simmoco", "tau_beta": 1.0},
+    ("SimCo", "one"): {"method": "simco", "tau_beta": 0.1},
+    ("SimCo", "two"): {"method": "simco", "tau_beta": 1.0},
+}
+
+
+def test_the_frameworks_with_and_without_a_dictionary_are_told_as_their_cells_say() -> None:
     readme = (PUBLISHED.parents[1] / "README.md").read_text().replace("**", "")
-    summary = (PUBLISHED / "mini" / "summary.md").read_text().split("### T-reverse")[1].split("###")[0]
-    rows = {line.split("|")[1].strip(): line.split("|")[2:-1] for line in summary.splitlines() if "±" in line}
-    words = [".1, .1 (one)", "1, 1 (one)", ".1, 1 (two temperatures)", "1, .1 (two, reversed)"]
-    for word, simco, simmoco in zip(words, rows["SimCo"][:4], rows["SimMoCo"][:4], strict=True):
-        simco, simmoco = (f"{cell.split()[0]} {cell.split()[-1]}" for cell in (simco, simmoco))
-        assert f"| {word} | {simco} | {simmoco} |" in readme
+    text = (PUBLISHED / "README.md").read_text().split("## Without the dictionary")[1].split("\n## ")[0]
+    for (name, temperatures), settings in FRAMEWORKS.items():
+        found = metrics_of("unequal", **AT_THE_SAME_RATE, **settings)
+        assert len(found) == 5
+        assert re.search(rf"^\| {name} \|.*\| {temperatures} \| {mean(found, 'probe_top1')} \| \d", readme, re.M)
+        figures = [mean(found, key) for key in ("probe_top1", "knn_top1", "W_mean")] + [mean(found, "entropy", 3)]
+        assert re.search(rf"^\| {name} \|.*\| {temperatures} \| {re.escape(' | '.join(figures))} \|$", text, re.M)
 
 
 def test_every_figure_in_the_words_is_in_a_summary_or_on_the_page_of_a_grid() -> None:
     text = (PUBLISHED / "README.md").read_text().split("## Where it stands")[1].split("## ")[0]
-    told = (PUBLISHED.parents[1] / "README.md").read_text().split("Two temperatures beat one")[1].split("##")[0]
+    told = (PUBLISHED.parents[1] / "README.md").read_text().split("With two temperatures")[1].split("##")[0]
     sources = [PUBLISHED / name / "summary.md" for name in COMMANDS]
     sources += [PUBLISHED / "unequal" / f"{name}.html" for name in ("same-step", "own-rates")]
     told_there = re.sub(r"(?s)<style.*?</style>|base64,[^\"]*", "", " ".join(path.read_text() for path in sources))
@@ -88,7 +98,11 @@ def test_entropies_in_the_summary_are_means_of_the_cells_to_five_digits() -> Non
 def metrics_of(name: str, **settings: object) -> list[dict[str, float]]:
     """The last epoch's metrics of published runs that have these settings."""
     found = [json.loads(path.read_text()) for path in (PUBLISHED / name / "cells").glob("*.json")]
-    return [cell["metrics"] for cell in found if all(cell["settings"][key] == value for key, value in settings.items())]
+    return [
+        cell["metrics"]
+        for cell in found
+        if all(cell["settings"].get(key, False) == value for key, value in settings.items())
+    ]
 
 
 def mean(metrics: list[dict[str, float]], name: str, places: int = 2) -> str:
