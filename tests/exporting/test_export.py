@@ -318,6 +318,15 @@ def test_the_card_shows_what_evaluate_found_and_hides_where_the_data_lay(tmp_pat
         assert "Nothing was measured." in (export(run) / "README.md").read_text()
 
 
+def test_the_card_of_a_run_that_has_gone_on_does_not_show_what_evaluate_found_before(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run", "resnet_mini", 32)
+    measured = {"name": "kNN", "encoder": "trained", "data": "validation", "top1": 31.25, "top5": None, "labels": 90}
+    (run / "evaluation.json").write_text(json.dumps({"step": 40, "made": "", "measured": [measured]}))
+    for step, shown in ((40, True), (80, False)):
+        (run / "metrics.jsonl").write_text(json.dumps({"epoch": step // 40, "step": step}) + "\n")
+        assert ("31.25" in (export(run) / "README.md").read_text()) == shown
+
+
 def test_formats_of_the_same_encoder_gather_and_those_of_another_go(tmp_path: Path) -> None:
     run = untrained_run(tmp_path / "run", "vit_tiny", 32)
     folder = export(run, "safetensors")

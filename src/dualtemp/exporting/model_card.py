@@ -1,6 +1,5 @@
 """The model card of an export: what the encoder is, what it was measured at, how to load it."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from dualtemp.exporting.loading import how_to_classify, how_to_preprocess
 from dualtemp.exporting.lookup import export_formats
 from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.metrics import measures
+from dualtemp.runs.record import evaluated, read_run
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def _temperatures(settings: Settings) -> str:
 
 
 def _figures(facts: CardFacts) -> str:
-    rows = [*_of_training(facts), *_of_evaluation(facts.run.path / "evaluation.json")]
+    rows = [*_of_training(facts), *_of_evaluation(facts)]
     if facts.is_fine_tuned:  # other weights than all else was measured with
         rows = [row for row in rows if row[:2] == ["fine-tuning", TRAINED]]
     if not rows:
@@ -132,24 +132,17 @@ def _of_training(facts: CardFacts) -> list[list[str]]:
     ]
 
 
-def _of_evaluation(path: Path) -> list[list[str]]:
-    """The results of `dualtemp evaluate`, if it was run."""
-    try:
-        measured = json.loads(path.read_text())["measured"]
-        return [
-            [
-                _plain(str(each["name"])),
-                _plain(str(each.get("encoder", ""))),
-                _plain(str(each.get("data", ""))),
-                str(each.get("labels", "")),
-                _number(each.get("top1")),
-                _number(each.get("top5")),
-            ]
-            for each in measured
-            if each.get("encoder") != "online"  # stands above
+def _of_evaluation(facts: CardFacts) -> list[list[str]]:
+    """The results of `dualtemp evaluate`, if it has measured these weights."""
+    _, rows, old = evaluated(read_run(facts.run.path))
+    return [
+        [
+            *(_plain(str(each.get(key, ""))) for key in ("name", "encoder", "data", "labels")),
+            *(_number(each.get(key)) for key in ("top1", "top5")),
         ]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return []
+        for each in rows
+        if not old and each.get("encoder") != "online"  # stands above
+    ]
 
 
 def _data(facts: CardFacts) -> str:
