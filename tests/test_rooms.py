@@ -23,6 +23,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "lars",
         "former_modules",
         "temperatures",
+        "file_names",
         "first_derivative",
         "standard_streams",
         "torchvision_operators",

@@ -1,5 +1,6 @@
 """Labels from a CSV file: what they mean for a folder, and every mistake in one line."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,12 @@ def test_whatever_is_in_the_file_it_is_labels_or_one_line(content: bytes, tmp_pa
 def test_a_file_name_of_odd_letters_can_be_listed_as_it_is(name: str, tmp_path: Path) -> None:
     (tmp_path / "labels.csv").write_text(f'file,label\n"{name}",a\n')
     assert read_label_file(tmp_path / "labels.csv", [name, "other.png"]) == {name: "a"}
+
+
+def test_a_file_name_that_is_no_text_is_read_as_commands_write_it(tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9.png")
+    (tmp_path / "labels.csv").write_text("name,label\ncaf\\xe9.png,a\nother.png,b\n")
+    assert read_label_file(tmp_path / "labels.csv", [name, "other.png"]) == {name: "a", "other.png": "b"}
 
 
 def test_empty_lines_before_the_first_do_not_hide_what_separates(flat: Path) -> None:

@@ -8,13 +8,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dualtemp.encoder.embedding_file import valid_label, valid_text
+from dualtemp.encoder.embedding_file import valid_label
 from dualtemp.encoder.embedding_reader import EmbeddingFile, Rows
 from dualtemp.encoder.encoder import RunEncoder
 from dualtemp.encoder.feature_cache import cached_records
 from dualtemp.encoder.feature_records import EncodingOptions, images_of
 from dualtemp.encoder.image_list import ImageList, listed
 from dualtemp.errors import UserError
+from dualtemp.file_names import valid_text
 
 
 class Bank(NamedTuple):

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from dualtemp.errors import UserError
+from dualtemp.file_names import valid_text
 
 FORMATS = (".parquet", ".npz", ".csv")
 DTYPES = ("float32", "float16")
@@ -87,11 +88,6 @@ def _rounded(piece: np.ndarray, dtype: str) -> np.ndarray:
     if not np.isfinite(kept).all() and np.isfinite(piece).all():
         raise UserError(f"a feature of {np.abs(piece).max():g} does not fit into {dtype}: leave --dtype out")
     return kept
-
-
-def valid_text(name: str) -> str:
-    """Make a file's name valid text, which every format can hold, by escaping other bytes."""
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def valid_label(label: str | None) -> str | None:

@@ -12,10 +12,10 @@ import torch
 from dualtemp import __version__
 from dualtemp.data.loading.loader import EVALUATION_BATCH
 from dualtemp.data.sources.label_file import AUTO
-from dualtemp.encoder.embedding_file import valid_text
 from dualtemp.encoder.encoder import RunEncoder
 from dualtemp.encoder.image_list import ImageList, listed
 from dualtemp.errors import UserError
+from dualtemp.file_names import valid_text
 from dualtemp.runs.work_file import Record
 
 _USUAL_RESIZE = ("bicubic", None)  # not written down, so that what was kept before stays valid

@@ -9,8 +9,8 @@ from PIL import Image
 
 from dualtemp.data.images import FileImages, UnreadableImage
 from dualtemp.data.loading.stacks import Levels
-from dualtemp.encoder.embedding_file import valid_text
 from dualtemp.encoder.image_list import ImageList
+from dualtemp.file_names import valid_text
 
 SIDE = 160  # px, of a thumbnail at most
 CLEAR = 64  # px; images no larger are kept without loss, so that a page can show their pixels

@@ -10,7 +10,6 @@ import torch
 from dualtemp.data.loading.drawn_views import draw_views
 from dualtemp.data.loading.loader import EVALUATION_BATCH
 from dualtemp.encoder.bank import Gathered, bank_of, bank_of_file, gather_rows
-from dualtemp.encoder.embedding_file import valid_text
 from dualtemp.encoder.embedding_reader import is_embeddings
 from dualtemp.encoder.encoder import RunEncoder, run_encoder
 from dualtemp.encoder.feature_records import EncodingOptions, Progress
@@ -28,6 +27,7 @@ from dualtemp.encoder.selection import (
     select_uncertain,
 )
 from dualtemp.errors import UserError
+from dualtemp.file_names import valid_text
 
 WAYS = ("diverse", "typical", "hardest", "uncertain", "random")
 NO_VIEWS = "hardest draws views of the images: give the run or start that encodes them, and --data"

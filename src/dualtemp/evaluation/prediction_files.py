@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from dualtemp.atomic_write import write_output
-from dualtemp.encoder.embedding_file import valid_label, valid_text
+from dualtemp.encoder.embedding_file import valid_label
 from dualtemp.errors import UserError
 from dualtemp.evaluation.calibration import uncertainty
 from dualtemp.evaluation.predict import Predicted
+from dualtemp.file_names import valid_text
 from dualtemp.quantities import counted
 from dualtemp.report.picture_groups import Card, Section, write_search_page
 

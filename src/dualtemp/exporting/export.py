@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from dualtemp import __version__
 from dualtemp.data.loading.loader import evaluation_batches
-from dualtemp.encoder.embedding_file import valid_text
 from dualtemp.encoder.encoder import RunEncoder, names_start, run_encoder
 from dualtemp.encoder.feature_records import images_of
 from dualtemp.encoder.fine_tuned import fine_tuned
@@ -28,6 +27,7 @@ from dualtemp.exporting.lookup import export_formats
 from dualtemp.exporting.model_card import CardFacts, model_card
 from dualtemp.exporting.preprocessing import preprocessing
 from dualtemp.exporting.write_format import refuse_missing_packages, write_and_compare
+from dualtemp.file_names import valid_text
 from dualtemp.models.backbones import describe_backbone
 from dualtemp.renamed import renamed_arguments
 from dualtemp.runs.folder import RunFolder

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dualtemp.encoder.embedding_file import valid_text
+from dualtemp.file_names import valid_text
 
 if TYPE_CHECKING:
     from PIL import Image

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from dualtemp.encoder.embedding_file import valid_text
 from dualtemp.errors import UserError
+from dualtemp.file_names import valid_text
 from dualtemp.studio.label_file import BETWEEN
 from dualtemp.studio.workspace import Workspace
 

@@ -14,6 +14,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from dualtemp.errors import UserError
+from dualtemp.file_names import valid_text
 
 LABEL_FILE = "labels.csv"  # in a flat folder of images: taken without being asked
 AUTO = "auto"  # the LABEL_FILE of a flat folder, if there is one
@@ -27,9 +28,10 @@ def read_label_file(path: Path, names: Collection[str]) -> dict[str, str]:
 
     Args:
         path: of the CSV file.
-        names: of the images, relative to their folder, with forward slashes; others in the file are refused.
+        names: of the images, relative to their folder, with forward slashes; others in the file are refused. One that
+            is no text stands there as commands write it.
     """
-    known = set(names)
+    known = {valid_text(name): name for name in names}
     labels: dict[str, str] = {}
     lines: dict[str, int] = {}
     unknown: list[str] = []
@@ -41,7 +43,7 @@ def read_label_file(path: Path, names: Collection[str]) -> dict[str, str]:
         if name not in known:
             unknown.append(name)
         elif label:
-            labels[name] = label
+            labels[known[name]] = label
     if unknown:
         more = f" and {len(unknown) - 1:,} more files" if len(unknown) > 1 else ""
         raise UserError(
