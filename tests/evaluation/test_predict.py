@@ -136,6 +136,16 @@ def test_strangers_are_none_of_these_and_labels_may_be_elsewhere(timm_folder: Pa
     assert found.wrong is None
 
 
+def test_what_is_learned_from_the_images_themselves_is_not_measured_on_them(timm_folder: Path, tmp_path: Path) -> None:
+    for color, name in enumerate(("red", "green")):
+        colored(tmp_path / "known" / name, 30, color)
+    expected = dualtemp.predict(timm_folder, tmp_path / "known", **SMALL)
+    found = dualtemp.predict(timm_folder, tmp_path / "known", learn=f"{tmp_path}/known/", **SMALL)
+    assert found.learned.tolist() == expected.learned.tolist()
+    assert found.measured == expected.measured
+    assert found.measured["images"] == 6  # the tenth of each class that is held out
+
+
 def test_without_labels_there_are_clusters_and_a_note(timm_folder: Path, flat: Path) -> None:
     (flat / "labels.csv").unlink()
     said: list[str] = []

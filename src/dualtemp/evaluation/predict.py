@@ -167,13 +167,13 @@ def _learn(
     tuned: FineTuned | None,
 ) -> tuple[Classifier | None, Predictions | None, str]:
     """The classifier, answers for the images of `asked` that it learned from, and in words what it learned from."""
-    if learn is not None:
+    if learn is not None and not _is_same_source(learn, asked.images.source):
         found = _read(encoder, listed(learn), options, {})
         chosen = _checked(found, str(learn))
         known = found.labels[chosen]
         made = fit_classifier(found.features[chosen], known, found.images.images.classes, unknown_rate=unknown_rate)
         return made, None, f"{int(chosen.sum()):,} images of {learn}"
-    if labels is None and not own:
+    if learn is None and labels is None and not own:
         made = run_classifier(encoder, options.workers, options.tell) if tuned is None else tuned.classifier
         if made is not None:
             if unknown_rate != made.facts["unknown_rate"]:
