@@ -9,6 +9,7 @@ import pytest
 from drawn_photos import draw_photos
 
 from dualtemp.cli import main
+from dualtemp.data.loading import optional_readers
 from dualtemp.encoder import feature_cache
 from dualtemp.encoder.near_duplicates import near_duplicates
 from dualtemp.encoder.search import Found, search
@@ -106,6 +107,20 @@ def test_what_decides_the_features_decides_whether_they_are_taken(
     assert len(told) == -(-found.among // words.get("batch", 4))
     assert found.near == searched(run_copy, folder, cache=False, **words)[0].near
     assert len(files(cache)) == 2
+
+
+def test_a_file_whose_reader_is_installed_later_is_found(
+    photos_run: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tifffile = pytest.importorskip("tifffile")
+    values = np.random.default_rng(0).random((50, 40, 3), np.float32)
+    tifffile.imwrite(folder / "cat" / "000.tif", values, photometric="rgb")
+    with monkeypatch.context() as without:
+        for module in (optional_readers, feature_cache):
+            without.setattr(module, "has_reader", lambda package: False, raising=False)
+        assert list(searched(photos_run, folder)[0].unreadable) == ["cat/000.tif"]
+    found = searched(photos_run, folder)[0]
+    assert (found.unreadable, found.among) == ({}, 13)
 
 
 @pytest.mark.parametrize("damage", ["cut", "a bit", "head", "empty"])

@@ -2,9 +2,9 @@
 
 It is the folder `features` in the cache folder (`dualtemp data` prints where; DUALTEMP_DATA moves it), with a file for
 each list of images and encoder, named after everything that determines the features: weights, size and normalization,
-names, lengths and times of the files or the pixels of a set, batch, versions. Every record in it has a checksum; from
-the first damaged one on, features are computed anew. Together the files take at most LIMIT bytes: the least recently
-used are removed first. Where nothing can be written, nothing is kept, and everything else works.
+names, lengths and times of the files or the pixels of a set, batch, versions, readers. Every record in it has a
+checksum; from the first damaged one on, features are computed anew. Together the files take at most LIMIT bytes: the
+least recently used are removed first. Where nothing can be written, nothing is kept, and everything else works.
 """
 
 import json
@@ -15,6 +15,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from dualtemp.cache_folder import features_folder
+from dualtemp.data.loading.optional_readers import has_reader
 from dualtemp.encoder.encoder import RunEncoder
 from dualtemp.encoder.feature_records import EncodingOptions, feature_records, features_facts
 from dualtemp.encoder.image_list import ImageList
@@ -86,6 +87,8 @@ def _open(encoder: RunEncoder, images: ImageList, options: EncodingOptions, stac
     if size > LIMIT:
         return None
     facts = {**features_facts(encoder, images), "batch": options.batch, "mirrored": options.mirrored}
+    if not has_reader("tifffile"):  # once it is there, more files can be read
+        facts["without"] = "tifffile"
     name = blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
     try:
         path = features_folder() / name
