@@ -326,6 +326,19 @@ def test_labels_stay_with_their_images_where_a_file_cannot_be_read(digits_run: P
     assert set(problems) == {"train/cat/001.png"}
 
 
+def test_labels_of_a_file_are_measured_on_test_images_also_of_a_run_that_holds_images_out(
+    run_copy: Path, photos: Path, tmp_path: Path
+) -> None:
+    config = run_copy / "config.yaml"
+    config.write_text(config.read_text().replace("validate: test", "validate: held-out"))
+    names = sorted(path.relative_to(photos).as_posix() for path in photos.rglob("*.*g"))
+    (tmp_path / "own.csv").write_text("file,label\n" + "".join(f"{name},{name.split('/')[1]}\n" for name in names))
+    how = {"only": "knn", "workers": 0, "device": "cpu", "quiet": True}
+    asked, own = evaluate(run_copy, labels=tmp_path / "own.csv", **how), evaluate(run_copy, **how)
+    assert (asked["part"], asked["images"]) == ("test", sum(name.startswith("test/") for name in names))
+    assert own["part"] == "held-out"
+
+
 @pytest.mark.slow
 def test_unreadable_files_are_told_once_and_not_counted_in_any_row(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

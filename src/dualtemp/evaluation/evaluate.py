@@ -13,10 +13,10 @@ from dualtemp.errors import UserError
 from dualtemp.evaluation.baselines import with_baselines
 from dualtemp.evaluation.evaluation_file import EVALUATION_FILE, add_to_evaluation, place, result
 from dualtemp.evaluation.frozen_measures import Features, frozen_measures
-from dualtemp.evaluation.labeled_data import LabeledData, labeled_data
+from dualtemp.evaluation.labeled_data import VALIDATION, LabeledData, labeled_data
 from dualtemp.evaluation.run_classifier import keep_classifier, keep_fine_tuned
 from dualtemp.evaluation.tuned_measures import Tuned, tuned_measures
-from dualtemp.quantities import duration
+from dualtemp.quantities import counted, duration
 from dualtemp.renamed import renamed_arguments
 from dualtemp.runs.evaluated_measures import EVALUATED, WORDS, encoder_title
 from dualtemp.runs.folder import RunFolder
@@ -115,7 +115,7 @@ def evaluate(
     return {
         "run": str(run),
         "data": found.name,
-        "part": "held-out" if data is None and encoder.settings.validate == "held-out" else "test",
+        "part": "held-out" if found.name == VALIDATION and encoder.settings.validate == "held-out" else "test",
         **kept.content,
         "images": found.test.readable_count(lost.problems),
         "labels": found.train.readable_count(lost.problems),
@@ -202,8 +202,9 @@ class _LeftOut:
     def tell_new(self) -> None:
         count = len(self.problems)
         if count > self._reported:
-            name, files = min(self.problems), "1 file" if count == 1 else f"{count:,} files"
-            self._tell(f"{files} could not be read and were left out, the first {name} ({self.problems[name]})")
+            name, were = min(self.problems), "was" if count == 1 else "were"
+            told = f"{counted(count, 'file')} could not be read and {were} left out"
+            self._tell(f"{told}, the first {name} ({self.problems[name]})")
             self._reported = count
 
 
