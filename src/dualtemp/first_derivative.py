@@ -14,7 +14,8 @@ def first_derivative_only(backward: Backward) -> Backward:
     """Make differentiating the result of an autograd function's `backward` an error.
 
     PyTorch's once_differentiable raises only if the incoming gradient requires grad, and otherwise silently treats the
-    result as a constant.
+    result as a constant. Autograd also leaves out what does not lead to the tensors that it is asked about: the result
+    depends on the function's inputs by way of an input or output that is saved, or of `ctx.inputs` where none is.
     """
 
     @wraps(backward)
@@ -24,8 +25,9 @@ def first_derivative_only(backward: Backward) -> Backward:
         with torch.no_grad():
             results = backward(ctx, *gradients)
         alone = isinstance(results, Tensor)
+        origins = (*gradients, *ctx.saved_tensors, *getattr(ctx, "inputs", ()))
         refused = [
-            _Refused.apply(x.detach().requires_grad_()) if isinstance(x, Tensor) else x
+            _Refused.apply(x.detach().requires_grad_(), *origins) if isinstance(x, Tensor) else x
             for x in ([results] if alone else results)
         ]
         return refused[0] if alone else tuple(refused)
@@ -35,7 +37,7 @@ def first_derivative_only(backward: Backward) -> Backward:
 
 class _Refused(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, *origins: Tensor | None) -> Tensor:
         return x.view_as(x)
 
     @staticmethod

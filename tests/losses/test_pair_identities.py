@@ -42,6 +42,15 @@ def test_two_towers_are_clip_and_its_scale_learns(seed: int, N: int, start: floa
     close(ours, clip(a, b, log_scale), (a, b, log_scale), 1e-9)
 
 
+@pytest.mark.parametrize("normalize", [True, False])
+def test_a_temperature_learns_alike_where_both_towers_are_one_tensor(normalize: bool) -> None:
+    a = F.normalize(drawn(3, 12)[0].detach(), dim=1).requires_grad_()
+    tau = torch.tensor(0.2, dtype=torch.float64, requires_grad=True)
+    ours = losses.two_towers(a, a, tau, both_directions=False, normalize=normalize)
+    x = F.normalize(a, dim=1) if normalize else a
+    close(ours, F.cross_entropy(x @ x.T / tau, torch.arange(12)), (a, tau))
+
+
 def test_two_towers_are_the_loss_of_open_clip() -> None:
     declare_missing_operators()
     theirs = pytest.importorskip("open_clip.loss", reason="open_clip is not installed").ClipLoss()
@@ -227,4 +236,6 @@ def test_a_second_derivative_is_refused() -> None:
     for loss in (losses.two_towers(a, b, 0.1), losses.supervised_contrastive(a, b, torch.arange(10) % 3, 0.1)):
         (gradient,) = torch.autograd.grad(loss, a, create_graph=True)
         with pytest.raises(RuntimeError, match="no second derivative"):
-            gradient.sum().backward()
+            gradient.sum().backward(retain_graph=True)
+        with pytest.raises(RuntimeError, match="no second derivative"):
+            torch.autograd.grad(gradient.sum(), (a, b))

@@ -10,6 +10,8 @@ from torch import Tensor
 from dualtemp import losses
 from dualtemp.bf16_on_cpu import bf16_on_cpu
 from dualtemp.losses import hardness, similarity
+from dualtemp.losses.similarity_distillation import similarity_distillation
+from dualtemp.losses.similarity_drift import similarity_drift
 
 Loss = Callable[..., Tensor]
 CALLS: dict[str, Loss] = {
@@ -105,6 +107,23 @@ def test_a_second_derivative_is_refused(name) -> None:
         if gradient is not None:
             with pytest.raises(RuntimeError, match="no second derivative"):
                 gradient.sum().backward(retain_graph=True)
+            with pytest.raises(RuntimeError, match="no second derivative"):
+                torch.autograd.grad(gradient.sum(), leaves, retain_graph=True, allow_unused=True)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda q: losses.dual_temperature(q, q.flip(0)),
+        lambda q: losses.cross_entropy(q, torch.arange(4), 1.0, 0.5),
+        lambda q: similarity_distillation(q, q, torch.eye(4)),
+        lambda q: similarity_drift(q, torch.eye(4)),
+    ],
+)
+def test_a_hessian_is_refused_not_0(loss) -> None:
+    q = torch.randn(4, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        torch.autograd.functional.hessian(loss, q)
 
 
 def test_without_gradient_nothing_is_kept_and_the_value_is_the_same() -> None:

@@ -159,6 +159,8 @@ def test_a_second_derivative_is_refused(name: str) -> None:
     for gradient in gradients:
         with pytest.raises(RuntimeError, match="no second derivative"):
             gradient.sum().backward(retain_graph=True)
+        with pytest.raises(RuntimeError, match="no second derivative"):
+            torch.autograd.grad(gradient.sum(), leaves, retain_graph=True)
 
 
 def test_the_terms_are_told_and_make_up_the_loss() -> None:

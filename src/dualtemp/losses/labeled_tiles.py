@@ -124,7 +124,7 @@ class _LabelledLosses(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         with true_precision(a.device):
             loss, counted, coefficients, place = forward(a, b, labels, key_labels, plan)
-        ctx.plan, ctx.temperature = plan, tau
+        ctx.plan, ctx.inputs = plan, (tau,)
         ctx.save_for_backward(a, b, labels, key_labels, coefficients, place)
         ctx.mark_non_differentiable(counted)
         return loss, counted
@@ -136,7 +136,7 @@ class _LabelledLosses(torch.autograd.Function):
         wants_a, wants_b, wants_tau, *_ = ctx.needs_input_grad
         with true_precision(a.device):
             da, db = backward(a, b, labels, key_labels, coefficients, place, gradient, ctx.plan, wants_b)
-        dtau = gradient_of_temperature(a, da, ctx.plan).to(ctx.temperature) if wants_tau else None
+        dtau = gradient_of_temperature(a, da, ctx.plan).to(ctx.inputs[0]) if wants_tau else None
         return da if wants_a else None, db, dtau, None, None, None
 
 

@@ -10,6 +10,7 @@ from dualtemp.first_derivative import first_derivative_only
 from dualtemp.losses.arguments import Reduction, require_reduction
 from dualtemp.losses.hardness import positive_probability
 from dualtemp.losses.odds import Weighed
+from dualtemp.losses.unit_vectors import require_no_transform
 
 Stats = dict[str, Tensor]
 
@@ -18,19 +19,20 @@ def scalar_times_vector(scalar: Tensor, d: Tensor, value: Tensor) -> Tensor:
     """A loss whose value is `value` and whose gradient is `scalar` times that of the log-odds `d`; all (..., N)."""
     if torch.compiler.is_compiling():
         return value.detach() + scalar.detach() * (d - d.detach())
+    require_no_transform()
     return _ScalarTimesVector.apply(scalar.detach(), d, value.detach())  # pyright: ignore
 
 
 class _ScalarTimesVector(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scalar: Tensor, d: Tensor, value: Tensor) -> Tensor:
-        ctx.save_for_backward(scalar)
+        ctx.save_for_backward(scalar, d)
         return value.clone()
 
     @staticmethod
     @first_derivative_only
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, None]:
-        (scalar,) = ctx.saved_tensors
+        scalar, _ = ctx.saved_tensors
         return None, gradient * scalar, None
 
 

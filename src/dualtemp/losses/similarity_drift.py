@@ -48,6 +48,7 @@ class _Drift(torch.autograd.Function):
                 of_rows[rows] = difference @ columns
                 of_columns += difference.T @ y[rows]
         pairs = len(y) * len(columns)
+        ctx.inputs = y, columns
         ctx.save_for_backward(of_rows * (2 / pairs), of_columns * (2 / pairs))
         return total / pairs
 

@@ -108,7 +108,7 @@ class _SmallBatchLoss(torch.autograd.Function):
         assert own is not None
         step.d = alpha - own / c.tau_alpha
         weighed = step.weighed = step.weigh(Odds(step.d, None if step.tied else beta - own / c.tau_beta))
-        ctx.step, ctx.temperature = step, tau
+        ctx.step, ctx.inputs = step, (q, k, tau)
         ctx.save_for_backward(a, b, of_a, of_b, alpha, vector, tile, weighed.scalar)
         return mean_of(weighed.value) if step.mean else weighed.value.clone()
 
@@ -128,7 +128,8 @@ class _SmallBatchLoss(torch.autograd.Function):
                 da, db = gradient_one_tile(a, b, plan, lse, of_lse, of_own, tile, wants_a or wants_tau, wants_b)
         dtau = None
         if wants_tau:  # d is a function of s / tau alone, and sum_j s_ij dL/ds_ij = a_i . da_i
-            dtau = (-(a * da).sum() / plan.tau_alpha).to(ctx.temperature)  # pyright: ignore
+            total = (a * da).sum() / (2 if plan.symmetric else 1)  # as anchors and as keys
+            dtau = (-total / plan.tau_alpha).to(ctx.inputs[2])
         if step.normalize:
             da = None if da is None else gradient_of_unit(da, a, of_a)
             db = None if db is None else gradient_of_unit(db, b, of_b)
