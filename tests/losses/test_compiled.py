@@ -33,6 +33,8 @@ LOSSES: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
         q, k, 0.1, mask=LABELS[:, None] < LABELS, padding_mask=LABELS == 0
     ),
     "supervised_contrastive": lambda q, k, tau: losses.supervised_contrastive(q, k, LABELS, tau, 1.0),
+    "vicreg": lambda q, k, tau: losses.vicreg(q, k),
+    "barlow_twins": lambda q, k, tau: losses.barlow_twins(q, k),
     "one view": lambda q, k, tau: losses.supervised_contrastive(q, None, LABELS, padding_mask=LABELS == 2),
 }
 QUICK = ("two_towers with ids",)  # in the usual suite: its parts are those of all
@@ -112,7 +114,9 @@ def test_inductor_and_autocast_with_a_scaler_give_the_same() -> None:
         torch.testing.assert_close(ours / 1024, reference, rtol=5e-2, atol=5e-2)
 
 
-@pytest.mark.parametrize("name", ["dual_temperature", "nt_xent", "two_towers with ids", "supervised_contrastive"])
+@pytest.mark.parametrize(
+    "name", ["dual_temperature", "nt_xent", "two_towers with ids", "supervised_contrastive", "cross_entropy", "vicreg"]
+)
 def test_torch_func_is_refused_in_one_line(name: str) -> None:
     q, k = (x[:, :6].clone() for x in views())
     tau = torch.tensor(0.1, dtype=torch.float64)

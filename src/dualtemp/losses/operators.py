@@ -296,3 +296,28 @@ def _differentiate_labeled_losses(ctx: Any, of_loss: Tensor, *_: Any) -> tuple[A
 
 
 tiled_labeled_losses.register_autograd(_differentiate_labeled_losses, setup_context=_keep_labeled_losses)
+
+
+@torch.library.custom_op("dualtemp::true_product", mutates_args=())
+def true_product(x: Tensor, y: Tensor) -> Tensor:
+    """x^T y, (N, D) and (N, E) to (D, E), not rounded."""
+    with true_precision(x.device):
+        return x.T @ y
+
+
+@true_product.register_fake
+def _(x, y):
+    return x.new_empty(x.shape[1], y.shape[1])
+
+
+def _keep_factors(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _differentiate_true_product(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    x, y = ctx.saved_tensors
+    wants_x, wants_y = ctx.needs_input_grad
+    return true_product(y.T, gradient.T) if wants_x else None, true_product(x.T, gradient) if wants_y else None
+
+
+true_product.register_autograd(_differentiate_true_product, setup_context=_keep_factors)

@@ -17,7 +17,7 @@ from dualtemp import distributed
 from dualtemp.first_derivative import first_derivative_only
 from dualtemp.losses.arguments import require_pairs, require_weights
 from dualtemp.losses.modules import _Loss
-from dualtemp.losses.similarity import true_precision, unit
+from dualtemp.losses.unit_vectors import require_no_transform, true_precision, unit
 
 Stats = dict[str, Tensor]
 
@@ -187,6 +187,11 @@ class _Product(torch.autograd.Function):
 
 
 def _product(x: Tensor, y: Tensor | None = None) -> Tensor:
+    if torch.compiler.is_compiling():
+        from dualtemp.losses.operators import true_product
+
+        return true_product(x, x if y is None else y)
+    require_no_transform()
     return _Product.apply(x, y)  # pyright: ignore
 
 
