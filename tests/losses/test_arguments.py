@@ -192,6 +192,46 @@ def test_an_unknown_way_to_gather_is_refused_whatever_the_weight(weight: str) ->
         losses.DualTemperatureLoss(gather="rings")  # pyright: ignore
 
 
+def test_embeddings_on_the_meta_device_have_a_loss_and_a_gradient_there() -> None:
+    q, k = torch.randn(4, 3, device="meta", requires_grad=True), torch.randn(4, 3, device="meta")
+    for loss in (
+        losses.dual_temperature(q, k),
+        losses.nt_xent(q, k, 0.001),
+        losses.decomposed(q, k, k, q),
+        losses.supervised_contrastive(q, None, torch.arange(4, device="meta")),
+        losses.vicreg(q, k),
+    ):
+        (gradient,) = torch.autograd.grad(loss, q)
+        assert (loss.device.type, loss.shape, gradient.shape) == ("meta", (), q.shape)
+
+
+@pytest.mark.parametrize("tau", ["0.1", "1e-1", "low", None, torch.ones(2)])
+def test_a_temperature_that_is_no_number_is_refused_by_its_name(tau: Any) -> None:
+    q, k = torch.randn(4, 3), torch.randn(4, 3)
+    for name, loss in (
+        ("tau_alpha", losses.dual_temperature),
+        ("tau", losses.in_batch_weight),
+        ("tau", losses.two_towers),
+        ("tau", losses.TwoTowersLoss),
+    ):
+        with pytest.raises(ValueError, match=f"^{name} must be a number"):
+            loss(**{name: tau}) if isinstance(loss, type) else loss(q, k, tau)
+    with pytest.raises(ValueError, match=r"^tau must be a number > 0 \(inf allowed\), got -1.0"):
+        losses.in_batch_weight(q, k, -1.0)
+
+
+@pytest.mark.parametrize("module", [losses.InfoNCELoss, losses.DecomposedLoss, losses.CrossEntropyLoss])
+@pytest.mark.parametrize("weight", ["memory", losses.ImageMemory(4)])
+def test_a_weight_for_in_batch_negatives_is_refused_when_a_module_without_them_is_made(module, weight) -> None:
+    with pytest.raises(ValueError, match="are for in-batch negatives"):
+        module(weight=weight)
+
+
+def test_a_tau_beta_that_has_no_effect_is_refused_with_the_name_of_the_weight() -> None:
+    with pytest.raises(ValueError, match=r"got 0\.5 with weight 'equal'"):
+        losses.cross_entropy(torch.randn(2, 3), torch.tensor([0, 1]), 1.0, 0.5, weight="equal")
+
+
 def test_the_weight_of_two_towers_is_checked_when_the_module_is_made() -> None:
     with pytest.raises(ValueError, match="weight must be one of sigmoid, equal, got 'memory'"):
         losses.TwoTowersLoss(weight="memory")

@@ -13,7 +13,12 @@ def require_temperatures(tau_alpha: float, tau_beta: float | None = None, name: 
     """Refuse temperatures that are not positive numbers; only the scalar's, tau_beta, may be inf, or None: tied."""
     _require_temperature(tau_alpha, name, "finite")
     if tau_beta is not None:
-        _require_temperature(tau_beta, "tau_beta", "inf allowed")
+        require_scalar_temperature(tau_beta)
+
+
+def require_scalar_temperature(tau: float, name: str = "tau_beta") -> None:
+    """Refuse a temperature of the scalar that is neither a positive number nor inf."""
+    _require_temperature(tau, name, "inf allowed")
 
 
 def require_reduction(reduction: str) -> None:
@@ -66,8 +71,8 @@ def _require_temperature(tau: object, name: str, limit: str) -> None:
     if isinstance(tau, Tensor) and tau.requires_grad:
         raise ValueError(f"{name} must be a number, got a tensor that requires gradient: it would not be learned")
     try:
-        value = float(tau)  # pyright: ignore[reportArgumentType]
-    except (TypeError, ValueError, RuntimeError):  # a word, None, several numbers
+        value = float(+tau)  # pyright: ignore[reportOperatorIssue]
+    except (TypeError, ValueError, RuntimeError):  # a word, even if it is "0.1"; None, several numbers
         raise ValueError(f"{name} must be a number > 0 ({limit}), got {tau!r}") from None
     if not value > 0 or (limit == "finite" and math.isinf(value)):
         raise ValueError(f"{name} must be a number > 0 ({limit}), got {value}")

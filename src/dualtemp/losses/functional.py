@@ -21,7 +21,14 @@ Arguments that the losses share:
 import torch
 from torch import Tensor
 
-from dualtemp.losses.arguments import Gather, Reduction, require_keys, require_pairs, require_temperatures
+from dualtemp.losses.arguments import (
+    Gather,
+    Reduction,
+    require_keys,
+    require_pairs,
+    require_scalar_temperature,
+    require_temperatures,
+)
 from dualtemp.losses.hardness import inter_anchor_weight, log_odds, positive_similarity
 from dualtemp.losses.in_batch import in_batch_log_odds
 from dualtemp.losses.in_batch_loss import in_batch_loss
@@ -191,7 +198,7 @@ def decomposed(
         stats: a dict that receives "W", "p_pos" and "r_pos", each (N,), for logging.
     """
     weigh = dictionary_weight_named(weight)
-    tau_beta = tau_beta_of(weigh, tau_beta, tau_alpha)
+    tau_beta = tau_beta_of(weight, tau_beta, tau_alpha)
     require_temperatures(tau_alpha, tau_beta)
     one_dictionary = scalar_keys is vector_keys
     require_pairs(q, k_pos, ("q", "k_pos"))
@@ -296,7 +303,7 @@ def in_batch_weight(
         normalize: False where all embeddings are unit vectors already.
         gather: negatives from all processes, gathered or ("ring") passing.
     """
-    require_temperatures(1.0, tau)
+    require_scalar_temperature(tau, "tau")
     with torch.no_grad():
         q, k = _pair(q, k, normalize)
         d = in_batch_log_odds(q, k, tau, tau, both_directions=False, both_views=False, gather=gather).beta
@@ -327,7 +334,7 @@ def cross_entropy(
         stats: a dict that receives "W", "p_pos" and "r_pos", each (N,), for logging.
     """
     weigh = dictionary_weight_named(weight)
-    tau_beta = tau_beta_of(weigh, tau_beta, 1.0)
+    tau_beta = tau_beta_of(weight, tau_beta, 1.0)
     require_temperatures(tau_alpha, tau_beta)
     if logits.ndim != 2 or not logits.is_floating_point() or logits.shape[1] < 2:
         raise ValueError(

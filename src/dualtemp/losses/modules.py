@@ -16,7 +16,7 @@ from dualtemp.losses.arguments import (
 from dualtemp.losses.functional import Stats
 from dualtemp.losses.odds import Weight
 from dualtemp.losses.temperature_schedule import AdaptiveTemperature
-from dualtemp.losses.weights import make_weight, tau_beta_of
+from dualtemp.losses.weights import dictionary_weight_named, make_weight, tau_beta_of
 from dualtemp.temperatures import TAU_ALPHA, TAU_BETA
 
 TERMS = ("invariance", "variance", "covariance", "redundancy")  # weights of the terms of a loss
@@ -80,6 +80,7 @@ class InfoNCELoss(_Loss):
         normalize: bool = True,
         reduction: Reduction = "mean",
     ) -> None:
+        dictionary_weight_named(weight)
         super().__init__(tau=tau, weight=weight, normalize=normalize, reduction=reduction)
 
     def forward(self, q: Tensor, k_pos: Tensor, negatives: Tensor, stats: Stats | None = None) -> Tensor:
@@ -174,6 +175,7 @@ class DecomposedLoss(_Loss):
         normalize: bool = True,
         reduction: Reduction = "mean",
     ) -> None:
+        dictionary_weight_named(weight)
         super().__init__(
             tau_alpha=tau_alpha, tau_beta=tau_beta, weight=weight, normalize=normalize, reduction=reduction
         )
@@ -229,6 +231,7 @@ class CrossEntropyLoss(_Loss):
         weight: str | Weight = "sigmoid",
         reduction: Reduction = "mean",
     ) -> None:
+        dictionary_weight_named(weight)
         tau_beta = tau_beta_of(weight, tau_beta, 1.0)
         super().__init__(tau_alpha=tau_alpha, tau_beta=tau_beta, weight=weight, reduction=reduction)
 

@@ -5,6 +5,8 @@ import math
 import torch
 from torch import Tensor
 
+from dualtemp.losses.arguments import require_temperatures
+
 Temperature = float | Tensor
 
 
@@ -38,14 +40,16 @@ def require_temperature(tau: Temperature, name: str) -> None:
     On a device the value is not looked at, because that would wait for it: clamp a parameter there after each step.
     While a graph is made there is no value; it is looked at when the graph runs.
     """
-    if isinstance(tau, Tensor):
-        if tau.ndim != 0 or not tau.is_floating_point():
-            raise ValueError(
-                f"{name} must be a number or a floating-point 0-d tensor, got {tau.dtype} of shape {tuple(tau.shape)}"
-            )
-        if tau.device.type != "cpu" or torch.compiler.is_compiling():
-            return
-    value = float(temperature_value(tau))
+    if not isinstance(tau, Tensor):
+        require_temperatures(tau, name=name)
+        return
+    if tau.ndim != 0 or not tau.is_floating_point():
+        raise ValueError(
+            f"{name} must be a number or a floating-point 0-d tensor, got {tau.dtype} of shape {tuple(tau.shape)}"
+        )
+    if tau.device.type != "cpu" or torch.compiler.is_compiling():
+        return
+    value = tau.item()
     if not 0 < value < math.inf:
         hint = "; while it learns, clamp it, or learn its logarithm" if learned(tau) is not None else ""
         raise ValueError(f"{name} must be a number > 0 (finite), got {value}{hint}")

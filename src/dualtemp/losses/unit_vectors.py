@@ -80,6 +80,8 @@ def true_precision(device: torch.device) -> AbstractContextManager[None]:
 
     At tau 0.01 a similarity that is off by 1e-3 changes its exponential by a tenth.
     """
+    if device.type == "meta":  # shapes alone: nothing is multiplied, and autocast does not know it
+        return _NOTHING_TO_DO
     # Usually nothing rounds on the CPU; turning the switch and putting it back takes a tenth of a small batch's step.
     plain = device == _CPU and _HAS_SWITCHES and not torch.is_autocast_enabled("cpu")
     if plain and _precision_on_cpu() in ("none", "ieee"):
