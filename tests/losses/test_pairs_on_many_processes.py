@@ -56,6 +56,10 @@ LOSSES: dict[str, Loss] = {
     "supervised": supervised(),
     "supervised, one view": supervised(one_view=True, tau_beta=1.0, padding_mask=PADDING),
     "supervised, the other view": supervised(both_views=False, tau_beta=1.0, pair_weight=WEIGHT),
+    "ids and labels of 16 bits": both(ids=IDS.short(), labels=LABELS.short()),
+    "supervised, labels of 16 bits": lambda q, k, tau, mine: losses.supervised_contrastive(
+        q, k, LABELS[mine].short(), tau, gather=True
+    ),
     "supervised, one direction": supervised(both_directions=False, padding_mask=PADDING),
 }
 

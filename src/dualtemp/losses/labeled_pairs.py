@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from dualtemp import distributed
-from dualtemp.losses.arguments import Reduction, require_pairs, require_temperatures
+from dualtemp.losses.arguments import Reduction, require_pairs, require_scalar_temperature
 from dualtemp.losses.exclusion import Exclusion
 from dualtemp.losses.labeled_tiles import labeled_losses
 from dualtemp.losses.similarity import unit
@@ -60,11 +60,12 @@ def supervised_contrastive(
     """
     require_temperature(tau_alpha, "tau_alpha")
     if tau_beta is not None:
-        require_temperatures(1.0, tau_beta)
+        require_scalar_temperature(tau_beta)
     require_pairs(q, q if k is None else k)
     require_vector(labels, q, "labels", "whole")
     require_vector(padding_mask, q, "padding_mask", "bool")
     require_pair_weight(pair_weight, q)
+    labels = labels.long()  # what every backend gathers
     views = unit(*([q] if k is None else [q, k]), skip=not normalize)
     n, together = len(q), gather and distributed.world_size() > 1
     first = distributed.rank() * n * len(views) if together else 0  # place of this process's rows among the keys

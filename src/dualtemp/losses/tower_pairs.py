@@ -76,7 +76,7 @@ def two_towers(
     require_vector(padding_mask, a, "padding_mask", "bool")
     require_pair_weight(pair_weight, a)
     _require_mask(mask, a, distributed.world_size() if gather else 1)
-    excluded = ExcludedPairs(tuple(x for x in (ids, labels) if x is not None), padding_mask, mask)
+    excluded = ExcludedPairs(tuple(x.long() for x in (ids, labels) if x is not None), padding_mask, mask)
     if pair_weight is None and not (excluded.any() or both_views or gather):
         require_in_batch_negatives(len(a))
         small = small_batch_loss(
