@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from dualtemp import losses
 from dualtemp.config import Settings, complete, settings
-from dualtemp.frameworks import build_framework, framework_named, frameworks
+from dualtemp.frameworks import FrameworkModule, build_framework, framework_named, frameworks
 
 N, SIZE = 8, 8
 
@@ -333,3 +333,16 @@ def test_distil_compares_the_similarities_of_its_projections_with_those_of_the_t
     expected = brute_force.similarity_distillation(z, z, centered, 0.3, 0.2).mean()
     torch.testing.assert_close(made(views[:1], None, 0, index).loss, expected.float())
     assert not any(name.startswith("teacher") for name in made.state_dict()), "kept in a file of its own"
+
+
+@pytest.mark.parametrize("kind", [object, nn.Module])
+def test_a_parameter_that_a_framework_holds_itself_learns_and_is_saved(kind: type) -> None:
+    class Learned(kind):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network, self.log_scale = nn.Linear(3, 2), nn.Parameter(torch.zeros(()))
+
+    made: Any = FrameworkModule(Learned())  # pyright: ignore[reportArgumentType]
+    assert {name for name, _ in made.named_parameters()} == {"network.weight", "network.bias", "log_scale"}
+    assert set(made.state_dict()) == {"network.weight", "network.bias", "log_scale"}
+    assert made.double().framework.log_scale.dtype == torch.float64

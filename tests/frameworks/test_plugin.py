@@ -12,6 +12,15 @@ from run_contents import different, everything
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "my_framework.py"
 PLUGIN = ("--plugin", EXAMPLE)
 TINY = ("--data", "digits", "--backbone", "resnet_mini", "--batch", "64", "--subset", "320", "--epochs", "2")
+DECLARED = """
+from pydantic import Field
+from dualtemp.frameworks import Framework, FrameworkSettings, framework
+@framework('mine')
+class A(Framework):
+    {}
+    def {}(self): pass
+"""
+WHOLE = DECLARED.replace("{}", "{}\n    def heads(self): pass", 1).replace("def {}", "def forward")
 MINE = (*TINY, "--method", "invariance", "--decorrelation", "0.02")
 
 
@@ -67,6 +76,14 @@ def test_a_plugins_run_is_killed_resumed_listed_and_shown(commands: Commands, tm
         ("x = = 1", "fails: SyntaxError"),
         ("from dualtemp.frameworks import framework\n@framework('simco')\nclass A: pass", "two frameworks are called"),
         ("from dualtemp.frameworks import framework\n@framework('mine')\nclass A: pass", "has no `Settings`"),
+        (DECLARED.format("pass", "forward"), "has no `heads`"),
+        (DECLARED.format("pass", "heads"), "has no `forward`"),
+        (WHOLE.format("class Settings: pass"), "must be derived from dualtemp.frameworks.FrameworkSettings"),
+        (WHOLE.format("class Settings(FrameworkSettings): rate: float = 1.0"), "needs a default and a description"),
+        (
+            WHOLE.format("class Settings(FrameworkSettings): threads: int = Field(1, description='Of it.')"),
+            "has a setting 'threads', as `dualtemp train` has",
+        ),
     ],
 )
 def test_a_plugin_that_cannot_be_loaded_is_one_line(text: str, said: str, commands: Commands, tmp_path: Path) -> None:

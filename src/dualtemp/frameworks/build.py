@@ -19,10 +19,14 @@ class FrameworkModule(nn.Module):
     def __init__(self, framework: Framework) -> None:
         super().__init__()
         self._framework = (framework,)  # a tuple, so that it is no child: its parts are
-        named = framework.named_children() if isinstance(framework, nn.Module) else vars(framework).items()
-        for name, part in named:
+        named = dict(vars(framework))
+        if isinstance(framework, nn.Module):
+            named = dict(framework.named_children()) | dict(framework.named_parameters(recurse=False))
+        for name, part in named.items():
             if isinstance(part, nn.Module):
                 self.add_module(name, part)
+            elif isinstance(part, nn.Parameter):
+                self.register_parameter(name, part)
 
     @property
     def framework(self) -> Any:

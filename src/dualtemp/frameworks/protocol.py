@@ -117,7 +117,7 @@ class Framework(Protocol):
     advice_on_collapse: ClassVar[str] = ""
 
     def __init__(self, settings: Any, network: Network, context: Context) -> None:
-        """Hold the network and whatever else a step needs. Attributes that are modules are saved with the run."""
+        """Hold the network and whatever else a step needs. Attributes that are modules or parameters are saved."""
         ...
 
     @staticmethod

@@ -4,15 +4,19 @@ import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dualtemp.errors import UserError
-from dualtemp.frameworks.protocol import Framework
+from dualtemp.frameworks.protocol import Framework, FrameworkSettings
 from dualtemp.plugins import Registry, add_plugin, load_plugin
 
 __all__ = ["add_plugin", "framework", "framework_named", "frameworks", "load_plugin"]
 
 DECLARATION = re.compile(r"^@framework\(", re.MULTILINE)
+NO_DEFAULT = ("heads", "forward")
+# Words that `dualtemp.train` has beside settings, and flags of the command.
+OF_TRAIN = ("checkpoint_minutes", "config", "device", "help", "log", "observer", "out", "page", "plugin", "quiet")
+OF_TRAIN += ("threads", "watch", "workers")
 
 F = TypeVar("F", bound=type)
 
@@ -41,14 +45,32 @@ def framework(name: str, *, place: int | None = None) -> Callable[[F], F]:
     def register(declared: F) -> F:
         _registry.refuse_taken(name, declared.__module__)
         for wanted in ("Settings", "heads", "passes", "forward"):
-            if not hasattr(declared, wanted):
+            found = getattr(declared, wanted, None)
+            if found is None or (wanted in NO_DEFAULT and found is getattr(Framework, wanted)):
                 raise UserError(f"the framework {name!r} has no `{wanted}`: see dualtemp.frameworks.Framework")
+        _require_settings(name, declared.Settings)
         _registry.declare(name, declared, declared.__module__)  # pyright: ignore[reportArgumentType]
         if place is not None:
             _places[name] = place
         return declared
 
     return register
+
+
+def _require_settings(name: str, kind: Any) -> None:
+    """Refuse settings that cannot become flags: each needs a default, a description and a name of its own."""
+    if not (isinstance(kind, type) and issubclass(kind, FrameworkSettings)):
+        raise UserError(
+            f"`Settings` of the framework {name!r} must be derived from dualtemp.frameworks.FrameworkSettings"
+        )
+    for setting, field in kind.model_fields.items():
+        if field.is_required() or not field.description:
+            raise UserError(
+                f"the setting {setting!r} of the framework {name!r} needs a default and a description: give it "
+                "Field(DEFAULT, description=...)"
+            )
+        if setting in OF_TRAIN:
+            raise UserError(f"the framework {name!r} has a setting {setting!r}, as `dualtemp train` has: rename it")
 
 
 def frameworks() -> Mapping[str, type[Framework]]:
