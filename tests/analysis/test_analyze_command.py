@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 from drawn_photos import draw_photos
 
+import dualtemp
 from dualtemp.analysis.penalty import penalty_entropy, redrawn_similarity
 from dualtemp.analysis.trained_run import open_trained_run
 from dualtemp.cli import main
+from dualtemp.errors import UserError
 
 RunOf = Callable[[str], Path]
 
@@ -172,6 +174,22 @@ def test_a_mistake_is_one_line_and_leaves_nothing(
     assert expected in told
     assert told.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["config.svg"]
+
+
+@pytest.mark.parametrize(
+    ("what", "values", "expected"),
+    [
+        ("entropy", {"taus": [1.0, 0.0]}, "--taus: a number > 0, or inf, is expected, got 0.0"),
+        ("dictionary", {"taus": [math.nan]}, "got nan"),
+        ("similarity", {"sizes": [16, 0]}, "--sizes: whole numbers from 1 on are expected, got 0"),
+        ("neighbours", {"images": 0}, "--images must be at least 2, got 0"),
+        ("neighbours", {"taus": [1.0]}, "--taus does not apply to neighbours"),
+        ("entropy", {"images": 9}, "--images does not apply to entropy"),
+    ],
+)
+def test_a_mistake_from_python_is_the_line_of_the_command(what: str, values: dict[str, Any], expected: str) -> None:
+    with pytest.raises(UserError, match=expected):
+        dualtemp.analyze("nowhere", what, **values)
 
 
 def test_help_needs_no_torch() -> None:

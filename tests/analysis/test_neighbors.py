@@ -31,6 +31,7 @@ def test_the_nearest_are_those_of_scikit_learn_without_the_image_itself() -> Non
     np.testing.assert_array_equal(found.index.numpy(), index)
     np.testing.assert_allclose(found.similarity.numpy(), 1 - distance, atol=1e-5)
     assert nearest_neighbors(features[:4], 7).index.shape == (4, 3)
+    assert nearest_neighbors(features[:1], 7).index.shape == (1, 0)
 
 
 @given(labels_of_some, st.integers(1, 4))

@@ -34,7 +34,7 @@ def nearest_neighbors(features: Tensor, k: int) -> Neighbors:
     # Drop the image itself or, if so many are identical that it is not among them, the last one.
     itself = index == torch.arange(len(index), device=index.device)[:, None]
     itself[:, -1] |= ~itself.any(1)
-    return Neighbors(similarity[~itself].view(-1, k), index[~itself].view(-1, k))
+    return Neighbors(similarity[~itself].view(len(index), k), index[~itself].view(len(index), k))
 
 
 def agreement(labels: Tensor, index: Tensor) -> float | None:
