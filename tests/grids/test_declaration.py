@@ -1,8 +1,11 @@
 from pathlib import Path
 
 import pytest
+from pydantic import Field
 
 from dualtemp.errors import UserError
+from dualtemp.frameworks import frameworks, registry
+from dualtemp.frameworks.simco import SimCo
 from dualtemp.grids.claims import judge_claims
 from dualtemp.grids.comparisons import HOLDS, UNDECIDED, MeasuredCell
 from dualtemp.grids.data_choice import DataChoice
@@ -58,6 +61,27 @@ def test_names_may_be_numbers_and_numbers_that_differ_have_different_names(tmp_p
         "1": 1.0,
     }
     assert list(grid.rules.claims) == ["2"]
+
+
+def test_data_of_a_row_may_lie_beside_the_file_too(tmp_path: Path) -> None:
+    for name in ("photos", "scans"):
+        (tmp_path / name).mkdir()
+    grid = load(tmp_path, "data: photos\nfixed: {method: simco}\nrows: {a: {}, b: {data: scans}, c: {data: digits}}")
+    found = {row: cell.settings["data"] for (row, _), cell in grid.make_plan().cells["temperatures"].items()}
+    assert found == {"a": str(tmp_path / "photos"), "b": str(tmp_path / "scans"), "c": "digits"}
+    chosen = grid.make_plan(DataChoice(named={"scans": "cifar10"})).cells["temperatures"]
+    assert chosen["b", ""].settings["data"] == "cifar10"
+
+
+def test_a_plugins_setting_may_begin_like_a_temperature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Own(SimCo):
+        class Settings(SimCo.Settings):
+            tau_kind: str = Field("fixed", description="Of the temperature.")
+
+    assert "own" not in frameworks()  # which loads all of them first
+    monkeypatch.setitem(registry._registry._declared, "own", Own)
+    grid = load(tmp_path, "data: digits\nfixed: {method: own}\ncolumns: {tau_kind: [fixed, learned]}")
+    assert len(grid.make_plan().runs) == 2
 
 
 def test_cells_that_compute_the_same_share_one_run(tmp_path: Path) -> None:

@@ -71,10 +71,8 @@ class Grid:
         cells: dict[tuple[str, str], PlannedCell] = {}
         for cell in self.artifact.cells:
             values = dict(cell.settings)
-            word = values.setdefault("data", self.artifact.data)
-            if data.all is not None and "data" not in cell.settings:
-                word = data.all
-            values["data"] = data.named.get(word, word)
+            word = values.setdefault("data", data.all or self.artifact.data)
+            values["data"] = data.named.get(word) or _beside(self.path, word)
             if not values["data"]:
                 raise UserError(f"{self.path} names no data: write `data: FOLDER`, or give --data")
             try:
@@ -190,10 +188,11 @@ def _seeds(path: Path, said: int | list[int]) -> str:
     return str(said) if isinstance(said, int) else ",".join(map(str, said)) + ","
 
 
-def _beside(path: Path, data: str) -> str:
+def _beside(path: Path, data: Any) -> Any:
     """Find a relative path of data beside the grid file, if it is not below the current folder."""
-    beside = path.parent / data
-    return str(beside) if data and not Path(data).exists() and beside.exists() else data
+    if not isinstance(data, str) or not data or Path(data).exists():
+        return data
+    return str(path.parent / data) if (path.parent / data).exists() else data
 
 
 def _word(value: Any) -> str:

@@ -79,4 +79,5 @@ def canonical(chosen: Settings, exclude: set[str] = frozenset()) -> dict[str, An
     later = {name: v for name, v in others.items() if v != fields[name].default}
     shared = {name: v for name, v in chosen.model_dump(exclude=exclude).items() if name in Settings.model_fields}
     values = {**shared, **{name: own.get(name) for name in FIRST_OPTIONS}, **later}
-    return {name: float(value) if name.startswith("tau") and value else value for name, value in values.items()}
+    numbers = {name: v for name, v in values.items() if name.startswith("tau") and v and isinstance(v, int | float)}
+    return {**values, **{name: float(v) for name, v in numbers.items()}}
