@@ -74,6 +74,16 @@ def test_a_photograph_is_not_its_own_neighbour_but_its_copy_is(photos_run: Path,
     assert {near.name for near in found.near[0]} == {"copy.png", *(path.name for path in paths)} - {"004.png"}
 
 
+def test_links_to_the_photograph_do_not_take_the_place_of_others(photos_run: Path, tmp_path: Path) -> None:
+    paths = draw_photos(tmp_path / "some", 6)
+    for number in range(3):
+        (tmp_path / "some" / f"link{number}.png").symlink_to(paths[4])
+    embed(photos_run, data=tmp_path / "some", out=tmp_path / "e.npz", **HOW)
+    for where in ({"data": tmp_path / "some"}, {"embeddings": tmp_path / "e.npz"}):
+        found = search(photos_run, [paths[4]], k=5, **where, **HOW)
+        assert {near.name for near in found.near[0]} == {path.name for path in paths} - {"004.png"}
+
+
 def test_a_photograph_is_not_its_own_neighbour_where_its_folder_is_not_known(photos_run: Path, tmp_path: Path) -> None:
     paths = draw_photos(tmp_path / "some" / "a", 6)
     shutil.copy(paths[4], tmp_path / "some" / "a" / "copy.png")

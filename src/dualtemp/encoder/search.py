@@ -25,6 +25,7 @@ from dualtemp.errors import UserError
 from dualtemp.losses.similarity import unit
 from dualtemp.renamed import renamed_arguments
 
+NAMES = 16  # that a photo may have among the images, with links to it; so many more are asked for, and left out
 EQUAL = 0.9999  # least cosine of a photo with itself, given the rounding in a file of features
 
 
@@ -99,13 +100,15 @@ def search(
         check_encoder(file, encoder)
         images, quick = locate(file, data)(), bool(file.about.get("quick"))
         near, among = (
-            _nearest_indexed(photo_features(replace(encoder, quick=quick), paths, images), found, file, k + 1),
+            _nearest_indexed(photo_features(replace(encoder, quick=quick), paths, images), found, file, k + NAMES),
             len(found),
         )
     else:
         bank = bank_of(encoder, data, embeddings, options, problems)
         images = bank.images()
-        near, among = nearest_rows(photo_features(replace(encoder, quick=bank.quick), paths, images), bank.rows, k + 1)
+        near, among = nearest_rows(
+            photo_features(replace(encoder, quick=bank.quick), paths, images), bank.rows, k + NAMES
+        )
     pictures = PicturesByName(images)
     others = [_without(path, found, pictures)[:k] for path, found in zip(paths, near, strict=True)]
     return Found(paths, others, among, pictures, problems, encoder.views.levels)
