@@ -146,6 +146,17 @@ def test_what_is_learned_from_the_images_themselves_is_not_measured_on_them(timm
     assert found.measured["images"] == 6  # the tenth of each class that is held out
 
 
+def test_a_run_on_one_folder_in_a_folder_groups_other_images(run_copy: Path, photos: Path, tmp_path: Path) -> None:
+    draw_photos(tmp_path / "own" / "2023", 12)
+    draw_photos(tmp_path / "new", 6, first=900)
+    config, environment = run_copy / "config.yaml", run_copy / "environment.json"
+    config.write_text(config.read_text().replace(str(photos), str(tmp_path / "own")))
+    environment.write_text(environment.read_text().replace('"cat",', "").replace('"dog"', '"2023"'))
+    found = dualtemp.predict(run_copy, tmp_path / "new", **SMALL)
+    assert found.predictions is None
+    assert found.clusters is not None
+
+
 def test_without_labels_there_are_clusters_and_a_note(timm_folder: Path, flat: Path) -> None:
     (flat / "labels.csv").unlink()
     said: list[str] = []

@@ -42,7 +42,7 @@ def _class_names(found: LabeledData) -> tuple[str, ...]:
 def run_classifier(
     encoder: RunEncoder, workers: int | None = None, tell: Callable[[str], None] = lambda text: None
 ) -> Classifier | None:
-    """Return the classifier of a run; None if it was trained without labels, or is a start.
+    """Return the classifier of a run; None if it was trained without labels of two classes, or is a start.
 
     One that is missing, damaged or of other weights is made from the run's labeled training images, and kept.
     """
@@ -55,7 +55,7 @@ def run_classifier(
         kept = None
     if kept is not None:
         return kept
-    if not encoder.settings.labels or not encoder.classes:
+    if not encoder.settings.labels or len(encoder.classes) < 2:
         return None
     found = labeled_data(encoder.path, encoder.settings, None)
     tell(f"making the classifier of {encoder.path} from {len(found.train):,} training images")
