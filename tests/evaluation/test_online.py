@@ -102,6 +102,16 @@ def test_a_set_of_a_few_images_can_be_measured(data: TrainingData, network: Any)
     assert all(np.isfinite(value) for value in found.values())
 
 
+def test_a_single_test_image_is_not_taken_for_a_collapse(data: TrainingData, network: Any) -> None:
+    assert data.test is not None
+    assert data.bank is not None
+    probe = OnlineProbe(network.backbone.num_features, data.classes)
+    found = evaluate(network, probe, replace(data, test=data.test.take([0])), CHOSEN, CPU)
+    alone = evaluate(network, None, TrainingData(few(data.bank, 60), None, None, data.views, 0), CHOSEN, CPU)
+    assert found["spread"] == pytest.approx(alone["spread"], rel=1e-5)
+    assert found["spread"] > 0.01
+
+
 @pytest.mark.parametrize("labels", [True, False])
 def test_progress_counts_every_image_that_is_seen(labels: bool, data: TrainingData, network: Any) -> None:
     told: list[tuple[int, int]] = []

@@ -77,7 +77,7 @@ def evaluate(
         "probe_top5": 100 * top5,
         "knn_top1": 100 * nearest,
         **({"knn_k": k} if settings.knn == "auto" else {}),
-        **sphere(found),
+        **sphere(found if len(found) > 1 else bank[0]),  # one image alone has no spread
         **aligned,
         **look(*bank),
         **compute_declared(*bank, found, labels, note=note),
