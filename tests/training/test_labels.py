@@ -14,10 +14,12 @@ from dualtemp.data import open_source
 from dualtemp.data.images import ImageSet, Splits
 from dualtemp.data.training_data import TrainingData
 from dualtemp.evaluation.probe import OnlineProbe
-from dualtemp.frameworks import build_framework
+from dualtemp.frameworks import build_framework, frameworks, registry
+from dualtemp.frameworks.simco import SimCo
 from dualtemp.runs.folder import RunFolder
 from dualtemp.training.observers.display import Display
 from dualtemp.training.run_data import open_data, training_data
+from dualtemp.training.train_step import TrainStep
 from dualtemp.training.trainer import Trainer
 
 RUN: dict[str, Any] = {"backbone": "resnet_mini", "batch": 64, "epochs": 1, "warmup_epochs": 0, "quiet": True}
@@ -46,6 +48,20 @@ def test_images_without_a_label_never_reach_the_probe(tmp_path: Path, monkeypatc
     assert 0 < len(labels) <= 100
     assert labels.min() >= 0
     assert metrics["probe_top1"] > 0
+
+
+@pytest.mark.parametrize(("method", "probed"), [("supervised", False), ("own", True)])
+def test_only_a_classifier_stands_in_for_the_probe(method: str, probed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Own(SimCo):
+        learns_from_labels = True
+
+    assert "own" not in frameworks()  # which loads all of them first
+    monkeypatch.setitem(registry._registry._declared, "own", Own)
+    some = {"data": "digits", "subset": 100, "backbone": "resnet_mini", "batch": 64}
+    chosen = complete(settings({**some, "method": method}), 8)
+    data = training_data(chosen, open_data(chosen))
+    step = TrainStep(chosen, build_framework(chosen, 1, data.classes), data, torch.device("cpu"))
+    assert (step.probe is not None) == probed
 
 
 def test_a_set_without_labels_trains_and_has_a_spread_alone(tmp_path: Path) -> None:

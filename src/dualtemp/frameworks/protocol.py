@@ -101,7 +101,8 @@ class Framework(Protocol):
         takes_index: whether `forward` also takes index=, int64 (N,) on the device: which images of the set these are.
         learns_from_teacher: whether it has settings teacher and teacher_content, and an attribute `teacher` whose
             `load` takes the teacher's features (images, F) before the first step.
-        learns_from_labels: whether a step wants labels; there is then no online probe.
+        learns_from_labels: whether a step wants labels; a projector that is one linear layer with an output for each
+            class is then the classifier, in place of the online probe.
         compares_views: whether there are anchors and keys to look at (`analyze`, `explore`, pictures).
         advice_on_collapse: what the run page suggests if all features become one.
     """

@@ -57,7 +57,9 @@ class TrainStep:
         )
         self.scaler = torch.amp.GradScaler(device.type, enabled=settings.amp == "fp16")  # pyright: ignore
         self.probe: OnlineProbe | None = None
-        if data.bank is not None and not settings.framework.learns_from_labels:
+        outputs = getattr(self.network.projector, "out_features", None)
+        classifies = settings.framework.learns_from_labels and outputs == data.classes  # itself: it needs no probe
+        if data.bank is not None and not classifies:
             backbone: Any = self.network.backbone
             self.probe = OnlineProbe(backbone.num_features, data.classes).to(device)
         self.all_labeled = data.images is data.bank
