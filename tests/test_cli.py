@@ -99,7 +99,9 @@ def test_unreadable_files_are_named_and_make_the_exit_code_1(
     assert main(["data", str(folder)]) == 1
     out = capsys.readouterr().out
     assert "[bold]set" in out
-    assert "[red]bad.png: not an image that Pillow can read" in out
+    assert "unreadable: 1 file\n  [red]bad.png: not an image that Pillow can read" in out
+    assert "test: 1 image, fingerprint" in out
+    assert "sizes    none can be read\n" in out  # of the one that is held out
     assert main(["data", str(folder), "--json"]) == 1
     assert list(json.loads(capsys.readouterr().out)["unreadable"]) == ["[red]bad.png"]
 

@@ -175,6 +175,8 @@ def test_the_paragraph_tells_what_was_found_what_was_chosen_and_how_long_it_take
     ):
         assert part in text
     assert "lr 0" not in text
+    alone = replace(splits, train=replace(splits.train, classes=("holiday",)))
+    assert "; 1 class; " in paragraph(found, chosen, alone, device, 60)
 
 
 def train(commands: Commands, data: Path, out: Path, *words: str) -> Ended:

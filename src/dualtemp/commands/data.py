@@ -120,14 +120,14 @@ def _print_facts(source: str, facts: "SourceFacts") -> None:
     if facts.narrow is not None:
         console.print(escape(NARROW_HINT.format(percent=100 * facts.narrow)))
     for name, part in facts.parts.items():
-        console.print(f"\n[bold]{name}[/bold]: {part.images:,} images, fingerprint {part.fingerprint}")
+        console.print(f"\n[bold]{name}[/bold]: {counted(part.images, 'image')}, fingerprint {part.fingerprint}")
         console.print(f"  classes  {escape(_classes(part.classes))}")
         console.print(f"  sizes    {escape(_counts(part.sizes))}")
         console.print(f"  modes    {escape(_counts(part.modes))}")
     for line in facts.twins.lines():
         console.print(f"\n[bold]copies[/bold]: {escape(line)}")
     if facts.unreadable:
-        console.print(f"\n[bold]unreadable[/bold]: {len(facts.unreadable)} files")
+        console.print(f"\n[bold]unreadable[/bold]: {counted(len(facts.unreadable), 'file')}")
         for name, reason in facts.unreadable.items():
             console.print(f"  {escape(name)}: {escape(reason)}")
 
@@ -215,8 +215,8 @@ def _classes(classes: dict[str, int]) -> str:
 
 
 def _counts(counts: dict[str, int]) -> str:
-    if len(counts) == 1:
-        return next(iter(counts))
+    if len(counts) < 2:
+        return next(iter(counts), "none can be read")
     return f"{len(counts)} different: " + _shortened([f"{what} ({count:,})" for what, count in counts.items()])
 
 

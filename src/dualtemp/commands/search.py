@@ -44,6 +44,7 @@ def run(given: dict[str, Any]) -> int:
     check_ending(given["out"], ".html", ".htm")
     from dualtemp.encoder.search import search
     from dualtemp.progress_bar import image_progress
+    from dualtemp.quantities import counted
 
     words = {name: given[name] for name in ("data", "embeddings", "index", "k", "cache")}
     with image_progress() as progress:
@@ -58,7 +59,7 @@ def run(given: dict[str, Any]) -> int:
         return 0
     for photo, each in zip(found.photos, found.near, strict=True):
         rows = [(str(rank), f"{near.s:.4f}", near.name, near.label or "") for rank, near in enumerate(each, 1)]
-        print_table(f"nearest to {photo}, of {found.among:,} images", ("", "cosine", "name", "label"), rows)
+        print_table(f"nearest to {photo}, of {counted(found.among, 'image')}", ("", "cosine", "name", "label"), rows)
     print_unreadable(found.unreadable)
     print(out)
     return 0

@@ -137,7 +137,8 @@ def _found(found: Found, chosen: Settings, splits: Splits) -> str:
     test = splits.test
     parts.append("none to measure with" if test is None else f"{len(test):,} to measure with, never trained on")
     split = f" ({splits.split})" if splits.split else ""
-    classes = f"{len(splits.train.classes)} classes" if splits.train.classes else "no classes"
+    count = len(splits.train.classes)
+    classes = f"{count or 'no'} class{'es' * (count != 1)}"
     broken = "none unreadable so far"
     if found.unreadable:
         name, reason = next(iter(found.unreadable.items()))
