@@ -68,7 +68,7 @@ def features(network: torch.nn.Module, images: Tensor) -> Tensor:
 
 
 def train_here(settings: dict[str, Any], most: int, minutes: float) -> torch.nn.Module:
-    """Train with dualtemp for so long; the rate is measured by two short runs."""
+    """Train with dualtemp for so long; the rate is measured by two short runs, after one that pays for first times."""
     settings = {**settings, **UNMEASURED, **QUIET}
     with tempfile.TemporaryDirectory() as place:
 
@@ -79,13 +79,16 @@ def train_here(settings: dict[str, Any], most: int, minutes: float) -> torch.nn.
 
         batch = settings["batch"]
         few, many = 4 * batch, 44 * batch
+        seconds(few, 1, "first")
         rate = (seconds(many, 1, "many") - seconds(few, 1, "few")) / (many - few)
         subset, epochs = length(60 * minutes / rate, most)
         out = Path(place) / "run"
+        began = time.process_time()
         dualtemp.train(**settings, subset=subset, epochs=epochs, out=out)
+        taken = time.process_time() - began
         network = ResNetMini(SIZE)
         network.load_state_dict(load_file(out / "backbone.safetensors"))
-    print(f"    {subset:,} images, {epochs} epochs", flush=True)
+    print(f"    {subset:,} images, {epochs} epochs, {taken / 60:.1f} processor minutes with start and end", flush=True)
     return network
 
 
