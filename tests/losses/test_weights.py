@@ -287,6 +287,8 @@ def test_a_weight_that_cannot_be_is_one_line() -> None:
         (lambda: losses.DualTemperatureLoss(weight="memory", images=0), "images must be the number of images"),
         (lambda: ImageMemory(9, gamma=0.0), "gamma must be a number above 0 and at most 1, got 0.0"),
         (lambda: setattr(memory, "gamma", math.nan), "gamma must be a number above 0 and at most 1, got nan"),
+        (lambda: ImageMemory(9, directions=3), "directions must be 1 or 2, got 3"),
+        (lambda: losses.TwoTowersLoss(tau=0.001), "tau must be at least tau_min"),
         (lambda: ImageTemperatures(9, tau_min=0.5, tau_max=0.1), "0 < tau_min <= tau_max < inf is needed"),
         (lambda: ImageTemperatures(9, rho=-1.0), "rho >= 0"),
         (

@@ -38,6 +38,8 @@ class ImageMemory(nn.Module):
     def __init__(self, images: int, gamma: float = 0.9, directions: int = 2) -> None:
         super().__init__()
         _require_count(images)
+        if directions not in (1, 2):
+            raise ValueError(f"directions must be 1 or 2, got {directions}")
         self.gamma, self.images = gamma, images
         self.register_buffer("log_u", torch.full((directions, images), UNSEEN))
 

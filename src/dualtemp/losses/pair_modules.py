@@ -24,6 +24,8 @@ class _LearnedTemperature(_Loss):
         require_temperatures(tau, name="tau")
         require_weight(settings["weight"], settings["tau_beta"])
         require_temperatures(tau_min, name="tau_min")
+        if learn_tau and tau < tau_min:
+            raise ValueError(f"tau must be at least tau_min, below which it does not learn; got {tau} and {tau_min}")
         super().__init__(**settings)
         self.__dict__.update(_fixed_tau=tau, _tau_min=tau_min)
         self.register_parameter("logit_scale", nn.Parameter(torch.tensor(-math.log(tau))) if learn_tau else None)
