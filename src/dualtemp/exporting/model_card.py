@@ -41,10 +41,10 @@ class CardFacts:
 
 def model_card(facts: CardFacts) -> str:
     """Write README.md of an export, in Markdown; its Python programs run in the folder, without dualtemp."""
-    parts = [_opening(facts), _figures(facts), _data(facts), _loading(facts), _settings_part(facts), _limits(facts)]
+    parts = [_opening, _figures, _data, _loading, _settings_part, _limits]
     if facts.is_start:  # nothing of it was measured, and its data are unknown
-        parts = [_opening(facts), _loading(facts), _limits(facts)]
-    return "\n\n".join(parts) + "\n"
+        parts = [_opening, _loading, _limits]
+    return "\n\n".join(part(facts) for part in parts) + "\n"
 
 
 def _opening(facts: CardFacts) -> str:
