@@ -4,15 +4,14 @@ import math
 from pathlib import Path
 from typing import Any
 
+from dualtemp.analysis.analyses import check_asked
 from dualtemp.analysis.dictionary import compare_dictionary_sizes, default_sizes
 from dualtemp.analysis.neighbors import IMAGES, measure_neighbors
 from dualtemp.analysis.penalty import measure_entropy, measure_similarity
 from dualtemp.analysis.trained_run import open_trained_run
 from dualtemp.device import open_device
 from dualtemp.errors import UserError
-from dualtemp.text import suggest
 
-ANALYSES = ("entropy", "similarity", "dictionary", "neighbours")
 TAUS = {"entropy": [0.05, 0.1, 0.2, 0.5, 1.0], "similarity": [0.1, 1.0]}  # for dictionary: the run's own
 
 
@@ -37,9 +36,7 @@ def analyze(
         images: number of images for "neighbours". Default 2000.
         device: "auto" picks the best available device.
     """
-    if what not in ANALYSES:
-        raise UserError(f"no analysis is called {what!r}: {suggest(what, ANALYSES)}")
-    _check_values(what, taus, sizes, images)
+    check_asked(what, taus, sizes, images)
     opened = open_trained_run(Path(run), open_device(device), data)
     about = {
         "analysis": what,
@@ -62,21 +59,6 @@ def analyze(
         found = (measure_entropy if what == "entropy" else measure_similarity)(opened, taus, sizes)._asdict()
     _check_sizes(sizes, draws, found["keys"])  # unreadable files have no keys
     return {**about, **found}
-
-
-def _check_values(what: str, taus: list[float] | None, sizes: list[int] | None, images: int | None) -> None:
-    foreign = {"taus": taus, "sizes": sizes} if what == "neighbours" else {"images": images}
-    for name, value in foreign.items():
-        if value is not None:
-            raise UserError(f"--{name} does not apply to {what}: leave it out")
-    for tau in taus or ():
-        if not tau > 0:
-            raise UserError(f"--taus: a number > 0, or inf, is expected, got {tau!r}")
-    for size in sizes or ():
-        if size < 1:
-            raise UserError(f"--sizes: whole numbers from 1 on are expected, got {size!r}")
-    if images is not None and images < 2:
-        raise UserError(f"--images must be at least 2, got {images}")
 
 
 def _check_sizes(sizes: list[int], draws: int, keys: int) -> None:

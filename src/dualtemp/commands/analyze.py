@@ -1,22 +1,15 @@
 """`dualtemp analyze`: measure what the paper looks at in a run; print a table or JSON, or draw a figure."""
 
 import argparse
-import math
 from pathlib import Path
 from typing import Any
 
+from dualtemp.analysis.analyses import ANALYSES, check_asked
 from dualtemp.commands.arguments import add_device, add_json, add_run
 from dualtemp.commands.command import Command, Group
 from dualtemp.commands.printing import print_json
 from dualtemp.errors import UserError
-from dualtemp.text import suggest
 
-ANALYSES = {
-    "entropy": "entropy of r_+ by number of keys and temperature (fig:entropy)",
-    "similarity": "similarity of r_+ when all keys are drawn anew (fig:abg_similarity)",
-    "dictionary": "what the scalar and the vector each lose with fewer keys",
-    "neighbours": "which images lie near each other, and whether their labels agree",
-}
 ENDINGS = (".svg", ".json")
 
 
@@ -36,14 +29,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: dict[str, Any]) -> int:
     """Measure, print, write."""
-    _check(given)
-    taus = None if given["taus"] is None else [_temperature(word) for word in _words(given["taus"])]
-    sizes = None if given["sizes"] is None else sorted({_size(word) for word in _words(given["sizes"])})
+    words = {name: _words(given[name]) for name in ("taus", "sizes")}
+    taus: Any = words["taus"] and [_temperature(word) for word in words["taus"]]
+    sizes: Any = words["sizes"] and [_size(word) for word in words["sizes"]]
+    out = given["out"]
+    check_asked(given["what"], taus, sizes, given["images"])  # before torch is loaded
+    if out is not None and (out.suffix not in ENDINGS or out.is_dir()):
+        raise UserError(f"--out {out}: a file that ends in {' or '.join(ENDINGS)} is expected")
     from dualtemp.analysis.analyze import analyze
 
     others = {name: given[name] for name in ("data", "images", "device")}
-    found = analyze(given["run"], given["what"], taus=taus, sizes=sizes, **others)
-    out = given["out"]
+    found = analyze(given["run"], given["what"], taus=taus, sizes=sizes and sorted(set(sizes)), **others)
     if out is not None:
         _write(out, found)
     if given["json"]:
@@ -66,40 +62,20 @@ def _write(out: Path, found: dict[str, Any]) -> None:
     write_output(out, analysis_figure(found) if out.suffix == ".svg" else json.dumps(found, indent=2) + "\n")
 
 
-def _check(given: dict[str, Any]) -> None:
-    """Refuse flags that do not go together, before torch is loaded."""
-    what, out = given["what"], given["out"]
-    if what not in ANALYSES:
-        raise UserError(f"no analysis is called {what!r}: {suggest(what, ANALYSES)}")
-    foreign = ("taus", "sizes") if what == "neighbours" else ("images",)
-    for name in foreign:
-        if given[name] is not None:
-            raise UserError(f"--{name} does not apply to {what}: leave it out")
-    if given["images"] is not None and given["images"] < 2:
-        raise UserError(f"--images must be at least 2, got {given['images']}")
-    if out is not None and (out.suffix not in ENDINGS or out.is_dir()):
-        raise UserError(f"--out {out}: a file that ends in {' or '.join(ENDINGS)} is expected")
-
-
-def _words(given: list[str]) -> list[str]:
+def _words(given: list[str] | None) -> list[str] | None:
     """Split values at commas; argparse has split them at spaces."""
-    return [word for part in given for word in part.split(",") if word] or [""]
+    return None if given is None else [word for part in given for word in part.split(",") if word] or [""]
 
 
-def _temperature(word: str) -> float:
+def _temperature(word: str) -> float | str:
     try:
-        tau = float(word)
+        return float(word)
     except ValueError:
-        tau = math.nan
-    if not tau > 0:
-        raise UserError(f"--taus: a number > 0, or inf, is expected, got {word!r}")
-    return tau
+        return word
 
 
-def _size(word: str) -> int:
-    if not word.isascii() or not word.isdigit() or int(word) < 1:
-        raise UserError(f"--sizes: whole numbers from 1 on are expected, got {word!r}")
-    return int(word)
+def _size(word: str) -> int | str:
+    return int(word) if word.isascii() and word.isdigit() else word
 
 
 COMMAND = Command(
