@@ -11,13 +11,16 @@ from dualtemp.errors import UserError
 class UniqueKeys(yaml.SafeLoader):
     """Refuses a mapping that names a key twice, of which YAML would keep the last without a word."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Construct a mapping whose keys are all different."""
-        named = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
-        twice = next((name for name in named if named.count(name) > 1), None)
-        if twice is not None:
-            raise ValueError(f"'{twice}' is given twice, line {node.start_mark.line + 1}")
-        return super().construct_mapping(node, deep)
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """Compose a mapping as it is written, before `<<` has merged others into it."""
+        node = super().compose_mapping_node(anchor)
+        named: set[tuple[str, str]] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if (key.tag, key.value) in named:
+                    raise ValueError(f"'{key.value}' is given twice, line {key.start_mark.line + 1}")
+                named.add((key.tag, key.value))
+        return node
 
 
 def read_yaml(path: Path, expected: str) -> Any:

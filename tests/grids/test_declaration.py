@@ -84,6 +84,12 @@ def test_a_plugins_setting_may_begin_like_a_temperature(tmp_path: Path, monkeypa
     assert len(grid.make_plan().runs) == 2
 
 
+def test_what_is_merged_may_be_given_again(tmp_path: Path) -> None:
+    text = "rows: {inner: &inner {<<: &usual {method: simco, lr: 0.1}, lr: 0.2}, outer: {<<: *inner, lr: 0.3}}"
+    grid = load(tmp_path, "data: digits\n" + text)
+    assert [row["lr"] for row in grid.artifact.rows.values()] == [0.2, 0.3]
+
+
 def test_cells_that_compute_the_same_share_one_run(tmp_path: Path) -> None:
     grid = load(tmp_path, "data: digits\nrows: {a: {method: simco}, b: {method: simco, tau_beta: 1.0}}")
     assert len(grid.make_plan().runs) == 1  # 1 is what simco's tau_beta is by default
@@ -96,8 +102,8 @@ def test_cells_that_compute_the_same_share_one_run(tmp_path: Path) -> None:
         ("{", "is not YAML"),
         ("rows: {a: {}}\nnote: 2024-13-45", "is not YAML (month must be in 1..12)"),
         ("a: " + 5000 * "[", "is not YAML"),
-        ("rows:\n  a: {lr: 0.1}\n  b: {}\n  a: {lr: 0.2}", "'a' is given twice"),
-        ("seeds: 3\nrows: {a: {}}\nseeds: 5", "'seeds' is given twice"),
+        ("rows:\n  a: {lr: 0.1}\n  b: {}\n  a: {lr: 0.2}", "'a' is given twice, line 4"),
+        ("seeds: 3\nrows: {a: {}}\nseeds: 5", "'seeds' is given twice, line 3"),
         ("rows: {tau_alpha: []}", "rows: tau_alpha must be a list of different values"),
         ("rows: {tau_alpha: [0.1, 0.10]}", "rows: tau_alpha must be a list of different values"),
         ("rows: {a: {}}\nseeds: []", "seeds: give how many (3), or which ([1, 2, 5])"),
