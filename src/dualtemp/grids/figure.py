@@ -9,10 +9,16 @@ from dualtemp.report.drawing import Dot, Line, Shape, Text, text_width
 from dualtemp.report.line_chart import tick_labels, y_ticks
 
 BRIGHT = ("#2a78d6", "#eb6834", "#1baf7a", "#b07900", "#c94f82", "#6b5bd2", "#555555")
-COLORS = (*BRIGHT, *("#" + "".join(f"{int(color[i : i + 2], 16) // 2:02x}" for i in (1, 3, 5)) for color in BRIGHT))
-PALE = {
-    color: "#" + "".join(f"{(int(color[i : i + 2], 16) + 2 * 255) // 3:02x}" for i in (1, 3, 5)) for color in COLORS
-}
+
+
+def _mixed(color: str, share: float, gray: int) -> str:
+    """Mix a color with a gray, 0 for black to 255 for white, of which the share is that of the color."""
+    parts = (int(color[i : i + 2], 16) for i in (1, 3, 5))
+    return "#" + "".join(f"{int(share * part + (1 - share) * gray):02x}" for part in parts)
+
+
+COLORS = (*BRIGHT, *(_mixed(color, 1 / 2, 0) for color in BRIGHT))
+PALE = {color: _mixed(color, 1 / 3, 255) for color in COLORS}
 PLOT, TOP, BOTTOM, LEFT, RIGHT, STEP = 246.0, 14.0, 44.0, 58.0, 14.0, 22.0
 LETTERS, LEGEND_LINE, GAP = 11.0, 16.0, 18.0  # size of names; height of a line of the legend; between two of its names
 SLACK = 1.15  # a browser without Helvetica takes a font that may be wider by so much
