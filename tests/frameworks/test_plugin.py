@@ -1,5 +1,7 @@
 """A framework from a file of the user's own: trained, killed, resumed, listed, shown."""
 
+import argparse
+import inspect
 import os
 import subprocess
 import sys
@@ -8,6 +10,11 @@ from pathlib import Path
 import pytest
 from command_processes import OFTEN, PATIENCE, Commands, halting, kill_where_it_halts
 from run_contents import different, everything
+
+import dualtemp
+from dualtemp.commands.train import add_arguments
+from dualtemp.config import setting_names
+from dualtemp.frameworks.registry import OF_TRAIN
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "my_framework.py"
 PLUGIN = ("--plugin", EXAMPLE)
@@ -92,6 +99,14 @@ def test_a_plugin_that_cannot_be_loaded_is_one_line(text: str, said: str, comman
     assert (ended.code, ended.err.count("\n")) == (2, 1), ended.err
     assert said in ended.err
     assert not (tmp_path / "run").exists()
+
+
+def test_no_setting_may_be_called_like_what_train_has_beside_settings() -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    of_the_function = set(inspect.signature(dualtemp.train).parameters) - {"values"}
+    of_the_command = {action.dest for action in parser._actions} - set(setting_names())
+    assert set(OF_TRAIN) >= of_the_function | of_the_command
 
 
 def test_a_plugin_that_is_not_there_is_one_line(commands: Commands) -> None:
