@@ -167,7 +167,9 @@ def test_each_arm_has_the_rate_that_was_best_on_held_out_images() -> None:
     text = (PUBLISHED / "README.md").read_text().split("## Each arm at its own best rate")[1].split("\n## ")[0]
     rows = yaml.safe_load((PUBLISHED / "unequal" / "own-rates.yaml").read_text())["rows"]
     arms = {"one temperature": rows["one, own rate"], "two temperatures": rows["two, own rate"]}
-    taken = {("SimCo", arm): row["lr"] for arm, row in arms.items()} | {("SimMoCo", arm): 0.12 for arm in arms}
+    taken = {("SimCo", arm): row["lr"] for arm, row in arms.items()} | {
+        ("SimMoCo", arm): AT_THE_SAME_RATE["lr"] for arm in arms
+    }
     for (framework, arm), taken_rate in taken.items():
         tried: dict[float, float] = {}
         for rate in (0.06, 0.12, 0.24, 0.48):
