@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from dualtemp import losses
+from dualtemp.losses.similarity_distillation import similarity_distillation
+from dualtemp.losses.similarity_drift import similarity_drift
 
 X, KEYS = torch.eye(4), torch.eye(4).flip(0)
 TWO_VIEWS = [losses.dual_temperature, losses.nt_xent, losses.in_batch_weight]
@@ -190,6 +192,19 @@ def test_an_unknown_way_to_gather_is_refused_whatever_the_weight(weight: str) ->
         criterion.gather = "rings"
     with pytest.raises(ValueError, match="gather must be"):
         losses.DualTemperatureLoss(gather="rings")  # pyright: ignore
+
+
+@pytest.mark.parametrize("gather", ["ring", "all", 2, None])
+def test_a_loss_without_a_ring_refuses_one(gather: Any) -> None:
+    for call in (
+        lambda: losses.supervised_contrastive(X, None, torch.arange(4), gather=gather),
+        lambda: losses.vicreg(X, X, gather=gather),
+        lambda: losses.barlow_twins(X, X, gather=gather),
+        lambda: similarity_distillation(X, X, X, gather=gather),
+        lambda: similarity_drift(X, X, gather=gather),
+    ):
+        with pytest.raises(ValueError, match="gather must be False or True for this loss, got"):
+            call()
 
 
 def test_embeddings_on_the_meta_device_have_a_loss_and_a_gradient_there() -> None:

@@ -33,6 +33,12 @@ def require_gather(gather: object) -> None:
         raise ValueError(f"gather must be False, True or 'ring', got {gather!r}")
 
 
+def require_gather_without_ring(gather: object) -> None:
+    """Refuse values other than False and True, for losses that have no ring."""
+    if not isinstance(gather, bool):
+        raise ValueError(f"gather must be False or True for this loss, got {gather!r}")
+
+
 def require_weights(**weights: float) -> None:
     """Refuse weights of a loss's terms that are not finite numbers of at least 0."""
     for name, weight in weights.items():

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from dualtemp import distributed
-from dualtemp.losses.arguments import Reduction, require_pairs, require_scalar_temperature
+from dualtemp.losses.arguments import Reduction, require_gather_without_ring, require_pairs, require_scalar_temperature
 from dualtemp.losses.exclusion import Exclusion
 from dualtemp.losses.labeled_tiles import labeled_losses
 from dualtemp.losses.similarity import unit
@@ -61,6 +61,7 @@ def supervised_contrastive(
     require_temperature(tau_alpha, "tau_alpha")
     if tau_beta is not None:
         require_scalar_temperature(tau_beta)
+    require_gather_without_ring(gather)
     require_pairs(q, q if k is None else k)
     require_vector(labels, q, "labels", "whole")
     require_vector(padding_mask, q, "padding_mask", "bool")

@@ -11,7 +11,13 @@ from torch import Tensor
 
 from dualtemp import distributed
 from dualtemp.first_derivative import first_derivative_only
-from dualtemp.losses.arguments import Reduction, require_in_batch_negatives, require_pairs, require_temperatures
+from dualtemp.losses.arguments import (
+    Reduction,
+    require_gather_without_ring,
+    require_in_batch_negatives,
+    require_pairs,
+    require_temperatures,
+)
 from dualtemp.losses.hardness import positive_similarity
 from dualtemp.losses.product_plan import TILE_ELEMENTS
 from dualtemp.losses.scalar_times_vector import reduced
@@ -49,6 +55,7 @@ def similarity_distillation(
     """
     require_temperatures(tau_teacher, name="tau_teacher")
     require_temperatures(tau_student, name="tau_student")
+    require_gather_without_ring(gather)
     require_pairs(q, k)
     if teacher.ndim != 2 or len(teacher) != len(q) or not teacher.is_floating_point() or teacher.device != q.device:
         raise ValueError(

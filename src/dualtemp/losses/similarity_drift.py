@@ -7,6 +7,7 @@ from torch import Tensor
 
 from dualtemp import distributed
 from dualtemp.first_derivative import first_derivative_only
+from dualtemp.losses.arguments import require_gather_without_ring
 from dualtemp.losses.unit_vectors import true_precision, unit
 
 TILE = 1 << 21  # similarities at once: 8 MB of float32
@@ -23,6 +24,7 @@ def similarity_drift(features: Tensor, start: Tensor, *, gather: bool = False) -
         start: (N, G), features of the same images before training; no gradient.
         gather: the batch is that of all processes; the value is then the global mean.
     """
+    require_gather_without_ring(gather)
     if features.ndim != 2 or start.ndim != 2 or len(features) != len(start) or not len(start):
         raise ValueError(f"similarity_drift: (N, F) and (N, G) expected, got {features.shape} and {start.shape}")
     y, z = unit(features, start)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dualtemp import distributed
 from dualtemp.first_derivative import first_derivative_only
-from dualtemp.losses.arguments import require_pairs, require_weights
+from dualtemp.losses.arguments import require_gather_without_ring, require_pairs, require_weights
 from dualtemp.losses.modules import _Loss
 from dualtemp.losses.unit_vectors import require_no_transform, true_precision, unit
 
@@ -150,6 +150,7 @@ class _Batch(NamedTuple):
 
 
 def _batch(q: Tensor, k: Tensor, gather: bool) -> _Batch:
+    require_gather_without_ring(gather)
     require_pairs(q, k)
     q, k = unit(q, k, skip=True)
     together = gather and distributed.world_size() > 1
