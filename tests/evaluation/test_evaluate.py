@@ -388,6 +388,26 @@ def test_an_interruption_says_what_is_kept(
     assert kept == ({("kNN", "trained"), ("kNN", "online"), ("linear probe", "online")} if after else set())
 
 
+def test_folders_of_the_same_name_and_files_of_labels_stand_beside_each_other(run_copy: Path, tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (40, 8, 8), dtype=np.uint8)
+    for n, site in enumerate(("north", "south")):
+        for i, image in enumerate(images[n::2]):
+            path = tmp_path / site / "test" / str(i % 2) / f"{i}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(image).save(path)
+    for name in ("age.csv", "sex.csv"):
+        lines = [f"{i % 2}/{i}.png,{'even' if (i // 2) % 2 else 'odd'}" for i in range(20)]
+        (tmp_path / name).write_text("file,label\n" + "\n".join(lines) + "\n")
+    north, south = tmp_path / "north" / "test", tmp_path / "south" / "test"
+    asked = [(north, None), (south, None), (north, None), (south, tmp_path / "age.csv"), (south, tmp_path / "sex.csv")]
+    found = [evaluate(run_copy, data, labels=labels, only="knn", quiet=True)["data"] for data, labels in asked]
+    assert found == ["test", "south/test", "test", "test, labels of age.csv", "test, labels of sex.csv"]
+    measured = [row for row in read_evaluation(run_copy)["measured"] if row["encoder"] == "trained"]
+    assert {row["data"] for row in measured} >= set(found)
+    for name in set(found):
+        assert name in (run_copy / "report.html").read_text()
+
+
 def test_results_of_other_weights_are_dropped_and_a_damaged_file_is_no_obstacle(tmp_path: Path) -> None:
     first, second = (result("kNN", encoder, "validation", 0.5, None, 9, 90) for encoder in ("trained", "untrained"))
     add_to_evaluation(tmp_path, 10, [first])

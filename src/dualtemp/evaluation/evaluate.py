@@ -80,7 +80,7 @@ def evaluate(
         tell(f"no test image of {few}, which cannot be measured (the only image of a class is for training)")
     for line in twins(found.train, found.test).lines():
         tell(line)
-    kept, lost = _Kept(folder), _LeftOut(found.unreadable, tell)
+    kept, lost = _Kept(folder, found.names), _LeftOut(found.unreadable, tell)
     encoders = with_baselines(encoder)
     own = folder is not None and data is None and labels is None
     try:
@@ -114,7 +114,7 @@ def evaluate(
         raise KeyboardInterrupt(f"interrupted; {holds}") from None
     return {
         "run": str(run),
-        "data": found.name,
+        "data": next((row["data"] for row in kept.measured), found.name),
         "part": "held-out" if found.name == VALIDATION and encoder.settings.validate == "held-out" else "test",
         **kept.content,
         "images": found.test.readable_count(lost.problems),
@@ -177,7 +177,8 @@ def online(
 class _Kept:
     """Results so far, written after each of them to the run's folder, if there is one, and to its page."""
 
-    def __init__(self, run: RunFolder | None) -> None:
+    def __init__(self, run: RunFolder | None, names: Sequence[str]) -> None:
+        self.names = names
         self.run, self.step = run, next((line.get("step", 0) for line in run.history()[-1:]), 0) if run else 0
         self.measured: list[dict[str, Any]] = []
         self.content: dict[str, Any] = {}
@@ -188,7 +189,7 @@ class _Kept:
         self.measured += rows
         if self.run is None:  # a start
             return
-        content = add_to_evaluation(self.run.path, self.step, self.measured)
+        content = add_to_evaluation(self.run.path, self.step, self.measured, self.names)
         self.content = {"step": content["step"], "made": content["made"]}
         write_run_page(self.run.path)
 

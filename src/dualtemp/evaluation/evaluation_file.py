@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -53,24 +54,33 @@ def read_evaluation(run: Path) -> dict[str, Any]:
     try:
         found = json.loads((run / EVALUATION_FILE).read_text())
         step, rows = found["step"], [row for row in found["measured"] if {"name", "encoder", "data"} <= set(row)]
-        return {"step": step, "made": str(found["made"]), "measured": rows}
+        return {"step": step, "made": str(found["made"]), "sources": dict(found.get("sources", {})), "measured": rows}
     except (OSError, ValueError, KeyError, TypeError):
-        return {"step": None, "made": "", "measured": []}
+        return {"step": None, "made": "", "sources": {}, "measured": []}
 
 
-def add_to_evaluation(run: Path, step: int, measured: list[dict[str, Any]]) -> dict[str, Any]:
+def add_to_evaluation(
+    run: Path, step: int, measured: list[dict[str, Any]], names: Sequence[str] = ()
+) -> dict[str, Any]:
     """Add results to the file, replacing earlier ones of the same name, encoder and data; returns its content.
 
     Results of other weights (the run has gone on since) are dropped. Of several processes one writes at a time, so that
-    none loses another's results.
+    none loses another's results. The first of the data's names that no other data has in the file becomes the `data` of
+    the rows; the last name is that of no other.
     """
     path = run / EVALUATION_FILE
     with writing(path, "make the run writable"), locked(run / f".{path.name}.lock", what=path, remove=True):
         before = read_evaluation(run)
         rows = {_key(row): row for row in before["measured"]} if before["step"] == step else {}
+        sources = before["sources"] if before["step"] == step else {}
+        if names:
+            name = next(name for name in names if sources.get(name, names[-1]) == names[-1])
+            sources[name] = names[-1]
+            for row in measured:
+                row["data"] = name
         rows |= {_key(row): row for row in measured}
         made = datetime.now(UTC).isoformat(timespec="seconds")
-        content = {"step": step, "made": made, "measured": sorted(rows.values(), key=place)}
+        content = {"step": step, "made": made, "sources": sources, "measured": sorted(rows.values(), key=place)}
         with whole_file(path) as file:
             file.write((json.dumps(content, indent=1) + "\n").encode())
     return content

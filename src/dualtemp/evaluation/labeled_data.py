@@ -9,7 +9,7 @@ from dualtemp.config import Settings
 from dualtemp.data import open_source
 from dualtemp.data.images import ImageSet, Splits
 from dualtemp.data.sources.label_file import AUTO
-from dualtemp.data.sources.opening import short_name
+from dualtemp.data.sources.opening import absolute_source, short_name
 from dualtemp.errors import UserError
 from dualtemp.runs.folder import RunFolder
 from dualtemp.training.run_data import open_data
@@ -21,16 +21,21 @@ VALIDATION = "validation"  # what results on a run's own data are filed under
 class LabeledData:
     """Training and test images with labels.
 
-    name: for tables and evaluation.json; classes: number of classes; untested: names of classes without a test image;
-    unreadable: files that were left out, name -> reason.
+    names: for tables and evaluation.json, from the shortest to one that no other data have; classes: number of classes;
+    untested: names of classes without a test image; unreadable: files that were left out, name -> reason.
     """
 
-    name: str
+    names: tuple[str, ...]
     train: ImageSet
     test: ImageSet
     classes: int
     untested: tuple[str, ...]
     unreadable: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The shortest name."""
+        return self.names[0]
 
 
 def labeled_data(
@@ -44,16 +49,27 @@ def labeled_data(
         data = settings.data
     if data is None:
         environment = RunFolder(run).read_environment()
-        splits, name = open_data(with_right_labels(settings), environment), VALIDATION
+        splits, names = open_data(with_right_labels(settings), environment), (VALIDATION,)
         missing = (
             f"{run} was trained without labels: give labeled images, --data FOLDER|SET|FILE.npz, or --labels FILE.csv"
         )
     else:
-        splits, name = open_source(data, labels_from=AUTO if labels_from is None else labels_from), short_name(data)
-        name = f"{name}/" if name == VALIDATION else name  # a folder of that name is not the run's own data
+        splits = open_source(data, labels_from=AUTO if labels_from is None else labels_from)
+        names = _names(data, labels_from)
         expected = "class folders (FOLDER/CLASS/...), a labels.csv, or an .npz file with `labels`"
         missing = f"{data} has no labels: expected {expected}"
-    return _checked(splits, name, str(data or run), missing)
+    return _checked(splits, names, str(data or run), missing)
+
+
+def _names(data: str | Path, labels_from: str | Path | None) -> tuple[str, ...]:
+    """Names of other data than the run's own: the short one, then longer parts of the path, and the file of labels."""
+    name, parts = short_name(data), absolute_source(data).split("/")
+    short = f"{name}/" if name == VALIDATION else name  # a folder of that name is not the run's own data
+    longer = ["/".join(parts[-n:]) for n in range(2, 1 + len(parts))] or [f"the set {name}"]
+    if labels_from is not None:
+        labels = Path(labels_from).resolve()
+        longer = [f"{short}, labels of {labels.name}", *(f"{each}, labels of {labels}" for each in longer)]
+    return short, *longer
 
 
 def with_right_labels(settings: Settings) -> Settings:
@@ -61,7 +77,7 @@ def with_right_labels(settings: Settings) -> Settings:
     return settings if settings.get("label_noise") is None else settings.model_copy(update={"label_noise": 0.0})
 
 
-def _checked(splits: Splits, name: str, source: str, missing: str) -> LabeledData:
+def _checked(splits: Splits, names: tuple[str, ...], source: str, missing: str) -> LabeledData:
     train, test = splits.train, splits.test
     if train.labels is None:
         raise UserError(missing)
@@ -70,15 +86,15 @@ def _checked(splits: Splits, name: str, source: str, missing: str) -> LabeledDat
             f"{source}: every class has one image, or copies of one, so none is left to test on; give two or more"
         )
     learned, asked = (set(part.unique().tolist()) for part in (train.labels, test.labels))
-    names = train.classes or tuple(str(label) for label in range(1 + max(learned | asked)))
+    classes = train.classes or tuple(str(label) for label in range(1 + max(learned | asked)))
     if asked - learned:
-        lost = names[min(asked - learned)]
+        lost = classes[min(asked - learned)]
         raise UserError(f"{source}: class {lost!r} has test images but none to learn from; add some, or remove it")
     if len(learned) < 2:
-        raise UserError(f"{source}: one class only, {names[min(learned)]!r}; give two or more")
-    untested = tuple(names[label] for label in sorted(learned - asked))
+        raise UserError(f"{source}: one class only, {classes[min(learned)]!r}; give two or more")
+    untested = tuple(classes[label] for label in sorted(learned - asked))
     unreadable = {each.name: each.reason for each in splits.unreadable}
-    return LabeledData(name, train, test, 1 + max(learned), untested, unreadable)
+    return LabeledData(names, train, test, 1 + max(learned), untested, unreadable)
 
 
 def labels_of(images: ImageSet) -> Tensor:
