@@ -146,6 +146,21 @@ def test_what_is_learned_from_the_images_themselves_is_not_measured_on_them(timm
     assert found.measured["images"] == 6  # the tenth of each class that is held out
 
 
+def test_it_is_not_measured_on_copies_of_images_that_it_learned_from(timm_folder: Path, tmp_path: Path) -> None:
+    for color, name in enumerate(("red", "green")):
+        colored(tmp_path / "known" / name, 30, color)
+        colored(tmp_path / "asked" / name, 7, color, first=100)
+        for path in sorted((tmp_path / "known" / name).iterdir()):
+            shutil.copy(path, tmp_path / "asked" / name / f"copy-{path.name}")
+    told: list[str] = []
+    asked = {"learn": tmp_path / "known", "note": told.append, **SMALL}
+    found = dualtemp.predict(timm_folder, tmp_path / "asked", **asked)
+    assert found.measured["images"] == 74 - 54  # nine tenths of the copies are of images that it learned from
+    assert f"measured without 54 images whose copies it learned from, of {tmp_path / 'known'}" in told
+    np.savez(tmp_path / "packed.npz", images=np.zeros((9, 8, 8, 3), np.uint8), labels=np.arange(9) % 2)
+    assert dualtemp.predict(timm_folder, tmp_path / "packed.npz", **asked).measured == {}  # classes it does not know
+
+
 def test_a_run_on_one_folder_in_a_folder_groups_other_images(run_copy: Path, photos: Path, tmp_path: Path) -> None:
     draw_photos(tmp_path / "own" / "2023", 12)
     draw_photos(tmp_path / "new", 6, first=900)

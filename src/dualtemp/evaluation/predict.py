@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from dualtemp.data.loading.loader import EVALUATION_BATCH
+from dualtemp.data.sources.copies import copies
 from dualtemp.data.sources.label_file import AUTO
 from dualtemp.data.sources.opening import absolute_source
 from dualtemp.encoder.encoder import RunEncoder, run_encoder
@@ -24,6 +25,7 @@ from dualtemp.evaluation.classifier import UNKNOWN_RATE, Classifier, Predictions
 from dualtemp.evaluation.clusters import Clusters, find_clusters
 from dualtemp.evaluation.run_classifier import CHOICES, FINE_TUNED, chosen_network, run_classifier
 from dualtemp.evaluation.wrong_labels import WrongLabels, suspected_wrong_labels
+from dualtemp.quantities import counted
 from dualtemp.text import suggest
 
 FEWEST = 4  # images that are grouped into clusters
@@ -76,6 +78,19 @@ class _Listed(NamedTuple):
         """Labeled images that are not of the test part: bool (N,)."""
         parts = torch.tensor([self.images.part(i) != "test" for i in self.index.tolist()])
         return (self.labels >= 0) & parts
+
+
+class _Source(NamedTuple):
+    """Where predictions come from.
+
+    learned_from: in words; answers: for the images that it learned from, by classifiers of other folds; seen: copies of
+    images that it learned from, on which it is not measured, bool (N,).
+    """
+
+    classifier: Classifier | None
+    learned_from: str
+    answers: Predictions | None = None
+    seen: Tensor | None = None
 
 
 def predict(
@@ -145,7 +160,7 @@ def predict(
     if clusters is not None and clusters > len(asked.index):
         raise UserError(f"{clusters} clusters of {len(asked.index)} images: give --clusters that many or fewer")
     source = _learn(encoder, asked, labels, learn, own, unknown_rate, options, tuned)
-    return _predicted(asked, *source, clusters, problems)
+    return _predicted(asked, source, clusters, problems)
 
 
 def _is_same_source(data: Path | str, other: str) -> bool:
@@ -165,30 +180,45 @@ def _learn(
     unknown_rate: float,
     options: EncodingOptions,
     tuned: FineTuned | None,
-) -> tuple[Classifier | None, Predictions | None, str]:
-    """The classifier, answers for the images of `asked` that it learned from, and in words what it learned from."""
+) -> _Source:
+    """Make the classifier, or read that of the run."""
     if learn is not None and not _is_same_source(learn, asked.images.source):
         found = _read(encoder, listed(learn), options, {})
         chosen = _checked(found, str(learn))
         known = found.labels[chosen]
         made = fit_classifier(found.features[chosen], known, found.images.images.classes, unknown_rate=unknown_rate)
-        return made, None, f"{int(chosen.sum()):,} images of {learn}"
+        seen = _copied(found, chosen, asked)
+        if seen.any():
+            options.tell(
+                f"measured without {counted(int(seen.sum()), 'image')} whose copies it learned from, of {learn}"
+            )
+        return _Source(made, f"{int(chosen.sum()):,} images of {learn}", seen=seen)
     if learn is None and labels is None and not own:
         made = run_classifier(encoder, options.workers, options.tell) if tuned is None else tuned.classifier
         if made is not None:
             if unknown_rate != made.facts["unknown_rate"]:
                 options.tell(f"unknown_rate of the run's classifier is {made.facts['unknown_rate']:g}; it stays so")
-            return made, None, f"{made.facts['images']:,} training images of {encoder.path}"
+            return _Source(made, f"{made.facts['images']:,} training images of {encoder.path}")
     if not (asked.labels >= 0).any():
         options.tell(
             "no labels to learn from, so there are no predictions: name some images in --labels FILE.csv, or give "
             "labeled ones, --learn FOLDER"
         )
-        return None, None, ""
+        return _Source(None, "")
     chosen = _checked(asked, asked.images.source)
     x, y = asked.features[chosen], asked.labels[chosen]
     made, answers = fit_with_answers(x, y, asked.images.images.classes, unknown_rate=unknown_rate)
-    return made, answers, f"{int(chosen.sum()):,} of these images"
+    return _Source(made, f"{int(chosen.sum()):,} of these images", answers)
+
+
+def _copied(found: _Listed, chosen: Tensor, asked: _Listed) -> Tensor:
+    """Labeled images of `asked` that are copies of those chosen to learn from: bool (N,)."""
+    seen = asked.labels >= 0
+    if seen.any():
+        alike = copies((found.images.images.source, asked.images.images.source))
+        learned = alike[found.index[chosen.numpy()]]
+        seen &= torch.from_numpy(np.isin(alike[len(found.images) + asked.index], learned))
+    return seen
 
 
 def _checked(found: _Listed, source: str) -> Tensor:
@@ -200,15 +230,8 @@ def _checked(found: _Listed, source: str) -> Tensor:
     return chosen
 
 
-def _predicted(
-    asked: _Listed,
-    classifier: Classifier | None,
-    answers: Predictions | None,
-    learned_from: str,
-    clusters: int | None,
-    problems: dict[str, str],
-) -> Predicted:
-    images, numbers = asked.images, asked.index.tolist()
+def _predicted(asked: _Listed, source: _Source, clusters: int | None, problems: dict[str, str]) -> Predicted:
+    images, numbers, classifier, answers = asked.images, asked.index.tolist(), source.classifier, source.answers
     learned = asked.to_learn_from if answers is not None else torch.zeros(len(numbers), dtype=torch.bool)
     predictions, measured = None, {}
     if classifier is not None:
@@ -216,7 +239,7 @@ def _predicted(
         if answers is not None:
             for whole, part in zip(predictions, answers, strict=True):
                 whole[learned] = part
-        measured = _measured(asked, classifier, predictions, learned)
+        measured = _measured(asked, classifier, predictions, learned if source.seen is None else source.seen)
     labeled = (asked.labels >= 0).nonzero()[:, 0]
     wrong = None
     if len(asked.labels[labeled].unique()) > 1:
@@ -229,7 +252,7 @@ def _predicted(
         classifier,
         predictions,
         learned,
-        learned_from,
+        source.learned_from,
         measured,
         labeled,
         images.images.classes,
