@@ -18,7 +18,7 @@ COMMANDS = {
     "mini-cifar100": "T-reverse --scale mini --seeds 3 --data cifar100 --data cifar100=fbb43d70",
     "long": "T-reverse S-noise --scale long --seeds 3",
     "sharp": "T-unified --scale sharp --seeds 3",
-    "unequal": "T-reverse T-arch F-entropy S-similarity --scale unequal --seeds 5",
+    "unequal": "T-reverse T-arch F-entropy S-similarity S-noise --scale unequal --seeds 5",
 }
 
 # Beside the runs of the paper's tables, `unequal` has runs of other steps and rates; older cells know no such setting.
@@ -228,6 +228,11 @@ def test_losses_and_weights_in_the_words_are_those_of_the_cells() -> None:
     assert f"rises to {between(metrics_of('mini', **dual, label_noise=0.0))} on clean labels" in text
     assert f"(training loss {between(metrics_of('long', **ce), 2)})" in text
     assert f"to {between(clean)} on clean labels and {between(noisy)} with noise" in text
+    for noise in (0.4, 0.6):
+        one, two = (metrics_of("unequal", **arm, label_noise=noise) for arm in (ce, dual))
+        assert (len(one), len(two)) == (5, 5)
+        gain = fmean(run["knn_top1"] for run in two) - fmean(run["knn_top1"] for run in one)
+        assert f"{gain:+.2f} at {noise:.1f}".replace("0.4", ".4").replace("0.6", ".6") in text
     byol, simsiam, alone = (
         metrics_of("mini", method="byol"),
         metrics_of("mini", method="simsiam"),
