@@ -45,6 +45,24 @@ def test_every_setting_that_changes_the_run_changes_the_key() -> None:
     assert key(plain.settings, replace(digits(), normalised_as="svhn")) != key(plain.settings, digits())
 
 
+def test_runs_from_other_starts_and_of_other_teachers_have_other_keys() -> None:
+    rows = [
+        {},
+        {"init": "runs/a"},
+        {"init": "runs/b"},
+        {"method": "distil", "teacher": "runs/a"},
+        {"method": "distil", "teacher": "runs/b"},
+    ]
+    assert len({tiny_job(**row).name for row in rows}) == len(rows)
+    assert tiny_job(init="none").name == tiny_job().name
+
+
+def test_a_start_whose_content_is_known_is_in_the_key_by_its_content_alone() -> None:
+    a, b, other = (tiny_job(init=word, init_content=content).name for word, content in ("ax", "bx", "ay"))
+    assert a == b != other
+    assert a != tiny_job().name
+
+
 def test_defaults_and_their_values_are_the_same_key() -> None:
     plain = tiny_job()
     assert tiny_job(tau_alpha=0.1, tau_beta=1, both_views=False, image_size=8).name == plain.name

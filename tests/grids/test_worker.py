@@ -4,12 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paper.smoke import DIVERGING, tiny_job
+from paper.smoke import DIVERGING, TINY, digits, tiny_job
 
 from dualtemp.errors import UserError
 from dualtemp.file_lock import locked
-from dualtemp.grids.results import Job, Results
+from dualtemp.grids.plan import PlannedRun, run_id
+from dualtemp.grids.results import Job, Results, make_job
 from dualtemp.grids.worker import BUSY, perform
+from dualtemp.runs.folder import RunFolder
 from dualtemp.training.launch import ExecutionOptions
 from dualtemp.training.start import start
 
@@ -75,6 +77,19 @@ def test_a_loss_that_is_not_finite_is_a_result(tmp_path: Path) -> None:
     assert status == "failed"
     assert "not finite" in reason
     assert results.read(job) is not None
+
+
+def test_a_cell_with_a_start_and_no_backbone_takes_that_of_the_start(tmp_path: Path) -> None:
+    results, first = Results(tmp_path), tiny_job()
+    done(results, first, keep=True)
+    values = {name: value for name, value in TINY.items() if name != "backbone"}
+    values["init"] = str(results.run_folder(first))
+    job = make_job(PlannedRun(run_id(values), values, ()), 1, digits())
+    assert done(results, job, keep=True) == ("done", "")
+    assert RunFolder(results.run_folder(job)).settings().backbone == TINY["backbone"]
+    found = results.read(job)
+    assert found is not None
+    assert "backbone" not in found["settings"], "resnet18, the default, would not be true"
 
 
 def test_what_an_interruption_left_is_gone_on_with(tmp_path: Path) -> None:

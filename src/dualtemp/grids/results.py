@@ -24,6 +24,8 @@ from dualtemp.grids.plan import PlannedRun, canonical
 
 ITSELF = "itself"  # normalized by their own mean and deviation: a user's own color images
 NOT_IN_KEY = {"data", "seed", "init", "teacher"}  # the fingerprint stands for the data; the seed is in the file name
+CONTENT_OF = {"init": "init_content", "teacher": "teacher_content"}  # hashes, known once a run has begun
+NO_START = "none"  # the word of `init` that declines one, as models/starts.py has it, which needs torch
 NAME = re.compile(r"[0-9a-f]{16}-s(\d+)")  # of a result, without .json; other files may lie beside results
 _COUNTS = object()  # unequal to every value of a setting
 
@@ -73,14 +75,21 @@ def make_job(run: PlannedRun, seed: int, facts: DataFacts) -> Job:
 def key(chosen: Settings, facts: DataFacts) -> str:
     """Hash complete settings and the data's content to 16 hexadecimal digits: no path, output, device or seed.
 
-    Settings that were added later count only if they change a run, so that older keys stay valid.
+    Settings that were added later count only if they change a run, so that older keys stay valid. A start or a teacher
+    counts by its content, and by its word as long as nothing has read it: in a grid.
     """
     values = canonical(chosen, exclude=NOT_IN_KEY)
     values = {name: value for name, value in values.items() if value != ADDED_LATER.get(name, _COUNTS)}
+    values |= {name: chosen.get(name) for name, content in CONTENT_OF.items() if _is_unread(chosen, name, content)}
     text = json.dumps(
         ["dualtemp cell 1", to_plain_json(values), facts.fingerprint, facts.normalised_as], sort_keys=True
     )
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def takes_backbone_of_start(chosen: Settings) -> bool:
+    """Whether the backbone is that of what the run starts from, since nobody has named another."""
+    return chosen.init not in (None, NO_START) and "backbone" not in chosen.model_fields_set
 
 
 class Results:
@@ -105,6 +114,8 @@ class Results:
         self.make_folders()
         values = {name: value for name, value in job.settings.model_dump().items() if value is not None}
         values["data"] = data_name(job.settings.data)
+        if takes_backbone_of_start(job.settings):
+            del values["backbone"]  # it is the default, and not what was trained
         whole = {"settings": values, "data": job.facts.__dict__, **result}
         text = json.dumps(to_plain_json(whole), indent=1, allow_nan=False) + "\n"
         with self._writing(), whole_file(self.path / f"{job.name}.json") as file:
@@ -195,6 +206,11 @@ def to_plain_json(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
+
+
+def _is_unread(chosen: Settings, name: str, content: str) -> bool:
+    """Whether a start or a teacher is named whose content is not known yet."""
+    return chosen.get(name) not in (None, NO_START) and chosen.get(content) is None
 
 
 def _has(found: dict[str, Any], name: str, asked: str) -> bool:

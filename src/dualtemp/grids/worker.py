@@ -8,10 +8,11 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+from dualtemp.config import Settings
 from dualtemp.engines.engine import Place
 from dualtemp.errors import UserError, writing
 from dualtemp.file_lock import Busy, locked
-from dualtemp.grids.results import Job, Results
+from dualtemp.grids.results import Job, Results, takes_backbone_of_start
 
 BUSY = "busy"  # another process is executing this run
 VERSIONS = ("dualtemp", "python", "torch", "torchvision", "timm", "device", "threads")
@@ -76,6 +77,15 @@ def perform(
     return result["status"], result.get("reason", "")
 
 
+def with_all_given(chosen: Settings) -> Settings:
+    """Mark every setting as given, so that none of the paper's is replaced by one chosen for the images.
+
+    Only a backbone that nobody has named is left to what the run starts from, which has its own.
+    """
+    left = {"backbone"} if takes_backbone_of_start(chosen) else set()
+    return chosen.model_copy(update=chosen.model_dump(exclude=left))
+
+
 def make_result(job: Job, folder: Path, device: str, threads: int, watch: Any) -> dict[str, Any]:
     """Execute or resume a run and return its result; failure and collapse are results too."""
     from dualtemp.runs.folder import RunFolder
@@ -92,9 +102,7 @@ def make_result(job: Job, folder: Path, device: str, threads: int, watch: Any) -
             except UserError:  # the remains are of no use
                 shutil.rmtree(folder, ignore_errors=True)
         if metrics is None:
-            # Mark every setting as given, so that none of the paper's is replaced by one chosen for the images.
-            given = job.settings.model_copy(update=job.settings.model_dump())
-            metrics = start(given, folder, options, watch)
+            metrics = start(with_all_given(job.settings), folder, options, watch)
         wanted = {name: json.loads(asked) for name, asked in job.measured}
         measured = {}
         if wanted:
