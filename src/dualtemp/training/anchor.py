@@ -53,7 +53,8 @@ class StartAnchor:
         return self.weight * found
 
     def _keep_activation(self, module: nn.Module, given: Any, output: Tensor) -> None:
-        if module.training or torch.is_inference_mode_enabled():
+        # As in _keep_features, so that both are of one pass. The mode does not tell: pooling is in training mode.
+        if not torch.is_grad_enabled():
             return
         self.seen = output.detach()
 
