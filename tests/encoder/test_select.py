@@ -90,6 +90,11 @@ def test_images_of_an_unlabelled_part_are_selected_and_the_others_count_as_label
     found = select(photos_run, 4, by="uncertain", data=folder, **HOW)
     assert all(name.startswith("unlabelled/") for name in found.names)
     assert (found.among, found.labeled) == (41, 34)
+    filled = tmp_path / "filled.csv"
+    filled.write_text("name,label\n" + "".join(f"{name},cat\n" for name in found.names[:2]))
+    again = select(photos_run, 4, by="uncertain", data=folder, labels=filled, **HOW)
+    assert all(name.startswith("unlabelled/") for name in again.names)
+    assert (again.among, again.labeled) == (41, 36), "the next round knows the class folders too"
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1100, "dark"), (380, "light")])

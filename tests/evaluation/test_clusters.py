@@ -69,3 +69,6 @@ def test_every_cluster_has_an_image_where_there_are_enough_different_ones(rows, 
     assert np.isfinite(found.inertia)
     if k <= min(rows, distinct):
         assert len(found.labels.unique()) == k
+    sizes = find_clusters(x, k, seed=seed).sizes
+    assert (sizes > 0).all(), "where there are not, some have none, and are left out"
+    assert int(sizes.sum()) == rows

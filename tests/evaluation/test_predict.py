@@ -4,11 +4,13 @@ import csv
 import json
 import os
 import shutil
+import tarfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import yaml
 from command_processes import Commands, halting, kill_where_it_halts
 from drawn_photos import draw_photos
 from PIL import Image
@@ -159,6 +161,60 @@ def test_it_is_not_measured_on_copies_of_images_that_it_learned_from(timm_folder
     assert f"measured without 54 images whose copies it learned from, of {tmp_path / 'known'}" in told
     np.savez(tmp_path / "packed.npz", images=np.zeros((9, 8, 8, 3), np.uint8), labels=np.arange(9) % 2)
     assert dualtemp.predict(timm_folder, tmp_path / "packed.npz", **asked).measured == {}  # classes it does not know
+
+
+def test_a_runs_classifier_is_not_measured_on_copies_of_its_training_images(run_copy: Path, photos: Path) -> None:
+    told: list[str] = []
+    found = dualtemp.predict(run_copy, photos / "train", **SMALL, note=told.append)
+    assert found.measured == {}
+    assert found.learned.all()
+    assert f"measured without 24 images whose copies it learned from, of {photos}" in told
+    assert dualtemp.predict(run_copy, photos / "test", **SMALL).measured["images"] == 10
+
+
+def test_a_runs_own_file_of_labels_is_known_in_every_spelling_of_its_folder(
+    run_copy: Path, photos: Path, tmp_path: Path
+) -> None:
+    files = sorted((photos / "train").rglob("*.*g"))
+    lines = [f"{path.relative_to(photos)},{'odd' if i % 2 else 'even'}" for i, path in enumerate(files)]
+    (tmp_path / "mine.csv").write_text("file,label\n" + "\n".join(lines) + "\n")
+    config = yaml.safe_load((run_copy / "config.yaml").read_text())
+    (run_copy / "config.yaml").write_text(yaml.safe_dump(config | {"labels_from": str(tmp_path / "mine.csv")}))
+    expected, found = (dualtemp.predict(run_copy, data, **SMALL) for data in (None, photos))
+    assert set(expected.labels) == {"even", "odd", None}
+    assert (found.labels, found.learned.tolist()) == (expected.labels, expected.learned.tolist())
+
+
+def test_images_beside_class_folders_are_the_reason_that_is_told(timm_folder: Path, tmp_path: Path) -> None:
+    for color, name in enumerate(("red", "green")):
+        colored(tmp_path / "in" / name, 6, color)
+    shutil.copy(tmp_path / "in" / "red" / "000.png", tmp_path / "in" / "overview.png")
+    told: list[str] = []
+    assert dualtemp.predict(timm_folder, tmp_path / "in", **SMALL, note=told.append).predictions is None
+    assert any("no labels to learn from" in line and "overview.png" in line for line in told)
+    with pytest.raises(UserError, match=r"overview\.png"):
+        dualtemp.predict(timm_folder, tmp_path / "in" / "red", learn=tmp_path / "in", **SMALL)
+
+
+def test_copies_of_one_image_are_one_cluster(
+    timm_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    colored(tmp_path / "in", 1, 0)
+    for i in range(5):
+        shutil.copy(tmp_path / "in" / "000.png", tmp_path / "in" / f"copy{i}.png")
+    assert main(["predict", str(timm_folder), "--data", str(tmp_path / "in"), "--workers", "0", "--device", "cpu"]) == 0
+    assert "1 cluster\n" in capsys.readouterr().out
+
+
+def test_a_shard_that_is_not_there_is_named(run_copy: Path, photos: Path, tmp_path: Path) -> None:
+    for name in ("000", "002"):
+        with tarfile.open(tmp_path / f"{name}.tar", "w") as tar:
+            for path in sorted((photos / "train" / "cat").iterdir())[:: 1 if name == "000" else -1][:6]:
+                tar.add(path, f"{name}-{path.name}")
+    shards = f"{tmp_path}/{{000..002}}.tar"
+    assert dualtemp.predict(run_copy, shards, **SMALL).unreadable == {"001.tar": "the shard is not there"}
+    made = dualtemp.embed(run_copy, data=shards, out=tmp_path / "x.npz", **SMALL)
+    assert (made.images, made.unreadable) == (12, {"001.tar": "the shard is not there"})
 
 
 def test_a_run_on_one_folder_in_a_folder_groups_other_images(run_copy: Path, photos: Path, tmp_path: Path) -> None:

@@ -76,6 +76,18 @@ def test_temperature_and_threshold_come_from_the_validation_images() -> None:
     assert (never.predict(x + 100).label >= 0).all()
 
 
+def test_a_name_of_a_class_that_has_no_image_is_no_obstacle(tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (60, 8, 8, 1), dtype=np.uint8)
+    np.savez(tmp_path / "in.npz", images=images, labels=np.arange(60) % 2, classes=["a", "b", "c"])
+    np.savez(tmp_path / "new.npz", images=images[:5] // 2)
+    how = {"backbone": "resnet_mini", "epochs": 1, "batch": 16, "threads": 1, "quiet": True, "page": False}
+    dualtemp.train(data=str(tmp_path / "in.npz"), out=tmp_path / "run", **how, **SMALL)
+    dualtemp.evaluate(tmp_path / "run", only="fine-tune", fine_tune_epochs=1, quiet=True, **SMALL)
+    found = dualtemp.predict(tmp_path / "run", tmp_path / "new.npz", classifier="fine-tuned", **SMALL)
+    assert found.classifier is not None
+    assert found.classifier.classes == ("a", "b")
+
+
 def test_all_right_is_no_reason_to_be_surer() -> None:
     logits, labels = 2 * torch.eye(3), torch.arange(3)
     assert cautious_temperature(logits, labels) == 1.0

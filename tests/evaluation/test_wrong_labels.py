@@ -56,6 +56,15 @@ def test_copies_of_an_image_do_not_hide_it_from_its_neighbors() -> None:
     assert suspected_wrong_labels(x, y).order.tolist() == [0]
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_suggested_for_a_suspect_is_another_class(seed: int) -> None:
+    x, y = blobs(10, 30, spread=3.0)
+    y = np.random.default_rng(seed).permutation(y)  # labels that mean nothing: neighbors and classifier disagree
+    found = suspected_wrong_labels(x, y)
+    assert len(found.order) > 100
+    assert (found.suggested.numpy() != y)[found.order.numpy()].all()
+
+
 def test_one_class_has_no_suspects() -> None:
     x, _ = blobs(1, 10)
     assert len(suspected_wrong_labels(x, np.zeros(10, int)).order) == 0

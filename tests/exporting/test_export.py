@@ -23,6 +23,8 @@ from dualtemp.data.images import FileImages, ImageSet
 from dualtemp.data.loading.loader import evaluation_batches
 from dualtemp.encoder.encoder import run_encoder
 from dualtemp.errors import UserError
+from dualtemp.evaluation.classifier import fit_classifier
+from dualtemp.evaluation.classifier_file import CLASSIFIER_FILE, save_classifier
 from dualtemp.exporting import builder, formats, write_format
 from dualtemp.exporting.export import export
 from dualtemp.exporting.exported_encoder import ExportedEncoder
@@ -307,10 +309,21 @@ def test_the_card_shows_what_evaluate_found_and_hides_where_the_data_lay(tmp_pat
     run = untrained_run(tmp_path / "run", "resnet_mini", 32)
     config = (run / "config.yaml").read_text().replace("data: cifar10", "data: /home/somebody/holiday|`photos")
     (run / "config.yaml").write_text(config)
+    (run / "config.yaml").write_text(config.replace("labels_from: null", "labels_from: /home/somebody/labels.csv"))
     measured = {"name": "kNN", "encoder": "raw pixels", "data": "validation", "top1": 31.25, "top5": None, "labels": 90}
-    (run / "evaluation.json").write_text(json.dumps({"measured": [measured]}))
-    card = (export(run) / "README.md").read_text()
+    elsewhere = "/home/somebody/test, labels of /home/somebody/age.csv"
+    rows = [measured, measured | {"data": elsewhere}]
+    (run / "evaluation.json").write_text(json.dumps({"measured": rows}))
+    made = fit_classifier(torch.randn(20, 128), torch.arange(20) % 2, ("a", "b"))
+    facts = {"backbone": run_encoder(run, "cpu").fingerprint, "data": "/home/somebody/photos"}
+    save_classifier(run / CLASSIFIER_FILE, made.with_facts(**facts))
+    folder = export(run)
+    card = (folder / "README.md").read_text()
+    assert "labels_from: labels.csv" in card
     assert "| kNN | raw pixels | validation | 90 | 31.25 |  |" in card
+    assert "| kNN | raw pixels | test, labels of age.csv | 90 | 31.25 |  |" in card
+    assert b"photos" in (folder / CLASSIFIER_FILE).read_bytes()
+    assert not [path for path in folder.rglob("*") if path.is_file() and b"somebody" in path.read_bytes()]
     assert "`holiday/'photos`" in card
     assert "somebody" not in card
     for broken in ("", "[]", '{"measured": 3}', '{"measured": [7]}'):

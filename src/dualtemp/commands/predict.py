@@ -98,6 +98,7 @@ def run(given: dict[str, Any]) -> int:
 
 def _print(found: "Predicted") -> None:
     from dualtemp.evaluation.prediction_files import NONE, rows_of, summary_of, suspects_of
+    from dualtemp.file_names import valid_text
     from dualtemp.quantities import counted
 
     rows = rows_of(found)
@@ -106,7 +107,7 @@ def _print(found: "Predicted") -> None:
         sure = {name: sum(r["confidence"] for r in rows if r["prediction"] == name) / n for name, n in counts.items()}
         lines = [
             (name, f"{counts[name]:,}", f"{sure[name]:.3f}")
-            for name in (*found.classifier.classes, NONE)
+            for name in (*map(valid_text, found.classifier.classes), NONE)
             if counts[name]
         ]
         title = f"{counted(len(rows), 'image')}, by a classifier that learned from {found.learned_from}"

@@ -1,7 +1,6 @@
 """The images of a source in order, each with its name, for computing features."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -31,7 +30,8 @@ class ImageList:
     """Images in order.
 
     source: a set's name or an absolute path; names: one per image, all different; parts: int64 (N,), indices of PARTS,
-    -1 for an image that belongs to none; foreign: files in formats that are not read (HEIC, raw), name -> what to do.
+    -1 for an image that belongs to none; foreign: files in formats that are not read (HEIC, raw), and shards that are
+    not there or damaged, name -> reason; no_classes: why folders are no classes, if training would say so.
     """
 
     source: str
@@ -39,6 +39,7 @@ class ImageList:
     names: Sequence[str]
     parts: np.ndarray
     foreign: dict[str, str] = field(default_factory=dict)
+    no_classes: str = ""
 
     def __len__(self) -> int:
         """Return the number of images."""
@@ -116,7 +117,7 @@ def _of_folder(root: Path, labels: bool, labels_from: Path | str | None) -> Imag
         raise UserError(f"{root}: no image file in it; give a folder of images")
     if labels:
         given_labels(root, labels_from)  # a mistake in a file of labels is not passed over
-    parts = _folder_parts(root, labels, labels_from)
+    parts, no_classes = _folder_parts(root, labels, labels_from)
     part_of = {name: PARTS.index(part) for part, (files, _) in parts.items() for name in files.names}
     numbers = np.array([part_of.get(name, -1) for name in names], dtype=np.int64)
     folder_of = {
@@ -129,15 +130,21 @@ def _of_folder(root: Path, labels: bool, labels_from: Path | str | None) -> Imag
     classes = tuple(sorted({folder for folder in folders if folder}))
     place = {folder: label for label, folder in enumerate(classes)} | {"": -1}
     known = torch.tensor([place[folder] for folder in folders]) if classes else None
-    return ImageList(str(root), ImageSet(root.name, FileImages(root, names), known, classes), names, numbers, foreign)
+    images = ImageSet(root.name, FileImages(root, names), known, classes)
+    return ImageList(str(root), images, names, numbers, foreign, no_classes)
 
 
-def _folder_parts(root: Path, labels: bool, labels_from: Path | str | None) -> dict[str, tuple[FileImages, list[str]]]:
-    """The parts of a folder with their classes; a folder that training would refuse has no classes, or no parts."""
+def _folder_parts(
+    root: Path, labels: bool, labels_from: Path | str | None
+) -> tuple[dict[str, tuple[FileImages, list[str]]], str]:
+    """The parts of a folder with their classes, and why it has none, if training would refuse it."""
+    why = ""
     for labeled in (True, False) if labels else (False,):
-        with suppress(UserError):
-            return classed_files(root, labeled, labels_from)
-    return {}
+        try:
+            return classed_files(root, labeled, labels_from), why
+        except UserError as error:
+            why = why or str(error)
+    return {}, why
 
 
 def _folder(name: str, depth: int) -> str:
@@ -165,7 +172,8 @@ def _of_splits(source: str, splits: Splits) -> ImageList:
     first, *others = sets.values()
     whole = first.join(others)
     numbered = (name for part, images in sets.items() for name in _numbered(f"{part}/", len(images)))
-    return ImageList(source, whole, whole.source.names or tuple(numbered), numbers)
+    lost = {each.name: each.reason for each in splits.unreadable}
+    return ImageList(source, whole, whole.source.names or tuple(numbered), numbers, lost)
 
 
 def _numbered(prefix: str, count: int) -> tuple[str, ...]:

@@ -107,11 +107,12 @@ def select(
     options = EncodingOptions(batch, workers, cache=cache, progress=progress, note=note)
     found = open_candidates(run, data, embeddings, options, device)
     rows = found.rows
-    known = rows.labels if given is None else labels_by_name(rows.names, given, Path(str(labels)))
-    if given is None and None not in known:
-        if by == "uncertain":
-            raise UserError("uncertain: every image has a label, so none is to be selected: give --labels FILE.csv")
-        known = [None] * len(known)
+    if given is None and by == "uncertain" and None not in rows.labels:
+        raise UserError("uncertain: every image has a label, so none is to be selected: give --labels FILE.csv")
+    known = rows.labels if None in rows.labels else [None] * len(rows.labels)
+    if given is not None:
+        named = labels_by_name(rows.names, given, Path(str(labels)))
+        known = [label if label is not None else own for label, own in zip(named, known, strict=True)]
     numbers, _ = number_labels(known)
     free = int((numbers < 0).sum())
     if n is None:

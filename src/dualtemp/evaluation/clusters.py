@@ -61,7 +61,8 @@ def find_clusters(features: Array, k: int | None = None, *, seed: int = 0) -> Cl
     place[order] = torch.arange(k)
     (centers,) = unit(found.centers)
     distance = (1 - (z * centers[found.labels]).sum(1)).clamp_min(0)
-    return Clusters(place[found.labels], sizes[order], distance, silhouettes)
+    held = sizes[order]  # fewer different rows than clusters leave some without any
+    return Clusters(place[found.labels], held[held > 0], distance, silhouettes)
 
 
 @torch.no_grad()

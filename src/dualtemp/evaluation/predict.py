@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from dualtemp.data.loading.loader import EVALUATION_BATCH
-from dualtemp.data.sources.copies import copies
+from dualtemp.data.sources.copies import are_alike_in_kind, copies
 from dualtemp.data.sources.label_file import AUTO
 from dualtemp.data.sources.opening import absolute_source
 from dualtemp.encoder.encoder import RunEncoder, run_encoder
 from dualtemp.encoder.feature_cache import cached_records
 from dualtemp.encoder.feature_records import EncodingOptions, Progress, images_of
 from dualtemp.encoder.fine_tuned import FineTuned
-from dualtemp.encoder.image_list import ImageList, listed
+from dualtemp.encoder.image_list import PARTS, ImageList, listed
 from dualtemp.encoder.pictures_by_name import PicturesByName
 from dualtemp.errors import UserError
 from dualtemp.evaluation.calibration import expected_calibration_error
@@ -36,11 +36,11 @@ class Predicted:
     """What `predict` found of N images, in the order of their names.
 
     names, labels (None where an image has none), parts; features (N, F); classifier: None if there are no labels to
-    learn from, and then predictions are too; learned: bool (N,), images that the classifier learned from, whose
-    predictions come from a classifier of other folds; learned_from: in words; measured: accuracy, ece and images of
-    labeled ones that it did not learn from; wrong: suspicion of the labeled ones, whose places in `names` are
-    `labeled` (L,); clusters: None if there are too few images; pictures: the images by name; unreadable: files left
-    out, name -> reason.
+    learn from, and then predictions are too; learned: bool (N,), images that the classifier learned from: they are
+    answered by a classifier of other folds, unless only copies of them were learned from; learned_from: in words;
+    measured: accuracy, ece and images of labeled ones that it did not learn from; wrong: suspicion of the labeled ones,
+    whose places in `names` are `labeled` (L,); clusters: None if there are too few images; pictures: the images by
+    name; unreadable: files left out, name -> reason.
     """
 
     names: list[str]
@@ -156,7 +156,8 @@ def predict(
         )
     encoder = encoder if tuned is None else tuned.encoder
     problems: dict[str, str] = {}
-    asked = _read(encoder, images_of(encoder, data, labels_from=AUTO if labels is None else labels), options, problems)
+    given = encoder.settings.labels_from if labels is None and own else labels
+    asked = _read(encoder, images_of(encoder, data, labels_from=AUTO if given is None else given), options, problems)
     if clusters is not None and clusters > len(asked.index):
         raise UserError(f"{clusters} clusters of {len(asked.index)} images: give --clusters that many or fewer")
     source = _learn(encoder, asked, labels, learn, own, unknown_rate, options, tuned)
@@ -187,23 +188,18 @@ def _learn(
         chosen = _checked(found, str(learn))
         known = found.labels[chosen]
         made = fit_classifier(found.features[chosen], known, found.images.images.classes, unknown_rate=unknown_rate)
-        seen = _copied(found, chosen, asked)
-        if seen.any():
-            options.tell(
-                f"measured without {counted(int(seen.sum()), 'image')} whose copies it learned from, of {learn}"
-            )
+        seen = _copied(found.images, found.index[chosen.numpy()], asked, options.tell)
         return _Source(made, f"{int(chosen.sum()):,} images of {learn}", seen=seen)
     if learn is None and labels is None and not own:
         made = run_classifier(encoder, options.workers, options.tell) if tuned is None else tuned.classifier
         if made is not None:
             if unknown_rate != made.facts["unknown_rate"]:
                 options.tell(f"unknown_rate of the run's classifier is {made.facts['unknown_rate']:g}; it stays so")
-            return _Source(made, f"{made.facts['images']:,} training images of {encoder.path}")
+            seen = _copies_of_run(encoder, asked, options.tell)
+            return _Source(made, f"{made.facts['images']:,} training images of {encoder.path}", seen=seen)
     if not (asked.labels >= 0).any():
-        options.tell(
-            "no labels to learn from, so there are no predictions: name some images in --labels FILE.csv, or give "
-            "labeled ones, --learn FOLDER"
-        )
+        advice = "name some images in --labels FILE.csv, or give labeled ones, --learn FOLDER"
+        options.tell(f"no labels to learn from, so there are no predictions: {asked.images.no_classes or advice}")
         return _Source(None, "")
     chosen = _checked(asked, asked.images.source)
     x, y = asked.features[chosen], asked.labels[chosen]
@@ -211,19 +207,33 @@ def _learn(
     return _Source(made, f"{int(chosen.sum()):,} of these images", answers)
 
 
-def _copied(found: _Listed, chosen: Tensor, asked: _Listed) -> Tensor:
-    """Labeled images of `asked` that are copies of those chosen to learn from: bool (N,)."""
-    seen = asked.labels >= 0
+def _copies_of_run(encoder: RunEncoder, asked: _Listed, tell: Callable[[str], None]) -> Tensor | None:
+    """Labeled images of `asked` that are copies of the run's training images: bool (N,); None if these are gone."""
+    try:
+        own = images_of(encoder, None)
+    except UserError:
+        return None
+    return _copied(own, np.flatnonzero(own.parts != PARTS.index("test")), asked, tell)
+
+
+def _copied(learned: ImageList, numbers: np.ndarray, asked: _Listed, tell: Callable[[str], None]) -> Tensor:
+    """Labeled images of `asked` that are copies of the images of these numbers, which were learned from: bool (N,)."""
+    seen, sources = asked.labels >= 0, (learned.images.source, asked.images.images.source)
+    if seen.any() and are_alike_in_kind(sources):
+        alike = copies(sources)
+        seen &= torch.from_numpy(np.isin(alike[len(learned) + asked.index], alike[numbers]))
+    else:
+        seen = torch.zeros_like(seen)
     if seen.any():
-        alike = copies((found.images.images.source, asked.images.images.source))
-        learned = alike[found.index[chosen.numpy()]]
-        seen &= torch.from_numpy(np.isin(alike[len(found.images) + asked.index], learned))
+        tell(f"measured without {counted(int(seen.sum()), 'image')} whose copies it learned from, of {learned.source}")
     return seen
 
 
 def _checked(found: _Listed, source: str) -> Tensor:
     chosen = found.to_learn_from
     known = found.labels[chosen].unique()
+    if not len(known) and found.images.no_classes:
+        raise UserError(found.images.no_classes)
     if len(known) < 2:
         has = "no labeled image" if not len(known) else f"one class, {found.images.images.classes[int(known[0])]!r}"
         raise UserError(f"{source}: {has} to learn from; give labeled images of two classes or more")
@@ -232,14 +242,16 @@ def _checked(found: _Listed, source: str) -> Tensor:
 
 def _predicted(asked: _Listed, source: _Source, clusters: int | None, problems: dict[str, str]) -> Predicted:
     images, numbers, classifier, answers = asked.images, asked.index.tolist(), source.classifier, source.answers
-    learned = asked.to_learn_from if answers is not None else torch.zeros(len(numbers), dtype=torch.bool)
+    learned = torch.zeros(len(numbers), dtype=torch.bool) if source.seen is None else source.seen
+    if answers is not None:
+        learned = asked.to_learn_from
     predictions, measured = None, {}
     if classifier is not None:
         predictions = classifier.predict(asked.features)
         if answers is not None:
             for whole, part in zip(predictions, answers, strict=True):
                 whole[learned] = part
-        measured = _measured(asked, classifier, predictions, learned if source.seen is None else source.seen)
+        measured = _measured(asked, classifier, predictions, learned)
     labeled = (asked.labels >= 0).nonzero()[:, 0]
     wrong = None
     if len(asked.labels[labeled].unique()) > 1:

@@ -75,7 +75,7 @@ def keep_fine_tuned(encoder: RunEncoder, tuned: Tuned, found: LabeledData, worke
     there = replace(encoder, backbone=backbone.eval(), progress=None)
     some = balanced_sample(labels_of(tuned.train), BANK_IMAGES, 0)
     bank, _ = readable_features({TRAINED: there}, tuned.train.take(some.tolist()), workers, {})
-    made = tuned_classifier(head, bank[TRAINED], tuned.features, tuned.labels, _class_names(found))
+    made = tuned_classifier(head, bank[TRAINED], tuned.features, tuned.labels, _class_names(found)[: found.classes])
     save_fine_tuned(encoder, backbone, made.with_facts(images=tuned.learned, epochs=tuned.epochs))
 
 

@@ -56,7 +56,9 @@ def suspected_wrong_labels(features: Array, labels: Array, *, seed: int = 0) -> 
     score = 1 - both.gather(1, y[:, None])[:, 0]
     suspected = (predicted(learned) != y) & (predicted(near) != y)
     order = suspected.nonzero()[:, 0]
-    return WrongLabels(score, predicted(both), suspected, order[score[order].argsort(descending=True, stable=True)])
+    others = both.scatter(1, y[:, None], -1.0)  # where they contradict a label, but not with the same class
+    suggested = predicted(both).where(~suspected, predicted(others))
+    return WrongLabels(score, suggested, suspected, order[score[order].argsort(descending=True, stable=True)])
 
 
 @torch.no_grad()

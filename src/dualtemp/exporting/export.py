@@ -145,7 +145,8 @@ def _kept_classifier(trained: RunEncoder) -> Classifier | None:
 def _put_classifier(kept: Classifier | None, workshop: Path, manifest: dict[str, Any], out: Path) -> list[str]:
     """Write a classifier of these weights into the workshop, if there is one; returns files to be removed."""
     if kept is not None:
-        (workshop / CLASSIFIER_FILE).write_bytes(classifier_bytes(kept))
+        facts = {"data": Path(kept.facts["data"]).name} if "data" in kept.facts else {}  # not where it lay
+        (workshop / CLASSIFIER_FILE).write_bytes(classifier_bytes(kept.with_facts(**facts)))
         told = {name: kept.facts[name] for name in ("images", "accuracy", "ece", "unknown_rate")}
         more = {name: kept.facts[name] for name in ("learned_by", "tested", "epochs") if name in kept.facts}
         manifest["classifier"] = {"file": CLASSIFIER_FILE, "classes": list(kept.classes), **told, **more}

@@ -137,12 +137,18 @@ def _of_evaluation(facts: CardFacts) -> list[list[str]]:
     _, rows, old = evaluated(read_run(facts.run.path))
     return [
         [
-            *(_plain(str(each.get(key, ""))) for key in ("name", "encoder", "data", "labels")),
+            *(_plain(_without_folders(str(each.get(key, "")))) for key in ("name", "encoder", "data", "labels")),
             *(_number(each.get(key)) for key in ("top1", "top5")),
         ]
         for each in rows
         if not old and each.get("encoder") != "online"  # stands above
     ]
+
+
+def _without_folders(name: str) -> str:
+    """A name of data without an absolute path, which is nobody's business: "photos, labels of labels.csv"."""
+    parts = name.split(", labels of ")
+    return ", labels of ".join(Path(part).name if part.startswith("/") else part for part in parts)
 
 
 def _data(facts: CardFacts) -> str:
@@ -201,9 +207,9 @@ def _about_classifier(made: dict[str, Any]) -> str:
 
 
 def _settings_part(facts: CardFacts) -> str:
-    settings = facts.settings.model_copy(update={"data": Path(facts.settings.data).name})
-    if settings.init is not None:
-        settings = settings.model_copy(update={"init": Path(settings.init).name})
+    paths = {name: facts.settings.get(name) for name in ("data", "init", "labels_from", "teacher")}
+    last = {name: Path(str(path)).name for name, path in paths.items() if path is not None}
+    settings = facts.settings.model_copy(update=last)
     made = facts.run.read_environment()
     versions = ", ".join(
         f"{name} {made[name]}" for name in ("python", "torch", "torchvision", "timm") if made.get(name)

@@ -61,6 +61,16 @@ def test_a_folder_with_image_files_stays_a_folder_of_images(tmp_path: Path) -> N
     assert not is_shard_folder(tmp_path)
 
 
+def test_a_link_to_a_folder_above_is_not_followed_in_circles(tmp_path: Path) -> None:
+    (tmp_path / "train").mkdir()
+    for name in ("train/000.tar", "001.tar"):
+        (tmp_path / name).touch()
+    expected = [each.name for each in find_shards(tmp_path)]
+    (tmp_path / "self").symlink_to(".")
+    (tmp_path / "train" / "up").symlink_to(tmp_path)
+    assert [each.name for each in find_shards(tmp_path)] == expected == ["001.tar", "train/000.tar"]
+
+
 def words(*names: str) -> dict[str, list[str]]:
     return {word: [each.name for each in found] for word, found in divide([Place(n, n) for n in names]).shards.items()}
 

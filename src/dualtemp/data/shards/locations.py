@@ -12,7 +12,6 @@ from dualtemp.data.shards.hub import HUB, hub_folder
 from dualtemp.data.shards.remote import is_remote, list_remote
 from dualtemp.errors import UserError
 
-DEEPEST = 12  # folders in folders: a link to a folder above ends there
 ENDINGS = (".tar", ".parquet")
 PACKED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 TEST_WORDS = ("test", "val", "validation", "valid")
@@ -109,9 +108,12 @@ def _any_image(folder: Path) -> bool:
     return any(path.lower().endswith(endings) for path in _files_below(str(folder)))
 
 
-def _files_below(folder: str, depth: int = DEEPEST) -> Iterator[str]:
-    """Paths of the files below a folder, as they are found, without hidden ones; links are followed."""
+def _files_below(folder: str, above: tuple[str, ...] = ()) -> Iterator[str]:
+    """Paths of the files below a folder, as they are found, without hidden ones; links are followed, not in circles."""
     inner: list[str] = []
+    real = os.path.realpath(folder)
+    if real in above:
+        return
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -123,8 +125,8 @@ def _files_below(folder: str, depth: int = DEEPEST) -> Iterator[str]:
                     yield entry.path
     except OSError:
         return  # whoever lists the folder says so
-    for each in inner if depth else []:
-        yield from _files_below(each, depth - 1)
+    for each in inner:
+        yield from _files_below(each, (*above, real))
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,15 @@ def copies(sources: Iterable[ImageSource]) -> np.ndarray:
     return _of_contents([(each, i) for each in sources for i in range(len(each))])
 
 
+def are_alike_in_kind(sources: Iterable[ImageSource]) -> bool:
+    """Whether all are pixels in memory, or all files, or digests of all are known: then they are soon compared."""
+    kinds = [
+        (each.tensor is not None, each.digests() is not None, len(each) > 0 and each.path(0) is not None)
+        for each in sources
+    ]
+    return any(all(kind) for kind in zip(*kinds, strict=True))
+
+
 @dataclass(frozen=True)
 class Twins:
     """Pairs of names of one image. across: a test image and one to learn from; labels: two with different labels."""
