@@ -78,6 +78,55 @@ def test_rows_of_other_images_and_of_other_programs_stay(tmp_path: Path) -> None
     assert rows(path) == {"a.png": ("lion", ""), NAMES[1]: ("mouse", ""), "elsewhere.png": ("eagle", "")}
 
 
+def test_columns_of_others_and_rows_without_a_label_stay_as_they_stand(tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text(
+        "name,photographer,label,taken\nz.png,Ada,,2024\na.png,Bo,cat,\né.png,,,\nelsewhere.png,,,\n\nshort.png\n"
+    )
+    file = LabelFile(path, NAMES)
+    assert file.entries == {0: Entry("cat")}
+    file.set_label([0], None)
+    file.set_label([1], "dog")
+    file.set_label([4], "owl")
+    file.undo()
+    assert path.read_text().splitlines() == [
+        "name,photographer,label,taken,tags",
+        "z.png,Ada,,2024,",
+        "a.png,Bo,,,",
+        "é.png,,,,",
+        "elsewhere.png,,,,",
+        "",
+        "short.png,,,,",
+        '"b, with a comma.png",,dog,,',
+    ]
+    again = LabelFile(path, NAMES)
+    assert again.labels() == {1: "dog"}
+    while again.undo():
+        pass
+    assert again.labels() == {0: "cat"}
+    assert "a.png,Bo,cat,," in path.read_text().splitlines()
+
+
+@given(
+    st.lists(st.lists(st.text('ab,"\n|', max_size=3), min_size=1, max_size=6), max_size=6),
+    st.permutations(["label", "tags", "mine"]),
+    st.sampled_from(NAMES),
+)
+def test_a_label_changes_no_other_row_and_no_other_cell(
+    tmp_path_factory: pytest.TempPathFactory, others: list[list[str]], columns: list[str], name: str
+) -> None:
+    path = tmp_path_factory.mktemp("tables") / "labels.csv"
+    before = [["name", *columns], *others, [name, "mine", "mine", "mine"]]
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows(before)
+    LabelFile(path, NAMES).set_label([NAMES.index(name)], "dog")
+    with open(path, newline="", encoding="utf-8") as file:
+        after = list(csv.reader(file))
+    before[-1][1 + columns.index("label")] = "dog"
+    assert sorted(before) == sorted(after)
+    assert after[0] == before[0]
+
+
 def test_a_change_that_cannot_be_written_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "labels.csv"
     file = LabelFile(path, NAMES)

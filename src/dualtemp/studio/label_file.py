@@ -4,8 +4,8 @@
     cats/1.jpg,cat,
     cats/2.jpg,,blurred|night
 
-A row for each image that has a label or a tag. Rows of images that are not on show are kept as they are. What was said
-before each change is kept in a journal beside the file, to be undone.
+A row for each image that has a label or a tag. Rows of images that are not on show, rows that say nothing and other
+columns are kept as they are. What was said before each change is kept in a journal beside the file, to be undone.
 """
 
 import csv
@@ -36,6 +36,54 @@ class Entry(NamedTuple):
 
 
 NOTHING = Entry()
+
+
+class Table(NamedTuple):
+    """A file of labels as it stands, with whatever else people keep in it: only the rows that change are written anew.
+
+    head: the columns, name first, label and tags somewhere; rows: below it; silent: names of rows that said nothing
+    when the file was read, and stay.
+    """
+
+    head: list[str]
+    rows: list[list[str]]
+    silent: frozenset[str]
+
+    def entries(self) -> dict[str, Entry]:
+        """What is said of images, by name."""
+        found = {row[0]: self._entry(row) for row in self.rows if row}
+        return {name: entry for name, entry in found.items() if entry != NOTHING}
+
+    def changed(self, said: Mapping[str, Entry]) -> "Table":
+        """The table with these entries; a row that says nothing any more goes.
+
+        New rows stand at the end, or, where all are sorted by name as the studio leaves them, in their place.
+        """
+        rows = [self._with(row, said[row[0]]) if row and row[0] in said else row for row in self.rows]
+        rows = [row for row in rows if not row or row[0] not in said or row[0] in self.silent or any(row[1:])]
+        names, there = [row[:1] for row in rows], {row[0] for row in rows if row}
+        new = sorted(name for name, entry in said.items() if entry != NOTHING and name not in there)
+        rows += [self._with([name], said[name]) for name in new]
+        if names == sorted(names):
+            rows.sort(key=lambda row: row[:1])
+        return self._replace(rows=rows)
+
+    def content(self) -> bytes:
+        """The table as the bytes of its file."""
+        text = io.StringIO(newline="")
+        csv.writer(text, lineterminator="\n").writerows([self.head, *self.rows])
+        return text.getvalue().encode()
+
+    def _entry(self, row: list[str]) -> Entry:
+        row = _padded(row, len(self.head))
+        tags = row[self.head.index("tags")].split(BETWEEN)
+        return Entry(row[self.head.index("label")] or None, tuple(sorted({tag for tag in tags if tag})))
+
+    def _with(self, row: list[str], entry: Entry) -> list[str]:
+        row = _padded(row, len(self.head))
+        row[self.head.index("label")] = entry.label or ""
+        row[self.head.index("tags")] = BETWEEN.join(entry.tags)
+        return row
 
 
 class Change(NamedTuple):
@@ -69,6 +117,7 @@ class LabelFile:
         self.entries: dict[int, Entry] = {}
         self._place = {name: number for number, name in enumerate(names)}
         self._others: dict[str, Entry] = {}  # of images that are not on show
+        self._table = Table(HEAD, [], frozenset())
         self._lock = threading.RLock()
         self._journal = journal_path(path)
         self._seen, self._state = self._read()
@@ -140,12 +189,8 @@ class LabelFile:
         entries = {**self.entries, **wanted}
         entries = {number: entry for number, entry in entries.items() if entry != NOTHING}
         others = {name: entry for name, entry in {**self._others, **elsewhere}.items() if entry != NOTHING}
-        rows = {self.names[number]: entry for number, entry in entries.items()} | others
-        text = io.StringIO(newline="")
-        lines = csv.writer(text, lineterminator="\n")
-        lines.writerow(HEAD)
-        lines.writerows((name, rows[name].label or "", BETWEEN.join(rows[name].tags)) for name in sorted(rows))
-        content = text.getvalue().encode()
+        table = self._table.changed({self.names[number]: entry for number, entry in wanted.items()} | {**elsewhere})
+        content = table.content()
         state = digest(content)
         write_journal(
             self._journal,
@@ -155,7 +200,7 @@ class LabelFile:
         with whole_file(self.path) as file:
             file.write(content)
         self._seen, self._state = _stamp(self.path), state
-        self.entries, self._others, self.version = entries, others, self.version + 1
+        self.entries, self._others, self._table, self.version = entries, others, table, self.version + 1
         return Change(self.version, dict(wanted), undoes)
 
     def _take_over_edits(self) -> bool:
@@ -171,9 +216,10 @@ class LabelFile:
         """Take the entries from the file; returns its stamp and its state."""
         stamp = _stamp(self.path)
         content = None if stamp is None else _content(self.path)
-        rows = {} if content is None else _rows(self.path, content)
-        self.entries = {self._place[name]: entry for name, entry in rows.items() if name in self._place}
-        self._others = {name: entry for name, entry in rows.items() if name not in self._place}
+        self._table = Table(HEAD, [], frozenset()) if content is None else _read_table(self.path, content)
+        said = self._table.entries()
+        self.entries = {self._place[name]: entry for name, entry in said.items() if name in self._place}
+        self._others = {name: entry for name, entry in said.items() if name not in self._place}
         return stamp, digest(content)
 
     def _step(self, before: Mapping[str, Said]) -> Step:
@@ -220,20 +266,18 @@ def _content(path: Path) -> bytes:
         raise UserError(f"{path}: cannot be read ({error.strerror or error}); {EXPECTED}") from None
 
 
-def _rows(path: Path, content: bytes) -> dict[str, Entry]:
+def _read_table(path: Path, content: bytes) -> Table:
     try:
-        reader = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""))
-        head = next(reader, [])
-        if head[:1] != ["name"] or "label" not in head:
-            raise UserError(f"{path}: no file of labels; {EXPECTED}")
-        at = {word: head.index(word) for word in HEAD if word in head}
-        found: dict[str, Entry] = {}
-        for row in reader:
-            cells = {word: row[place] if place < len(row) else "" for word, place in at.items()}
-            tags = tuple(sorted({tag for tag in cells.get("tags", "").split(BETWEEN) if tag}))
-            found[cells["name"]] = Entry(cells["label"] or None, tags)
-        return found
+        head, *rows = [*csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""))] or [[]]
     except (ValueError, csv.Error) as error:
-        if isinstance(error, UserError):
-            raise
         raise UserError(f"{path}: cannot be read ({error}); {EXPECTED}") from None
+    if head[:1] != ["name"] or "label" not in head:
+        raise UserError(f"{path}: no file of labels; {EXPECTED}")
+    if "tags" not in head:
+        rows = [[*_padded(row, len(head))[: len(head)], "", *row[len(head) :]] if row else row for row in rows]
+        head = [*head, "tags"]
+    return Table(head, rows, frozenset(row[0] for row in rows if row and not any(row[1:])))
+
+
+def _padded(row: list[str], length: int) -> list[str]:
+    return row + [""] * (length - len(row))
