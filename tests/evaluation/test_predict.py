@@ -197,8 +197,9 @@ def test_images_beside_class_folders_are_the_reason_that_is_told(timm_folder: Pa
 
 
 def test_copies_of_one_image_are_one_cluster(
-    timm_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    timm_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # where the page is written
     colored(tmp_path / "in", 1, 0)
     for i in range(5):
         shutil.copy(tmp_path / "in" / "000.png", tmp_path / "in" / f"copy{i}.png")
