@@ -4,12 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from grids.test_results import saved_set
 from paper.smoke import DIVERGING, TINY, digits, tiny_job
 
+from dualtemp.data.images import ImagesGone
 from dualtemp.errors import UserError
 from dualtemp.file_lock import locked
 from dualtemp.grids.plan import PlannedRun, run_id
-from dualtemp.grids.results import Job, Results, make_job
+from dualtemp.grids.results import Job, Results, make_job, read_data_facts
 from dualtemp.grids.worker import BUSY, perform
 from dualtemp.runs.folder import RunFolder
 from dualtemp.training.launch import ExecutionOptions
@@ -145,3 +147,62 @@ def test_a_disk_that_cannot_be_written_is_no_result(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"No space left on device.*repeat the same command"):
         perform(tiny_job(), results, "cpu", 1, Full())
     assert results.read(tiny_job()) is None
+
+
+def begun(tmp_path: Path, data: str = "digits") -> tuple[Results, Job]:
+    """Return a job that was interrupted in its second epoch of two steps."""
+    results = Results(tmp_path / "results")
+    values = {**TINY, "data": data, "epochs": 2}
+    job = make_job(PlannedRun(run_id(values), values, ()), 1, read_data_facts(data))
+    with pytest.raises(KeyboardInterrupt):
+        perform(job, results, "cpu", 1, Silent(steps=3))
+    return results, job
+
+
+def is_kept(results: Results, job: Job) -> bool:
+    return results.read(job) is None and any((results.run_folder(job) / "checkpoints").iterdir())
+
+
+class Ends(Silent):
+    """A watch that ends the run with an error, in its first step."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def step(self, *_: object) -> None:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(28, "No space left on device"), r"No space left on device.*repeat the same command"),
+        (ImagesGone("photos is gone: put it back"), r"photos is gone: put it back; then repeat the same command"),
+    ],
+)
+def test_a_resumed_run_keeps_what_it_has_learned_if_the_trouble_is_not_its_own(
+    tmp_path: Path, error: Exception, said: str
+) -> None:
+    results, job = begun(tmp_path)
+    with pytest.raises(UserError, match=said):
+        perform(job, results, "cpu", 1, Ends(error))
+    assert is_kept(results, job)
+    assert done(results, job)[0] == "done"
+
+
+def test_a_run_that_somebody_resumes_by_hand_is_left_to_them(tmp_path: Path) -> None:
+    results, job = begun(tmp_path)
+    with RunFolder(results.run_folder(job)).reopen():
+        assert done(results, job) == (BUSY, "")
+    assert is_kept(results, job)
+
+
+def test_a_run_whose_folder_of_images_is_away_is_no_result_and_goes_on_when_it_is_back(tmp_path: Path) -> None:
+    images, away = saved_set(tmp_path / "images"), tmp_path / "away"
+    results, job = begun(tmp_path, str(images))
+    images.rename(away)
+    with pytest.raises(UserError, match=r"images is gone: put it back; then repeat the same command"):
+        done(results, job)
+    assert is_kept(results, job)
+    away.rename(images)
+    assert done(results, job)[0] == "done"

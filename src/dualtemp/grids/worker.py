@@ -12,6 +12,7 @@ from dualtemp.config import Settings
 from dualtemp.engines.engine import Place
 from dualtemp.errors import UserError, writing
 from dualtemp.file_lock import Busy, locked
+from dualtemp.grids.known_data import set_name
 from dualtemp.grids.results import Job, Results, takes_backbone_of_start
 
 BUSY = "busy"  # another process is executing this run
@@ -59,19 +60,20 @@ def perform(
     """Execute a run unless it has a result or another process is executing it; return its status and why it failed.
 
     A run that a killed process left behind is resumed. Once the result is written, the run's folder is removed, unless
-    `keep`. A disk that cannot be written to is not a result of the run: it raises UserError.
+    `keep`. A disk that cannot be written to, and images that are gone, are not a result of the run: they raise
+    UserError, and what the run has learned is kept.
     """
     results.make_folders()
     with ExitStack() as held:
         try:
             with writing(results.runs, "give another --results"):
                 held.enter_context(locked(results.lock_file(job), patience=0, remove=True))
-        except Busy:
+            result = results.read(job)
+            if result is None:
+                result = make_result(job, results.run_folder(job), device, threads, watch)
+                results.write(job, result)
+        except Busy:  # another process executes it, or has resumed it by hand
             return BUSY, ""
-        result = results.read(job)
-        if result is None:
-            result = make_result(job, results.run_folder(job), device, threads, watch)
-            results.write(job, result)
         if not keep:
             shutil.rmtree(results.run_folder(job), ignore_errors=True)
     return result["status"], result.get("reason", "")
@@ -87,7 +89,10 @@ def with_all_given(chosen: Settings) -> Settings:
 
 
 def make_result(job: Job, folder: Path, device: str, threads: int, watch: Any) -> dict[str, Any]:
-    """Execute or resume a run and return its result; failure and collapse are results too."""
+    """Execute or resume a run and return its result; failure and collapse are results too.
+
+    Trouble that is not of the run's making raises UserError, Busy if another process has the folder.
+    """
     from dualtemp.runs.folder import RunFolder
     from dualtemp.training.launch import ExecutionOptions
     from dualtemp.training.resume import resume_run
@@ -95,11 +100,15 @@ def make_result(job: Job, folder: Path, device: str, threads: int, watch: Any) -
 
     options = ExecutionOptions(device=device, threads=threads, quiet=True)
     try:
+        refuse_absent_images(job.settings.data)
         metrics = None
         if (folder / "config.yaml").exists():
             try:
                 metrics = resume_run(folder, None, options, watch)
-            except UserError:  # the remains are of no use
+            except UserError as error:
+                if outside_trouble(error) is not None:
+                    raise
+                # The remains are of no use.
                 shutil.rmtree(folder, ignore_errors=True)
         if metrics is None:
             metrics = start(with_all_given(job.settings), folder, options, watch)
@@ -110,11 +119,12 @@ def make_result(job: Job, folder: Path, device: str, threads: int, watch: Any) -
 
             measured = measure(folder, wanted, str(options.open_device()))
     except (Exception, MemoryError) as error:
+        trouble = outside_trouble(error)
+        if isinstance(trouble, Busy):
+            raise
+        if trouble is not None:
+            raise UserError(describe_outside_trouble(trouble, folder)) from None
         said = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-        trouble = error if isinstance(error, OSError) else error.__context__
-        if isinstance(trouble, OSError):
-            said = f"{folder} cannot continue ({trouble.strerror or trouble}): make room, then repeat the same command"
-            raise UserError(said) from None
         return {"status": "failed", "reason": " ".join(said.split())}
     run = RunFolder(folder)
     with_versions = {name: value for name, value in run.read_environment().items() if name in VERSIONS}
@@ -126,3 +136,29 @@ def make_result(job: Job, folder: Path, device: str, threads: int, watch: Any) -
         "seconds": metrics["seconds"],
         "versions": with_versions,
     }
+
+
+def refuse_absent_images(data: str) -> None:
+    """Raise ImagesGone if somebody's own images are not where they were."""
+    from dualtemp.data.images import ImagesGone
+    from dualtemp.data.sources.opening import means_shards
+
+    if set_name(data) is None and not means_shards(data) and not os.path.exists(os.path.expanduser(data)):
+        raise ImagesGone(f"{data} is gone: put it back")
+
+
+def outside_trouble(error: BaseException) -> BaseException | None:
+    """Return what ended a run through no fault of its own, if that did: a disk, a folder in use, images that are gone.
+
+    It may be the error itself, or what the error was made of.
+    """
+    from dualtemp.data.images import ImagesGone
+
+    return next((one for one in (error, error.__context__) if isinstance(one, OSError | Busy | ImagesGone)), None)
+
+
+def describe_outside_trouble(trouble: BaseException, folder: Path) -> str:
+    """Say in one line what to do before a run can go on."""
+    if isinstance(trouble, OSError):
+        return f"{folder} cannot continue ({trouble.strerror or trouble}): make room, then repeat the same command"
+    return f"{trouble}; then repeat the same command, which goes on"
