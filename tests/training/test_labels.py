@@ -1,11 +1,13 @@
 """Where labels go: none to the probe that are none, none needed to train, clean ones to evaluate."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from drawn_photos import draw_photos
 from run_contents import everything
 
 import dualtemp
@@ -13,6 +15,7 @@ from dualtemp.config import complete, settings
 from dualtemp.data import open_source
 from dualtemp.data.images import ImageSet, Splits
 from dualtemp.data.training_data import TrainingData
+from dualtemp.errors import UserError
 from dualtemp.evaluation.probe import OnlineProbe
 from dualtemp.frameworks import build_framework, frameworks, registry
 from dualtemp.frameworks.simco import SimCo
@@ -71,6 +74,28 @@ def test_a_set_without_labels_trains_and_has_a_spread_alone(tmp_path: Path) -> N
     assert metrics["collapsed"] is False
     assert not {"probe_top1", "knn_top1"} & metrics.keys()
     assert dualtemp.resume(tmp_path / "run", 2, quiet=True)["epoch"] == 2
+
+
+@pytest.mark.parametrize("others", [("cow", "dog"), ("dog", "cat")], ids=["a class is renamed", "all labels flip"])
+def test_a_run_on_files_does_not_go_on_with_other_labels(others: tuple[str, str], tmp_path: Path) -> None:
+    root, run = tmp_path / "photos", tmp_path / "run"
+    paths = draw_photos(root, 30)
+
+    def write_labels(classes: tuple[str, str]) -> None:
+        lines = ["name,label", *(f"{path.name},{classes[number % 2]}" for number, path in enumerate(paths))]
+        (root / "labels.csv").write_text("\n".join(lines))
+
+    write_labels(("cat", "dog"))
+    small = {**RUN, "batch": 8, "image_size": 16, "workers": 0, "threads": 1, "page": False}
+    dualtemp.train(data=str(root), **small, out=run)
+    write_labels(others)
+    with pytest.raises(UserError, match="images, but others, or other labels; put them back"):
+        dualtemp.resume(run, 2, quiet=True)
+    environment = json.loads((run / "environment.json").read_text())
+    for part in ("train", "test"):
+        assert len(environment[part].pop("labels")) == 32
+    (run / "environment.json").write_text(json.dumps(environment))  # as runs were begun before labels were recorded
+    assert dualtemp.resume(run, 2, quiet=True)["epoch"] == 2
 
 
 @pytest.mark.slow

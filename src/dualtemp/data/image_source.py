@@ -25,7 +25,12 @@ from dualtemp.data.loading.decode import (
     reason_of,
 )
 from dualtemp.data.loading.stacks import Levels, of_stack
-from dualtemp.data.sources.fingerprint import fingerprint_files, fingerprint_pixels, names_fingerprint
+from dualtemp.data.sources.fingerprint import (
+    fingerprint_files,
+    fingerprint_pixels,
+    labels_fingerprint,
+    names_fingerprint,
+)
 from dualtemp.errors import UserError
 
 if TYPE_CHECKING:
@@ -151,7 +156,8 @@ class ImageSource(Protocol):
 
     def identity(self, labels: Tensor | None, classes: Sequence[str]) -> dict[str, Any]:
         """What a run remembers its images by; it must not take long."""
-        return {"fingerprint": None, "names": names_fingerprint(self.names)}
+        known = {} if labels is None else {"labels": labels_fingerprint(labels, classes)}
+        return {"fingerprint": None, "names": names_fingerprint(self.names), **known}
 
     def _encoded(self, i: int) -> Encoded:
         try:

@@ -75,7 +75,7 @@ class ImageSet:
         return self.source.fingerprint(self.labels, self.classes)
 
     def identity(self) -> dict[str, Any]:
-        """What a run remembers these images by: their fingerprint, or that of their names if they are not in memory."""
+        """What a run remembers these images by: their fingerprint; not in memory, those of their names and labels."""
         return self.source.identity(self.labels, self.classes)
 
     def image_name(self, i: int, prefix: str = "") -> str:

@@ -214,7 +214,7 @@ def check_batch(settings: Settings, data: TrainingData) -> None:
 
 
 def describe_part(part: ImageSet | None) -> dict[str, Any] | None:
-    """Size and fingerprint of a part of the data for environment.json; for files, the fingerprint of their names.
+    """Size and fingerprint of a part of the data for environment.json; for files, of their names and of their labels.
 
     commonest: number of images in the largest class.
     """
@@ -227,7 +227,7 @@ def describe_part(part: ImageSet | None) -> dict[str, Any] | None:
 
 
 def refuse_other_data(run: RunFolder, splits: Splits) -> None:
-    """Refuse to resume a run with other images than it started with."""
+    """Refuse to resume a run with other images or labels than it started with, by what it has recorded of them."""
     before, parts = run.read_environment(), splits.parts()
     for part in ("train", "unlabelled"):
         now, then = describe_part(parts.get(part)) or {"images": 0}, before.get(part)
@@ -235,8 +235,8 @@ def refuse_other_data(run: RunFolder, splits: Splits) -> None:
             continue
         change = f"had {then['images']:,} images, now there are {now['images']:,}"
         if then["images"] == now["images"]:
-            change = f"still has {now['images']:,} images, but others"
+            change = f"still has {now['images']:,} images, but others, or other labels"
         raise UserError(
-            f"the data are not those that {run.path} started with: its {part} part {change}; put the images back, or "
+            f"the data are not those that {run.path} started with: its {part} part {change}; put them back, or "
             f"train anew with --init {run.path}, which starts from what it has learned"
         )

@@ -55,6 +55,11 @@ def names_fingerprint(names: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
+def labels_fingerprint(labels: Tensor, classes: Sequence[str]) -> str:
+    """Fingerprint the labels of a set and the names of its classes."""
+    return _finish(blake2b(digest_size=16), labels, classes)
+
+
 def _finish(digest: blake2b, labels: Tensor | None, classes: Sequence[str]) -> str:
     if labels is None:
         digest.update(b"no labels\n")
