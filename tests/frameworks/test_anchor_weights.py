@@ -109,6 +109,14 @@ def test_a_schedule_follows_the_steps_of_the_run(given: dict[str, Any], expected
         torch.testing.assert_close(made(views, None, step).loss, losses.dual_temperature(q, k, alpha, beta))
 
 
+def test_a_schedule_may_begin_at_the_lowest_temperature_of_an_image() -> None:
+    given = {"weight": "per_image", "tau_alpha": 0.05, "tau_alpha_end": 0.2, "tau_min": 0.05}
+    made, (views, index) = framework("simco", temperature_schedule="cosine", **given), batch(0)
+    q, k = (made.network(view).projection for view in views)
+    expected = losses.dual_temperature(q, k, 0.05, weight=ImageTemperatures(IMAGES, tau_min=0.05), index=index)
+    torch.testing.assert_close(made(views, None, 0, index).loss, expected)
+
+
 def test_an_adaptive_temperature_is_that_of_the_loss() -> None:
     adaptive = {"temperature_schedule": "adaptive", "temperature_gain": 0.3, "temperature_target": 0.2}
     made, (views, _) = framework("simclr", weight="equal", **adaptive), batch(0)

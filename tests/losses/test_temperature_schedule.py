@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dualtemp.losses import AdaptiveTemperature, DualTemperatureLoss, TemperatureSchedule
@@ -22,6 +22,19 @@ def test_schedules_start_and_end_where_they_should() -> None:
     assert [linear(t) for t in (0, 100, 200, 300)] == pytest.approx([1.0, 0.55, 0.1, 0.1])
     assert TemperatureSchedule("constant", math.inf)(7) == math.inf
     assert TemperatureSchedule()(10**9) == 0.1
+
+
+@given(
+    kind=st.sampled_from(["cosine", "linear"]),
+    start=st.floats(1e-3, 10),
+    end=st.floats(1e-3, 10),
+    steps=st.integers(1, 500),
+    step=st.integers(0, 1000),
+)
+@example(kind="cosine", start=0.05, end=0.2, steps=10, step=0)  # 0.04999999999999999 unless it is held
+@example(kind="linear", start=0.3, end=0.1, steps=10, step=10)  # 0.09999999999999998
+def test_a_schedule_never_leaves_its_two_ends(kind: Any, start: float, end: float, steps: int, step: int) -> None:
+    assert min(start, end) <= TemperatureSchedule(kind, start, end, steps)(step) <= max(start, end)
 
 
 def test_a_schedule_drives_a_module() -> None:

@@ -54,8 +54,11 @@ class TemperatureSchedule:
             return self.start
         if self.kind == "linear":
             share = min(step / self.steps, 1.0)
-            return self.start + (self.end - self.start) * share
-        return self.end + (self.start - self.end) * (1 + math.cos(2 * math.pi * step / self.steps)) / 2
+            tau = self.start + (self.end - self.start) * share
+        else:
+            tau = self.end + (self.start - self.end) * (1 + math.cos(2 * math.pi * step / self.steps)) / 2
+        # Rounding may lead out by the last bit, where a loss with bounds on its temperatures refuses it.
+        return min(max(tau, min(self.start, self.end)), max(self.start, self.end))
 
 
 @dataclass(frozen=True)
