@@ -76,8 +76,18 @@ def test_a_set_without_labels_trains_and_has_a_spread_alone(tmp_path: Path) -> N
     assert dualtemp.resume(tmp_path / "run", 2, quiet=True)["epoch"] == 2
 
 
-@pytest.mark.parametrize("others", [("cow", "dog"), ("dog", "cat")], ids=["a class is renamed", "all labels flip"])
-def test_a_run_on_files_does_not_go_on_with_other_labels(others: tuple[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("method", "others", "goes_on"),
+    [
+        ("supervised", ("cow", "dog"), False),
+        ("supervised", ("dog", "cat"), False),
+        ("simco", ("cow", "dog"), False),
+        ("simco", ("dog", "cat"), True),  # it only measures itself with them
+    ],
+)
+def test_a_run_on_files_does_not_go_on_with_other_classes_or_labels_that_it_learns_from(
+    method: str, others: tuple[str, str], goes_on: bool, tmp_path: Path
+) -> None:
     root, run = tmp_path / "photos", tmp_path / "run"
     paths = draw_photos(root, 30)
 
@@ -87,14 +97,15 @@ def test_a_run_on_files_does_not_go_on_with_other_labels(others: tuple[str, str]
 
     write_labels(("cat", "dog"))
     small = {**RUN, "batch": 8, "image_size": 16, "workers": 0, "threads": 1, "page": False}
-    dualtemp.train(data=str(root), **small, out=run)
+    dualtemp.train(data=str(root), **{**small, "method": method}, out=run)
     write_labels(others)
-    with pytest.raises(UserError, match="images, but others, or other labels; put them back"):
-        dualtemp.resume(run, 2, quiet=True)
-    environment = json.loads((run / "environment.json").read_text())
-    for part in ("train", "test"):
-        assert len(environment[part].pop("labels")) == 32
-    (run / "environment.json").write_text(json.dumps(environment))  # as runs were begun before labels were recorded
+    if not goes_on:
+        with pytest.raises(UserError, match="images, but others, or other labels; put them back"):
+            dualtemp.resume(run, 2, quiet=True)
+        environment = json.loads((run / "environment.json").read_text())
+        for part in ("train", "test"):
+            assert [len(environment[part].pop(name)) for name in ("labels", "classes")] == [32, 32]
+        (run / "environment.json").write_text(json.dumps(environment))  # as runs were begun before they were recorded
     assert dualtemp.resume(run, 2, quiet=True)["epoch"] == 2
 
 

@@ -156,8 +156,10 @@ class ImageSource(Protocol):
 
     def identity(self, labels: Tensor | None, classes: Sequence[str]) -> dict[str, Any]:
         """What a run remembers its images by; it must not take long."""
-        known = {} if labels is None else {"labels": labels_fingerprint(labels, classes)}
-        return {"fingerprint": None, "names": names_fingerprint(self.names), **known}
+        about: dict[str, Any] = {"fingerprint": None, "names": names_fingerprint(self.names)}
+        if labels is not None:
+            about |= {"labels": labels_fingerprint(labels, classes), "classes": labels_fingerprint(None, classes)}
+        return about
 
     def _encoded(self, i: int) -> Encoded:
         try:

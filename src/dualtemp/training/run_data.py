@@ -227,11 +227,15 @@ def describe_part(part: ImageSet | None) -> dict[str, Any] | None:
 
 
 def refuse_other_data(run: RunFolder, splits: Splits) -> None:
-    """Refuse to resume a run with other images or labels than it started with, by what it has recorded of them."""
+    """Refuse to resume a run with other images or labels than it started with, by what it has recorded of them.
+
+    A label that was corrected is no reason if the run only measures itself with labels; other classes are.
+    """
     before, parts = run.read_environment(), splits.parts()
+    free = () if run.settings().framework.learns_from_labels else ("labels",)
     for part in ("train", "unlabelled"):
         now, then = describe_part(parts.get(part)) or {"images": 0}, before.get(part)
-        if then is None or all(now.get(name) == value for name, value in then.items()):
+        if then is None or all(now.get(name) == value for name, value in then.items() if name not in free):
             continue
         change = f"had {then['images']:,} images, now there are {now['images']:,}"
         if then["images"] == now["images"]:

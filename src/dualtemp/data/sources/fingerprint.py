@@ -55,8 +55,8 @@ def names_fingerprint(names: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def labels_fingerprint(labels: Tensor, classes: Sequence[str]) -> str:
-    """Fingerprint the labels of a set and the names of its classes."""
+def labels_fingerprint(labels: Tensor | None, classes: Sequence[str]) -> str:
+    """Fingerprint the labels of a set and the names of its classes; without labels, the names alone."""
     return _finish(blake2b(digest_size=16), labels, classes)
 
 
