@@ -109,3 +109,20 @@ def test_dropout_is_the_same_in_both_passes() -> None:
     masks = [part.flatten().tolist() for part in seen]
     assert masks[:4] == masks[4:]
     assert len({str(mask) for mask in masks[:4]}) == 4, "every chunk of every pass draws its own"
+
+
+def test_a_pass_without_gradient_is_not_recorded_and_moves_statistics_at_once() -> None:
+    torch.manual_seed(0)
+    whole = network(True, nn.BatchNorm1d(9))
+    chunked = ChunkedNetwork(copy.deepcopy(whole), 7)
+    view = torch.randn(N, 3, 2, 2).double()
+    with torch.no_grad():
+        found = chunked(view)
+        expected = [torch.cat(parts) for parts in zip(*(whole(part) for part in view.split(7)), strict=True)]
+    for one, other in zip(found, expected, strict=True):
+        assert not one.requires_grad
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+    assert chunked.passes == []
+    chunked.backward()
+    for one, other in zip(chunked.network.buffers(), whole.buffers(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)

@@ -34,12 +34,12 @@ class ChunkedNetwork(nn.Module):
         return self.network.key_part()
 
     def forward(self, view: Tensor) -> Embedding:
-        """Embed (N, C, H, W) chunk by chunk; the result collects gradients for `backward`."""
+        """Embed (N, C, H, W) chunk by chunk; the result collects gradients for `backward`, unless they are disabled."""
+        if not torch.is_grad_enabled():  # nobody comes back to this pass: it is the one that moves statistics
+            return self._embed(view)
         seed = int(torch.randint(2**62, ()))  # for what the network draws, such as dropout: the same in both passes
         with torch.no_grad(), _frozen_statistics(self.network), _seeded(seed, view.device):
-            parts = [self.network(x) for x in view.split(self.chunk)]
-        features, projection, prediction = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
-        leaves = Embedding(*(part.requires_grad_() for part in (features, projection, prediction)))
+            leaves = Embedding(*(part.requires_grad_() for part in self._embed(view)))
         if self.network.predictor is None:
             leaves = leaves._replace(prediction=leaves.projection)
         self.passes.append((view, leaves, seed))
@@ -56,6 +56,10 @@ class ChunkedNetwork(nn.Module):
                     pairs = [(output, leaf.grad[part]) for output, leaf in made if leaf.grad is not None]
                     torch.autograd.backward([output for output, _ in pairs], [gradient for _, gradient in pairs])
         self.passes = []
+
+    def _embed(self, view: Tensor) -> Embedding:
+        parts = [self.network(x) for x in view.split(self.chunk)]
+        return Embedding(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
 
 
 @contextmanager
