@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dualtemp.grids.artifact import Artifact
-from dualtemp.grids.comparisons import MeasuredCell
+from dualtemp.grids.comparisons import RULES, UNDECIDED, Comparison, MeasuredCell, Strictness
 from dualtemp.grids.contrasts import Contrast, adjust, contrast_cells, paired_p
 from dualtemp.intervals import Interval, mean_interval
 
@@ -81,3 +81,12 @@ def test_a_gain_of_the_same_images_in_every_seed_has_no_p_whatever_rounding_says
     )
     assert found.interval.effect == pytest.approx(100 * 5 / 360)
     assert (found.interval.low, found.p, found.is_clear(0.95)) == (None, None, False)
+
+
+@pytest.mark.parametrize(("first", "last"), [((200, 201), (202, 203)), ((202, 203), (200, 201))])
+def test_a_row_neither_rises_nor_falls_by_what_rounding_has_left(first: tuple[int, int], last: tuple[int, int]) -> None:
+    small, large = ({seed: 100 * right / 360 for seed, right in enumerate(part)} for part in (first, last))
+    assert len({large[seed] - small[seed] for seed in small}) == 2  # though each is two images of 360
+    cells = {"small": MeasuredCell(small), "large": MeasuredCell(large)}
+    (found,) = RULES["rises"](Comparison("x", "", cells, [small, large], Strictness(1.0, 0.95, 0.975)))
+    assert (found.verdict, found.why) == (UNDECIDED, "the seeds do not differ at all: no interval")

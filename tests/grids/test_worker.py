@@ -8,7 +8,7 @@ from grids.test_results import saved_set
 from paper.smoke import DIVERGING, TINY, digits, tiny_job
 
 from dualtemp.data.images import ImagesGone
-from dualtemp.errors import UserError
+from dualtemp.errors import UserError, writing
 from dualtemp.file_lock import locked
 from dualtemp.grids.plan import PlannedRun, run_id
 from dualtemp.grids.results import Job, Results, make_job, read_data_facts
@@ -170,7 +170,8 @@ class Ends(Silent):
         self.error = error
 
     def step(self, *_: object) -> None:
-        raise self.error
+        with writing("the run", "make room"):  # as the trainer does where it writes
+            raise self.error
 
 
 @pytest.mark.parametrize(

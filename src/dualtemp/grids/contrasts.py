@@ -1,12 +1,12 @@
 """Differences between the cells of a grid, seed by seed: effect, interval, paired t test. Pure; needs no torch."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, variance
 
 from dualtemp.grids.artifact import Artifact
 from dualtemp.grids.comparisons import Table
+from dualtemp.grids.seed_by_seed import paired_differences
 from dualtemp.intervals import Interval, mean_interval
 from dualtemp.t_distribution import incomplete_beta
 
@@ -48,18 +48,6 @@ def contrast_cells(artifact: Artifact, table: Table, confidence: float) -> list[
             p = paired_p(a.values, b.values)
             found.append(Contrast(where, first, second, len(differences), interval, p))
     return adjust(found)
-
-
-def paired_differences(a: dict[int, float], b: dict[int, float]) -> dict[int, float]:
-    """Return a - b by common seed, without the digits that rounding of a and b has left in it.
-
-    If every seed gains the same five images of a thousand, differences are equal, and there is no spread to test by.
-    """
-    found = {}
-    for seed in (seed for seed in a if seed in b):
-        largest = max(abs(a[seed]), abs(b[seed]))
-        found[seed] = round(a[seed] - b[seed], 12 - math.ceil(math.log10(largest))) if largest else 0.0
-    return found
 
 
 def paired_p(a: dict[int, float], b: dict[int, float]) -> float | None:
