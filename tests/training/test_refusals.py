@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from command_processes import Commands, until
+from drawn_photos import draw_photos
 
 from dualtemp.runs.folder import RunFolder
 
@@ -28,6 +29,24 @@ def test_a_mistake_creates_nothing(words: tuple[str, ...], said: str, commands: 
     assert (ended.code, ended.err.count("\n")) == (2, 1), ended.err
     assert said in ended.err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("classes", "images", "said"),
+    [(1, 24, "needs two classes or more, and"), (12, 1, "needs a class of two images or more, to hold one out, and")],
+)
+def test_a_classifier_of_one_class_or_of_single_images_creates_nothing(
+    classes: int, images: int, said: str, commands: Commands, tmp_path: Path
+) -> None:
+    root, small = tmp_path / "photos", ("--init", "none", "--batch", "4", "--image-size", "16", "--epochs", "1")
+    for number in range(classes):
+        draw_photos(root / f"class{number:02}", images, first=number * images)
+    ended = commands.run(
+        "train", "--data", root, "--method", "supervised", *small, "--quiet", "--out", tmp_path / "run"
+    )
+    assert (ended.code, ended.err.count("\n")) == (2, 1), ended.err
+    assert f"supervised learning {said} {root} has" in ended.err
+    assert list(tmp_path.iterdir()) == [root]
 
 
 def test_an_existing_folder_or_file_is_never_written_to(run_once: Any, commands: Commands, tmp_path: Path) -> None:

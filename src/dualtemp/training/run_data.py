@@ -76,13 +76,23 @@ def open_data(settings: Settings, environment: Mapping[str, Any] | None = None) 
         train, known = splits.train, levels_of((environment or {}).get("images"))
         splits = with_levels(splits, known or distributed.run_on_rank0(lambda: require_levels(train)))
     if settings.framework.learns_from_labels:
-        if splits.train.labels is None:
-            raise UserError(
-                f"{settings.method} learning needs labels, and {settings.data} has none: choose another --method"
-            )
+        _require_classes(settings, splits)
         if settings.get("label_noise"):
             splits = with_label_noise(splits, settings.options.noise, settings.options.label_noise, settings.seed)
     return splits
+
+
+def _require_classes(settings: Settings, splits: Splits) -> None:
+    """Refuse what no classifier learns from: images without labels, of one class, or of which none can be held out."""
+    needs = ""
+    if splits.train.labels is None:
+        needs = f"labels, and {settings.data} has none"
+    elif _classes(splits) < 2:
+        needs = f"two classes or more, and {settings.data} has {_classes(splits)}"
+    elif splits.test is None or splits.test.labels is None:
+        needs = f"a class of two images or more, to hold one out, and {settings.data} has none"
+    if needs:
+        raise UserError(f"{settings.method} learning needs {needs}: choose another --method")
 
 
 def run_normalization(settings: Settings, splits: Splits, environment: Mapping[str, Any] | None) -> Normalization:
