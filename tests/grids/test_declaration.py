@@ -73,6 +73,32 @@ def test_data_of_a_row_may_lie_beside_the_file_too(tmp_path: Path) -> None:
     assert chosen["b", ""].settings["data"] == "cifar10"
 
 
+def test_a_set_is_replaced_by_the_name_that_the_file_gives_it(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    for word, name in (("photos", "photos"), ("CIFAR-100", "cifar100")):
+        grid = load(tmp_path, f"data: {word}\nrows: {{a: {{}}}}")
+        chosen = grid.make_plan(DataChoice.parse([f"{name}=some/folder"]))
+        assert chosen.cells["temperatures"]["a", ""].settings["data"] == "some/folder"
+
+
+def test_a_replacement_of_what_the_grid_does_not_use_is_refused(tmp_path: Path) -> None:
+    grid = load(tmp_path, "data: cifar100\nrows: {a: {}, b: {data: digits}}")
+    for word, said in (
+        ("cifra100=x", "--data cifra100=x: nothing here is measured on 'cifra100': did you mean 'cifar100'?"),
+        ("qqq=x", "--data qqq=x: nothing here is measured on 'qqq': choose among cifar100, digits"),
+    ):
+        with pytest.raises(UserError) as caught:
+            grid.make_plan(DataChoice.parse([word]))
+        assert str(caught.value) == said
+
+
+def test_a_folder_with_an_equals_sign_in_its_name_is_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "lr=0.1" / "photos").mkdir(parents=True)
+    folder = str(tmp_path / "lr=0.1" / "photos")
+    assert DataChoice.parse([folder]) == DataChoice(folder)
+    assert DataChoice.parse(["digits=x=y"]) == DataChoice(None, {"digits": "x=y"})
+
+
 def test_a_plugins_setting_may_begin_like_a_temperature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Own(SimCo):
         class Settings(SimCo.Settings):

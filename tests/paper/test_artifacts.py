@@ -12,6 +12,7 @@ from dualtemp.grids.data_choice import DataChoice
 from dualtemp.grids.declaration import load_grid
 from dualtemp.paper.artifact import artifacts, read_yaml, select_artifacts
 from dualtemp.paper.plan import Plan, plan
+from dualtemp.paper.reproduce import Request
 from dualtemp.paper.scale import load_scale
 
 SCALES = ("paper", "unequal", "mini", "long", "sharp", "smoke")
@@ -183,6 +184,12 @@ def test_another_set_replaces_the_scales_but_not_those_that_are_compared() -> No
     assert found.cells["T-data"]["SimCo", "CIFAR100"].settings["data"] == "some/folder"
     with pytest.raises(UserError, match="one set for all"):
         DataChoice.parse(["digits", "svhn"])
+
+
+def test_a_replacement_of_a_set_that_the_paper_does_not_have_is_refused() -> None:
+    Request(["T-reverse"], data=["cifar100=some/folder"]).make_plan()  # of another table: one command for all of them
+    with pytest.raises(UserError, match=r"--data cifar1000=x: .* did you mean 'cifar100'\?"):
+        Request(["T-reverse"], data=["cifar1000=x"]).make_plan()
 
 
 def test_tau_beta_stays_when_tau_alpha_is_swept_except_in_moco() -> None:

@@ -1,9 +1,12 @@
 """Which data --data chooses in place of the declared sets. Needs no torch."""
 
+import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from dualtemp.data.sources.catalogue import resolved_name
 from dualtemp.errors import UserError
+from dualtemp.text import suggest
 
 
 @dataclass(frozen=True)
@@ -15,10 +18,26 @@ class DataChoice:
 
     @staticmethod
     def parse(words: list[str]) -> "DataChoice":
-        """Parse the values of --data."""
-        pairs = (word.split("=", 1) for word in words if "=" in word)
+        """Parse the values of --data; a folder or file that is there is no pair, whatever its name."""
+        pairs = [word.split("=", 1) for word in words if _is_pair(word)]
         named = {resolved_name(name): resolved_name(there) for name, there in pairs}
-        others = [resolved_name(word) for word in words if "=" not in word]
+        others = [resolved_name(word) for word in words if not _is_pair(word)]
         if len(others) > 1:
             raise UserError(f"--data {' '.join(others)}: give one set for all; to replace a single set, use NAME=SET")
         return DataChoice(others[0] if others else None, named)
+
+    def replacement(self, word: str) -> str | None:
+        """Return what replaces a set or folder that is declared as `word`; None if nothing does."""
+        return self.named.get(resolved_name(word))
+
+    def refuse_unused(self, declared: Iterable[str]) -> None:
+        """Refuse to replace a set that is not among the declared ones."""
+        names = {resolved_name(word): word for word in declared if word}
+        for name, there in self.named.items():
+            if name not in names:
+                nearest = suggest(name, names.values(), otherwise=None if names else "leave it out")
+                raise UserError(f"--data {name}={there}: nothing here is measured on {name!r}: {nearest}")
+
+
+def _is_pair(word: str) -> bool:
+    return "=" in word and not os.path.exists(os.path.expanduser(word))

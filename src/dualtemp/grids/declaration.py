@@ -69,10 +69,12 @@ class Grid:
     def make_plan(self, data: DataChoice = DataChoice()) -> Plan:  # noqa: B008  frozen
         """Plan the grid's cells; cells with equal settings share one run. A wrong setting is a UserError."""
         cells: dict[tuple[str, str], PlannedCell] = {}
+        default = data.all or self.artifact.data
+        data.refuse_unused(cell.settings.get("data", default) for cell in self.artifact.cells)
         for cell in self.artifact.cells:
             values = dict(cell.settings)
-            word = values.setdefault("data", data.all or self.artifact.data)
-            values["data"] = data.named.get(word) or _beside(self.path, word)
+            word = values.setdefault("data", default)
+            values["data"] = data.replacement(word) or _beside(self.path, word)
             if not values["data"]:
                 raise UserError(f"{self.path} names no data: write `data: FOLDER`, or give --data")
             try:
@@ -106,7 +108,7 @@ def load_grid(path: Path) -> Grid:
         label=path.name,
         title=file.title or path.stem,
         claims=tuple(file.claims),
-        data=_beside(path, file.data),
+        data=file.data,
         row_title=file.row_title or row_title,
         column_title=file.column_title or column_title,
         fixed=file.fixed,

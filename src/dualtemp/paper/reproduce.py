@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dualtemp.grids.data_choice import DataChoice
 from dualtemp.grids.results import Job
-from dualtemp.paper.artifact import select_artifacts
+from dualtemp.paper.artifact import artifacts, select_artifacts
 from dualtemp.paper.plan import PaperPlan, plan
 from dualtemp.paper.scale import load_scale
 
@@ -28,7 +28,11 @@ class Request:
         scale = load_scale(self.scale)
         if self.validate != "test":
             scale = scale.with_settings({"validate": self.validate})
-        return plan(select_artifacts(self.ids), scale, DataChoice.parse(list(self.data)))
+        data = DataChoice.parse(list(self.data))
+        if data.named:
+            whole = plan(list(artifacts().values()), scale, DataChoice(data.all))
+            data.refuse_unused(run.settings["data"] for run in whole.runs.values())
+        return plan(select_artifacts(self.ids), scale, data)
 
     def command(self, job: Job) -> str:
         """Return the command that executes this run alone."""

@@ -72,7 +72,7 @@ def scale_settings(
         if values[name] not in stand_ins:
             return NotAtThisScale(f"{name} {values[name]} is not at this scale")
         values[name] = stand_ins[values[name]]
-    values["data"] = data.named.get(values["data"], values["data"])
+    values["data"] = data.replacement(values["data"]) or values["data"]
 
     times, fixed = scale.of_method(values["method"])
     for name, factor in times.items():
