@@ -180,6 +180,23 @@ def test_an_older_checkpoint_stays_if_the_newest_is_damaged(place: Path, capsys:
     assert "step-0000000030.ckpt is damaged" in told["kept"][0]["kept"]
 
 
+def test_an_older_checkpoint_stays_if_the_newest_cannot_be_read(
+    place: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest, read_bytes = place / "runs/stopped/checkpoints/step-0000000030.ckpt", Path.read_bytes
+
+    def failing(path: Path) -> bytes:
+        if path.name == newest.name:
+            raise OSError(5, "Input/output error")
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", failing)
+    before = files(place)
+    told = said(["--checkpoints", "runs/stopped", "--yes"], capsys)
+    assert files(place) == before
+    assert "step-0000000030.ckpt cannot be read (Input/output error)" in told["kept"][0]["kept"]
+
+
 def test_a_run_that_was_killed_before_its_last_checkpoint_is_not_finished(place: Path, capsys: Any) -> None:
     (place / "runs/done/checkpoints/step-0000000040.ckpt").unlink()
     before = files(place)

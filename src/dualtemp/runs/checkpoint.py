@@ -80,16 +80,22 @@ def checkpoints(folder: Path) -> list[Path]:
 
 
 def load(path: Path) -> Checkpoint:
-    """Read a checkpoint to the CPU; raises DamagedCheckpoint."""
+    """Read a checkpoint to the CPU; raises DamagedCheckpoint, and a UserError if it cannot be read."""
     return unpack(read(path), path.name)
 
 
 def read(path: Path) -> bytes:
-    """Read the payload of a checkpoint and verify its digest; raises DamagedCheckpoint."""
+    """Read the payload of a checkpoint and verify its digest; raises DamagedCheckpoint.
+
+    What cannot be read may be whole: that is a UserError, so that nobody passes it over or deletes it.
+    """
     try:
         data = path.read_bytes()
-    except OSError as error:
+    except FileNotFoundError as error:
         raise DamagedCheckpoint(f"{path.name} cannot be read ({error.strerror})") from None
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise UserError(f"{path} cannot be read ({reason}): make it readable, then resume") from None
     if len(data) < _HEAD or not data.startswith(_MAGIC):
         raise DamagedCheckpoint(f"{path.name} is not a checkpoint")
     digest, (length,) = data[len(_MAGIC) : len(_MAGIC) + 32], struct.unpack("<Q", data[_HEAD - 8 : _HEAD])
