@@ -149,6 +149,23 @@ def test_listed_commands_make_the_missing_runs(
     assert len(capsys.readouterr().out.splitlines()) == 1
 
 
+def test_listed_commands_retry_what_is_to_be_retried_and_load_the_plugins(
+    grid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DUALTEMP_PLUGINS", "")
+    plugin = tmp_path / "a plugin.py"
+    plugin.write_text("")
+    assert main(["grid", str(grid), "--plugin", str(plugin), "--list", "--retry"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    words = shlex.split(line)
+    assert words[words.index("--plugin") + 1] == str(plugin)
+    assert main([*words[1:], "--list"]) == 0  # finds the failed run, which it would make
+    assert capsys.readouterr().out == f"{line}\n"
+    sorted((tmp_path / "results").glob("*-s2.json"))[0].unlink()
+    assert main(["grid", str(grid), "--list"]) == 0
+    assert "--retry" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

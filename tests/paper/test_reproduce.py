@@ -173,6 +173,15 @@ def test_each_listed_command_makes_one_missing_run(tmp_path: Path) -> None:
     assert len(find_missing(request, request.make_plan()).jobs) == 15
 
 
+def test_a_listed_command_retries_and_loads_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DUALTEMP_PLUGINS", str(tmp_path / "own.py"))
+    request = Request(["T-unified"], "smoke", (1,), results=tmp_path)
+    words = shlex.split(request.command(tiny_job(), retry=True))
+    assert words[words.index("--plugin") + 1] == str(tmp_path / "own.py")
+    assert "--retry" in words
+    assert "--retry" not in request.command(tiny_job())
+
+
 def test_failed_runs_are_missing_only_when_they_are_to_be_retried(tmp_path: Path) -> None:
     request = Request(["T-unified"], "smoke", (1,), results=tmp_path)
     one = find_missing(request, request.make_plan()).jobs[0]

@@ -59,7 +59,7 @@ def run(given: dict[str, Any]) -> int:
         print_note(f"{word} is left out: {reason}")
     if given["list"]:
         for job in left.jobs:
-            print(request.command(job))
+            print(request.command(job, given["retry"]))
         return 0
     failed = 0
     if left.jobs and not given["no_run"]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dualtemp.grids.data_choice import DataChoice
 from dualtemp.grids.declaration import Grid, load_grid
+from dualtemp.grids.listed_command import words_for_one_run
 from dualtemp.grids.measured_grid import MeasuredGrid, measure_grid
 from dualtemp.grids.missing import parse_seeds
 from dualtemp.grids.plan import Plan
@@ -42,8 +43,8 @@ class GridRequest:
         data = [word for data in self.data for word in ("--data", data)]
         return ["dualtemp", "grid", str(self.grid.path), "--seeds", seeds, *data, "--results", str(self.results)]
 
-    def command(self, job: Job) -> str:
-        """Return the command that executes this run alone."""
+    def command(self, job: Job, retry: bool = False) -> str:
+        """Return the command that executes this run alone; retry: also if it has failed."""
         words = self.words()
         words[words.index("--seeds") + 1] = f"{job.settings.seed},"
-        return shlex.join([*words, "--jobs", "1", "--cell", job.name])
+        return shlex.join([*words, *words_for_one_run(job, retry)])

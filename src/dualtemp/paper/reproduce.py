@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dualtemp.grids.data_choice import DataChoice
+from dualtemp.grids.listed_command import words_for_one_run
 from dualtemp.grids.results import Job
 from dualtemp.paper.artifact import artifacts, select_artifacts
 from dualtemp.paper.plan import PaperPlan, plan
@@ -34,13 +35,12 @@ class Request:
             data.refuse_unused(run.settings["data"] for run in whole.runs.values())
         return plan(select_artifacts(self.ids), scale, data)
 
-    def command(self, job: Job) -> str:
-        """Return the command that executes this run alone."""
+    def command(self, job: Job, retry: bool = False) -> str:
+        """Return the command that executes this run alone; retry: also if it has failed."""
         words = ["dualtemp", "reproduce", *self.ids, "--scale", self.scale, "--seeds", f"{job.settings.seed},"]
         words += [word for data in self.data for word in ("--data", data)]
-        return shlex.join(
-            [*words, *self.validate_flags(), "--results", str(self.results), "--jobs", "1", "--cell", job.name]
-        )
+        words += [*self.validate_flags(), "--results", str(self.results)]
+        return shlex.join([*words, *words_for_one_run(job, retry)])
 
     def validate_flags(self) -> list[str]:
         """Return the flags that choose the images to measure on."""
