@@ -1,13 +1,16 @@
 """Answers and news that come in another order than they were asked for; threads that change what others go through."""
 
+import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from command_processes import PATIENCE
+from made_runs import made_run
 from open_pages import OpenStudio, Page
 from served_studio import ServedStudio
 
@@ -189,6 +192,37 @@ def test_of_jobs_that_are_asked_for_together_one_is_started() -> None:
 def test_runs_that_are_started_together_have_names_of_their_own(tmp_path: Path) -> None:
     runs = TrainingRuns(tmp_path / "runs", News())
     assert sorted(at_once(lambda _: runs.new_name("photos"))) == [f"photos-{n + 1}" for n in range(THREADS)]
+
+
+@pytest.fixture
+def sleeping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TrainingRuns]:
+    """Runs, one of which is there; the command that would go on with it sleeps, and /proc does not tell whose it is."""
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\nexec sleep 600\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("dualtemp.studio.training_runs.sys.executable", str(program))
+    made_run(tmp_path / "runs" / "mine", [{"loss": 3.0}])
+    runs = TrainingRuns(tmp_path / "runs", News())
+    yield runs
+    for child in runs._children.values():
+        child.kill()
+        child.wait()
+
+
+def test_of_resumes_that_are_asked_for_together_one_is_started(sleeping: TrainingRuns) -> None:
+    found = at_once(lambda _: sleeping.resume("mine", 9))
+    assert [str(each) for each in found if each is not None] == ["mine is running already"] * (THREADS - 1)
+    assert [row["status"] for row in sleeping.listed()] == ["running"]
+
+
+def test_a_run_of_this_studio_is_stopped_and_resumed_without_proc(sleeping: TrainingRuns) -> None:
+    for _ in range(2):
+        sleeping.resume("mine", 9)
+        sleeping.stop("mine")
+        assert sleeping._children["mine"].wait(PATIENCE) == -signal.SIGTERM
+        assert [row["status"] for row in sleeping.listed()] != ["running"]
+    with pytest.raises(UserError, match="mine is not running"):
+        sleeping.stop("mine")
 
 
 def test_pages_hear_of_labels_in_the_order_of_the_file(studio: ServedStudio, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,9 @@ class TrainingRuns:
     def listed(self) -> list[dict[str, Any]]:
         """All runs for the page, and those that could not begin."""
         rows = [_plain(describe_run(path, name)) for name, path in self.paths().items()]
+        for row in rows:
+            if self._living(row["name"]):  # from its first moment to its last, whatever its folder says
+                row["status"] = "running"
         there = {row["name"] for row in rows}
         for name, child in list(self._children.items()):
             if name not in there:
@@ -120,6 +123,9 @@ class TrainingRuns:
 
     def stop(self, name: str) -> None:
         """Ask a run that was started here to stop after its step; it can be resumed."""
+        if child := self._living(name):
+            child.terminate()
+            return
         path = self.folder / name if name in self._children else self._path(name)
         pid = self._pid(name, path)
         if pid is None:
@@ -142,6 +148,8 @@ class TrainingRuns:
 
     def _start(self, name: str, command: str, words: Sequence[str]) -> None:
         with self._lock, writing(self.folder, "start the studio with another --runs"):
+            if self._living(name):
+                raise UserError(f"{name} is running already")
             self.own.mkdir(parents=True, exist_ok=True)
             with open(self._file(name, "log"), "ab") as log:
                 child = subprocess.Popen(
@@ -156,12 +164,17 @@ class TrainingRuns:
                 file.write(json.dumps({"pid": child.pid, "command": [command, *words]}).encode())
         self._tell()
 
+    def _living(self, name: str) -> "subprocess.Popen[bytes] | None":
+        """The process of a run that this studio has started, if it has not ended."""
+        child = self._children.get(name)
+        return child if child is not None and child.poll() is None else None
+
     def _tell(self) -> None:
         with self._telling:  # what is told last is what is true
             self.news.publish("runs", runs=self.listed())
 
     def _pid(self, name: str, path: Path) -> int | None:
-        """The process of a run that was started from a studio, if it still is that process."""
+        """The process of a run that a former studio has started, if it still is that process; where there is /proc."""
         try:
             pid = int(json.loads(self._file(name, "json").read_text())["pid"])
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
