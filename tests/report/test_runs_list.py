@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_processes import PATIENCE
@@ -88,6 +89,20 @@ def test_runs_that_differ_in_nothing_but_their_seed_are_one_line(
     out = capsys.readouterr().out
     assert f"43.00 ± {half:.2f}" in out
     assert "3/4" in out
+
+
+@pytest.mark.parametrize(
+    "settings", [{"subset": 100}, {"subset": 0.5}, {"method": "supervised", "noise": "symmetric", "label_noise": 0.2}]
+)
+def test_seeds_that_draw_the_images_or_their_labels_are_one_line(
+    settings: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, seed, test in (("a1", 1, "same"), ("a2", 2, "same"), ("b", 1, "other")):
+        run = made_run(tmp_path / name, FULL, seed=seed, **settings)
+        parts = {"train": {"fingerprint": f"{test}{seed}"}, "test": {"fingerprint": test}}
+        (run / "environment.json").write_text(json.dumps(parts))
+    assert main(["runs", str(tmp_path), "--group", "--json"]) == 0
+    assert [row["seeds"] for row in json.loads(capsys.readouterr().out)] == [[1, 2], [1]]
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,13 @@ SHARED = ("method", "data", "tau_alpha", "tau_beta", "epochs")  # by all runs of
 
 
 def group_key(run: RunRecord) -> str:
-    """Return a text that is equal for runs with the same settings, whatever their seed, on the same images."""
+    """Return a text that is equal for runs with the same settings, whatever their seed, on the same images.
+
+    Where the seed draws the training images or wrong labels of them, the test images tell whether they are the same.
+    """
     values = run.chosen.model_dump(mode="json", exclude={"seed", "data"})
-    images = part(run.environment, "train")
+    drawn = run.chosen.subset is not None or bool(run.chosen.get("label_noise"))
+    images = part(run.environment, "test" if drawn else "train")
     return json.dumps([values, images.get("fingerprint") or images.get("names") or run.chosen.data], sort_keys=True)
 
 
