@@ -116,6 +116,16 @@ def test_what_is_merged_may_be_given_again(tmp_path: Path) -> None:
     assert [row["lr"] for row in grid.artifact.rows.values()] == [0.2, 0.3]
 
 
+def test_claims_may_share_their_comparisons_by_an_alias(tmp_path: Path) -> None:
+    grid = load(
+        tmp_path,
+        "data: digits\nrows: {a: {}, b: {}}\nclaims:\n"
+        "  one: {shown_by: &shown [{each: column, beats: [a, b]}]}\n  two: {shown_by: *shown}",
+    )
+    one, two = (grid.rules.claims[name]["shown_by"] for name in ("one", "two"))
+    assert one == two == [{"each": "column", "beats": ["a", "b"], "in": "temperatures"}]
+
+
 def test_cells_that_compute_the_same_share_one_run(tmp_path: Path) -> None:
     grid = load(tmp_path, "data: digits\nrows: {a: {method: simco}, b: {method: simco, tau_beta: 1.0}}")
     assert len(grid.make_plan().runs) == 1  # 1 is what simco's tau_beta is by default
@@ -137,6 +147,11 @@ def test_cells_that_compute_the_same_share_one_run(tmp_path: Path) -> None:
         ("title: x", "neither rows nor columns"),
         ("colums: {a: {}}", "no 'colums': did you mean 'columns'"),
         ("rows: {a: 3}", "rows: a must be settings"),
+        ("rows: {a: {1: 2}}", "rows, a: 1 is not the name of a setting"),
+        ("columns: {a: {true: 2}}", "columns, a: True is not the name of a setting"),
+        ("rows: {seed: [1, 2]}", "rows, 1: every cell has the same seeds: write `seeds: [1, 2]` at the top"),
+        ("columns: {a: {seed: 1}}", "columns, a: every cell has the same seeds"),
+        ("rows: {a: {}}\nfixed: {seed: 1}", "fixed: every cell has the same seeds"),
         ("rows: {a: {}}\nmetric: prob_top1", "no measure is called 'prob_top1'"),
         ("rows: {a: {}}\nvariance: all", "variance"),
         ("rows: {a: {}}\nmargin: -1", "margin"),
@@ -166,6 +181,8 @@ def test_a_mistake_in_the_file_is_one_line(text: str, said: str, tmp_path: Path)
     ("text", "said"),
     [
         ("rows: {a: {}}", "names no data"),
+        ("rows: {a: {}}\nfixed: {data: [digits, cifar10]}", "cell a: data must be a word, got ['digits', 'cifar10']"),
+        ("rows: {a: {data: {digits: 1}}}", "cell a: data must be a word, got {'digits': 1}"),
         ("data: digits\nrows: {a: {tau_alhpa: 1}}", "cell a: no setting is called 'tau_alhpa'"),
         ("data: digits\nrows: {a: {method: simco}}\ncolumns: {epochs: [-1]}", "cell a, -1: "),
     ],

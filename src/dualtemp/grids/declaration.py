@@ -70,11 +70,11 @@ class Grid:
         """Plan the grid's cells; cells with equal settings share one run. A wrong setting is a UserError."""
         cells: dict[tuple[str, str], PlannedCell] = {}
         default = data.all or self.artifact.data
-        data.refuse_unused(cell.settings.get("data", default) for cell in self.artifact.cells)
-        for cell in self.artifact.cells:
-            values = dict(cell.settings)
-            word = values.setdefault("data", default)
-            values["data"] = data.replacement(word) or _beside(self.path, word)
+        words = [cell.settings.get("data", default) for cell in self.artifact.cells]
+        data.refuse_unused(word for word in words if isinstance(word, str))
+        for cell, word in zip(self.artifact.cells, words, strict=True):
+            there = data.replacement(word) if isinstance(word, str) else None  # the settings refuse what is no word
+            values = {**cell.settings, "data": there or _beside(self.path, word)}
             if not values["data"]:
                 raise UserError(f"{self.path} names no data: write `data: FOLDER`, or give --data")
             try:
@@ -97,6 +97,8 @@ def load_grid(path: Path) -> Grid:
         raise UserError(f"{path}: {_sentence(error)}") from None
     rows, row_title = _expand(path, "rows", file.rows)
     columns, column_title = _expand(path, "columns", file.columns)
+    for where, named in {"fixed": file.fixed, **_places("rows", rows), **_places("columns", columns)}.items():
+        _check_names(path, where, named)
     if not file.rows and not file.columns:
         raise UserError(f"{path} has neither rows nor columns: give {EXPECTED}")
     metric = file.metric or accuracies()[0].key
@@ -140,11 +142,26 @@ def _expand(path: Path, part: str, said: dict[str, Any]) -> tuple[Part, str]:
     return said, ""
 
 
+def _places(part: str, named: Part) -> Part:
+    """Return the settings of rows or columns by the words of a message: "rows, a"."""
+    return {f"{part}, {name}": settings for name, settings in named.items()}
+
+
+def _check_names(path: Path, where: str, settings: dict[Any, Any]) -> None:
+    """Refuse what is no name of a setting, and the seed: every cell has all seeds of the grid."""
+    for name in settings:
+        if not isinstance(name, str):
+            raise UserError(f"{path}, {where}: {name!r} is not the name of a setting, such as tau_alpha")
+        if name == "seed":
+            raise UserError(f"{path}, {where}: every cell has the same seeds: write `seeds: [1, 2]` at the top instead")
+
+
 def _claim(path: Path, name: str, said: Any, artifact: Artifact) -> dict[str, Any]:
     """Check a claim: what it says, and the comparisons that would show it."""
     lines = said.get("shown_by") if isinstance(said, dict) else None
     if not isinstance(lines, list) or not lines or not all(isinstance(line, dict) for line in lines):
         raise UserError(f"{path}, claim {name}: give `says`, and `shown_by`, a list of comparisons")
+    lines = [dict(line) for line in lines]  # claims may share them, as YAML's aliases
     for line in lines:
         kinds = [kind for kind in RULES if kind in line]
         extra = set(line) - {*RULES, "each", "of", "except"}
