@@ -157,6 +157,7 @@ def test_how_many_random_labels_are_needed_is_read_off_the_curve_of_random() -> 
         (["--labels", "binary.csv"], "binary.csv: not text in UTF-8"),
         (["--seeds", "3"], "--simulate"),
         (["--simulate", "-n", "3"], "--budgets"),
+        (["--simulate", "--seed", "0"], "--seeds"),
         (["--simulate", "--budgets", "1000"], "budgets go from 2"),
         (["--simulate", "--labels", "one.csv"], "at least two classes, there are 1"),
         (["--embeddings", "e.csv", "-n", "3"], "leave --embeddings out"),

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--labels", type=Path, metavar="FILE.csv", help="what is labeled already: columns name and label"
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of what is drawn (default: 0)")
+    parser.add_argument("--seed", type=int, default=None, metavar="N", help="of what is drawn (default: 0)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="FILE.csv, .json, .txt (names alone) or .html")
     parser.add_argument("--simulate", action="store_true", help="how many labels does each way save? needs labels")
     parser.add_argument("--seeds", type=int, metavar="N", help="repetitions of a simulation (default: 5)")
@@ -66,7 +66,7 @@ def run(given: dict[str, Any]) -> int:
     from dualtemp.quantities import counted
     from dualtemp.report.selection_pages import SCORES, selected_for_json, write_selected
 
-    words = {name: given[name] for name in ("data", "embeddings", "labels", "seed", "cache")}
+    words = {name: given[name] for name in ("data", "embeddings", "labels", "cache")} | {"seed": given["seed"] or 0}
     by = given["by"] or "diverse"
     with image_progress() as progress:
         found = select(given["run"], given["n"], by=by, **words, **options, progress=progress, note=print_note)
@@ -93,6 +93,8 @@ def run(given: dict[str, Any]) -> int:
 def _simulate(given: dict[str, Any], options: dict[str, Any]) -> int:
     if given["n"] is not None:
         raise UserError("-n is of a selection: give --budgets to a simulation")
+    if given["seed"] is not None:
+        raise UserError("--seed is of a selection: a simulation takes the seeds from 0 on, as many as --seeds says")
     from dualtemp.encoder.feature_records import EncodingOptions
     from dualtemp.encoder.label_file import labels_by_name, number_labels, read_labels
     from dualtemp.encoder.select import encoder_weights, open_candidates
