@@ -265,6 +265,16 @@ def test_the_demo_ends_with_a_table_and_can_be_shown_again(capsys: pytest.Captur
     assert "data:image/jpeg" in Path("d/report.html").read_text(), "with pictures"
 
 
+def test_a_demo_that_is_there_does_not_go_on_for_other_data(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--data", "digits", *QUICK, "--out", "d"]) == 0
+    metrics = Path("d/metrics.jsonl").read_bytes()
+    capsys.readouterr()
+    assert main(["demo", "--data", "cifar10", "--epochs", "2", "--out", "d"]) == 2
+    told = capsys.readouterr().err
+    assert told == "dualtemp: d is a run on digits, not on cifar10: give another --out, or leave --data out\n"
+    assert Path("d/metrics.jsonl").read_bytes() == metrics
+
+
 def test_the_doctor_finds_that_a_step_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor"]) == 0
     out = capsys.readouterr().out

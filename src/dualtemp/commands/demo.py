@@ -44,9 +44,7 @@ START, START_IMAGES = "imagenet", 1_000  # to look among, and as many to ask abo
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="FOLDER", help="default: runs/demo")
-    parser.add_argument(
-        "--data", default="cifar10", help="a labeled set (default: cifar10, or digits without a network)"
-    )
+    parser.add_argument("--data", help="a labeled set (default: cifar10, or digits without a network)")
     parser.add_argument("--epochs", type=int, default=None, metavar="N", help="passes over the images")
 
 
@@ -62,7 +60,9 @@ def run(given: dict[str, Any]) -> int:
     out, epochs = given["out"], given["epochs"]
     began, console = time.monotonic(), Console(highlight=False, soft_wrap=True)
     begun = (out / "config.yaml").exists()
-    metrics = api.resume(out, epochs) if begun else _train(console, out, given["data"], epochs)
+    if begun and given["data"] is not None:
+        _refuse_other_data(out, given["data"])
+    metrics = api.resume(out, epochs) if begun else _train(console, out, given["data"] or "cifar10", epochs)
     _print_accuracies(console, out, metrics)
     chosen = RunFolder.open(out).settings()
     console.print(
@@ -74,6 +74,15 @@ def run(given: dict[str, Any]) -> int:
         markup=False,
     )
     return 0
+
+
+def _refuse_other_data(out: Path, data: str) -> None:
+    from dualtemp.data.sources.opening import absolute_source
+    from dualtemp.runs.folder import RunFolder
+
+    there = RunFolder.open(out).settings().data
+    if absolute_source(data) != there:
+        raise UserError(f"{out} is a run on {there}, not on {data}: give another --out, or leave --data out")
 
 
 def _train(console: "Console", out: Path, data: str, epochs: int | None) -> dict[str, Any]:
