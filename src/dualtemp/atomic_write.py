@@ -51,11 +51,14 @@ def whole_file(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
 
 
 def write_output(path: Path, content: str | bytes, flag: str = "--out") -> None:
-    """Write a file that a user asked for, atomically, and create its folder. `flag`: the option that names the path."""
+    """Write a file that a user asked for, atomically, and create its folder. `flag`: the option that names the path.
+
+    Names of files in a text need not be valid text themselves.
+    """
     with writing(path, f"give another {flag}"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path) as file:
-            file.write(content.encode() if isinstance(content, str) else content)
+            file.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
 
 
 def _settle(folder: Path) -> None:

@@ -1,7 +1,9 @@
 import base64
 import csv
+import os
 import re
 import shlex
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -147,6 +149,17 @@ def test_listed_commands_make_the_missing_runs(
     assert capsys.readouterr().out == ""
     assert main(["grid", str(grid), "--list", "--retry"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs names of files that are no text")
+def test_every_output_is_written_of_a_grid_whose_file_name_is_no_text(grid: Path, tmp_path: Path) -> None:
+    named = grid.rename(tmp_path / os.fsdecode(b"caf\xe9.yaml"))
+    named.write_text(GRID.replace("title: Two temperatures & more", ""))
+    out = [tmp_path / "out" / f"grid{ending}" for ending in (".html", ".csv", ".tex", ".svg", ".pdf")]
+    words = [word for path in out for word in ("--out", str(path))]
+    assert main(["grid", str(named), "--no-run", *words]) == 0
+    for path in out[:1] + out[2:4]:
+        assert r"caf\udce9" in path.read_text()
 
 
 def test_listed_commands_retry_what_is_to_be_retried_and_load_the_plugins(

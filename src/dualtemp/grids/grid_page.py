@@ -80,7 +80,7 @@ def _figure(found: MeasuredGrid, ending: str) -> bytes:
         raise UserError("there is nothing to draw yet: no cell of this grid has a result")
     if ending == ".pdf":
         return to_pdf(shapes, width, height, a.title)
-    return to_svg(shapes, width, height, a.title).encode()
+    return to_svg(shapes, width, height, a.title).encode(errors="backslashreplace")  # the name of a file
 
 
 def _notes(found: MeasuredGrid) -> list[str]:

@@ -26,7 +26,7 @@ def render(template: str, context: Mapping[str, Any]) -> str:
 
 def write_page(path: Path, page: str) -> Path:
     """Write a page atomically; file names on it need not be valid text."""
-    write_output(path, page.encode(errors="backslashreplace"))
+    write_output(path, page)
     return path
 
 
