@@ -7,7 +7,7 @@ from typing import Any
 
 from dualtemp.grids.artifact import Artifact
 from dualtemp.grids.comparisons import MeasuredCell
-from dualtemp.grids.figure import draw_grid
+from dualtemp.grids.figure import PAGE, draw_grid
 from dualtemp.report.drawing import to_svg
 
 ROWS = ["InfoNCE", "dual temperature", "equal (DCL)", "memory (SogCLR)", "MoCo", "SimSiam", "VICReg", "M" * 40]
@@ -46,3 +46,13 @@ def test_no_name_covers_another_or_leaves_the_figure(tmp_path: Path, open_page: 
 def test_fourteen_rows_have_fourteen_colors(tmp_path: Path) -> None:
     drawn = figure([f"row {number}" for number in range(14)], ["a"], tmp_path / "a.svg").read_text()
     assert len(set(re.findall(r'r="3\.6"[^>]*fill="(#\w+)"|fill="(#\w+)"[^>]*r="3\.6"', drawn))) == 14
+
+
+def test_a_wide_figure_fits_into_a_page_as_long_as_its_cells_stay_apart(tmp_path: Path) -> None:
+    def width(rows: int, columns: int) -> float:
+        names = [f"{number}" for number in range(rows)], [f"{number}" for number in range(columns)]
+        return float(re.findall(r'width="([\d.]+)"', figure(*names, tmp_path / "a.svg").read_text())[0])
+
+    assert width(7, 3) == 22 * 8 * 3 + 72, "as far apart as ever"
+    assert width(7, 6) == PAGE
+    assert width(7, 12) == 13 * 8 * 12 + 72, "wider than a page"

@@ -19,7 +19,9 @@ def _mixed(color: str, share: float, gray: int) -> str:
 
 COLORS = (*BRIGHT, *(_mixed(color, 1 / 2, 0) for color in BRIGHT))
 PALE = {color: _mixed(color, 1 / 3, 255) for color in COLORS}
-PLOT, TOP, BOTTOM, LEFT, RIGHT, STEP = 246.0, 14.0, 44.0, 58.0, 14.0, 22.0
+PLOT, TOP, BOTTOM, LEFT, RIGHT = 246.0, 14.0, 44.0, 58.0, 14.0
+PAGE = 1040.0  # what a page has room for; a figure that is wider scrolls
+STEP, LEAST_STEP = 22.0, 13.0  # from cell to cell of a group
 LETTERS, LEGEND_LINE, GAP = 11.0, 16.0, 18.0  # size of names; height of a line of the legend; between two of its names
 SLACK = 1.15  # a browser without Helvetica takes a font that may be wider by so much
 GRID = "#dddddd"
@@ -32,7 +34,9 @@ def draw_grid(artifact: Artifact, table: Table, y_title: str, confidence: float)
         return [], 0.0, 0.0
     bounds = [i.bounds for c in table.values() if c.values and (i := _interval(c, confidence)).low is not None]
     ticks = y_ticks(min([*values, *(low for low, _ in bounds)]), max([*values, *(high for _, high in bounds)]))
-    group = max(STEP * (len(artifact.rows) + 1), *(_name_width(name) + 12 for name in artifact.columns))
+    places = len(artifact.rows) + 1
+    step = min(STEP, max(LEAST_STEP, (PAGE - LEFT - RIGHT) / len(artifact.columns) / places))
+    group = max(step * places, *(_name_width(name) + 12 for name in artifact.columns))
     named = [12 + _name_width(name) for name in artifact.rows]
     wide = LEFT + RIGHT + max(group * len(artifact.columns), *named, 248.0)
     group = (wide - LEFT - RIGHT) / len(artifact.columns)
@@ -51,7 +55,7 @@ def draw_grid(artifact: Artifact, table: Table, y_title: str, confidence: float)
         middle = LEFT + group * (place + 0.5)
         shapes.append(Text(middle, bottom + 18, column, "middle"))
         for number, row in enumerate(artifact.rows):
-            x = middle + STEP * (number - (len(artifact.rows) - 1) / 2)
+            x = middle + step * (number - (len(artifact.rows) - 1) / 2)
             shapes += _cell(table[row, column], x, COLORS[number % len(COLORS)], at, confidence)
     if artifact.column_title:
         shapes.append(Text((LEFT + wide - RIGHT) / 2, bottom + BOTTOM - 8, artifact.column_title, "middle"))
