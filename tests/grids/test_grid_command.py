@@ -151,6 +151,15 @@ def test_listed_commands_make_the_missing_runs(
     assert len(capsys.readouterr().out.splitlines()) == 1
 
 
+def test_latex_shows_names_as_they_are_and_takes_none_for_an_argument(grid: Path, tmp_path: Path) -> None:
+    grid.write_text(GRID.replace("SimCo:", '"[a|b]":').replace("SimMoCo:", '"* <c> &":'))
+    assert main(["grid", str(grid), "--no-run", "--out", str(tmp_path / "grid.tex")]) == 0
+    lines = (tmp_path / "grid.tex").read_text().splitlines()
+    assert any(line.startswith(r"{}[a\textbar{}b] & ") for line in lines)
+    assert any(line.startswith(r"{}* \textless{}c\textgreater{} \& & ") for line in lines)
+    assert not any(line.lstrip().startswith(("[", "*")) for line in lines)  # after \\, which takes both as arguments
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="needs names of files that are no text")
 def test_every_output_is_written_of_a_grid_whose_file_name_is_no_text(grid: Path, tmp_path: Path) -> None:
     named = grid.rename(tmp_path / os.fsdecode(b"caf\xe9.yaml"))

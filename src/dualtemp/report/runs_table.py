@@ -22,6 +22,9 @@ SPECIAL = {character: f"\\{character}" for character in "&%$#_{}"} | {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
 }
 
 
@@ -79,5 +82,6 @@ def _word(value: str) -> dict[str, Any]:
 
 
 def escape_latex(text: str) -> str:
-    """Write text as LaTeX shows it."""
-    return "".join(SPECIAL.get(character, character) for character in text).replace(NONE, "--")
+    """Write text as LaTeX shows it, also at the beginning of a line: there [ and * would belong to the \\\\ before."""
+    escaped = "".join(SPECIAL.get(character, character) for character in text).replace(NONE, "--")
+    return "{}" + escaped if text.lstrip().startswith(("[", "*")) else escaped
