@@ -12,8 +12,9 @@ from made_runs import FULL, epochs, made_run
 from scipy import stats
 
 from dualtemp.cli import main
+from dualtemp.commands.runs import SORTS
 from dualtemp.file_lock import locked
-from dualtemp.report.runs_list import find_runs
+from dualtemp.report.runs_list import ORDERS, find_runs
 
 
 @pytest.fixture
@@ -68,6 +69,12 @@ def test_a_table_has_a_line_a_run_and_the_reasons_below(folder: Path, capsys: py
     assert out[1].split()[:10] == ["a", "simco", "cifar10", "0.1", "inf", "0", "done", "4/4", "43.21", "41.50"]
     assert "c failed: the loss is not finite at step 7" in out
     assert any(line.startswith("broken unreadable: ") and "not YAML" in line for line in out)
+
+
+def test_help_and_documentation_name_all_that_runs_can_be_sorted_by() -> None:
+    assert SORTS.replace(" or ", ", ").split(", ") == list(ORDERS)
+    page = (Path(__file__).parents[2] / "docs" / "pages.md").read_text()
+    assert f"`dualtemp runs --sort` takes {SORTS}; " in " ".join(page.split())
 
 
 def test_runs_that_differ_in_nothing_but_their_seed_are_one_line(
