@@ -2,6 +2,7 @@
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +18,7 @@ from served_studio import ServedStudio
 from dualtemp.errors import UserError
 from dualtemp.studio.background import Background
 from dualtemp.studio.events import News
+from dualtemp.studio.live_probe import LiveProbe
 from dualtemp.studio.space import make_space
 from dualtemp.studio.training_runs import TrainingRuns
 
@@ -187,6 +189,30 @@ def test_of_jobs_that_are_asked_for_together_one_is_started() -> None:
     assert sum(isinstance(each, UserError) for each in found) == THREADS - 1
     assert len(background.jobs) == 1
     background.close()
+
+
+def test_nothing_computes_any_more_once_the_studio_is_closed() -> None:
+    before, began = set(threading.enumerate()), threading.Event()
+
+    def work(progress: Callable[[int, int], None]) -> str:
+        began.set()
+        for done in range(1000):
+            time.sleep(0.01)
+            progress(done, 1000)
+        return ""
+
+    def fit() -> None:
+        time.sleep(0.3)
+
+    background, probe = Background(News()), LiveProbe(fit, lambda: None)
+    probe.start()
+    probe.ask()
+    background.start("kind", "title", work)
+    began.wait()
+    probe.close()
+    background.close()
+    assert set(threading.enumerate()) <= before
+    LiveProbe(fit, lambda: None).close()  # one that never began
 
 
 def test_runs_that_are_started_together_have_names_of_their_own(tmp_path: Path) -> None:

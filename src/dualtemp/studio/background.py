@@ -12,6 +12,7 @@ from dualtemp.studio.events import News
 
 Progress = Callable[[int, int], None]
 WAITS_OR_RUNS = ("waiting", "running")
+PATIENCE = 10.0  # seconds, for work that is to end with the studio
 
 
 class Stopped(Exception):
@@ -76,9 +77,10 @@ class Background:
         return [asdict(job) for job in list(self.jobs.values())[-20:]]
 
     def close(self) -> None:
-        """Take no more jobs, and stop the one that runs."""
+        """Take no more jobs, stop the one that runs, and wait for its end: Python must not end while torch computes."""
         self._closing = True
         self._queue.put(None)
+        self._thread.join(PATIENCE)
 
     def _work(self) -> None:
         while (item := self._queue.get()) is not None and not self._closing:

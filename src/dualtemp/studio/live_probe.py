@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from dualtemp.studio.background import PATIENCE
 from dualtemp.studio.predictions import Predictions
 
 
@@ -41,9 +42,11 @@ class LiveProbe:
         self._asked.set()
 
     def close(self) -> None:
-        """End the thread after the fit that runs."""
+        """End the thread after the fit that runs: Python must not end while torch computes."""
         self._closing = True
         self._asked.set()
+        if self._thread.is_alive():
+            self._thread.join(PATIENCE)
 
     def described(self) -> dict[str, Any]:
         """What pages say about it."""

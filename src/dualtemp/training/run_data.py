@@ -242,7 +242,7 @@ def refuse_other_data(run: RunFolder, splits: Splits) -> None:
     A label that was corrected is no reason if the run only measures itself with labels; other classes are.
     """
     before, parts = run.read_environment(), splits.parts()
-    free = () if run.settings().framework.learns_from_labels else ("labels",)
+    free = () if run.settings().framework.learns_from_labels else ("labels", "commonest")
     for part in ("train", "unlabelled"):
         now, then = describe_part(parts.get(part)) or {"images": 0}, before.get(part)
         if then is None or all(now.get(name) == value for name, value in then.items() if name not in free):
