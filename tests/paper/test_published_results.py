@@ -21,8 +21,9 @@ COMMANDS = {
     "unequal": "T-reverse T-arch F-entropy S-similarity S-noise --scale unequal --seeds 5",
 }
 
-# Beside the runs of the paper's tables, `unequal` has runs of other steps and rates; older cells know no such setting.
-AT_THE_SAME_RATE: dict[str, object] = {"match_step": False, "lr": 0.12, "validate": "test"}
+# Beside the runs of the paper's tables, `unequal` has runs of other steps, rates and networks; older cells know no such
+# setting.
+AT_THE_SAME_RATE: dict[str, object] = {"match_step": False, "lr": 0.12, "validate": "test", "backbone": "resnet_mini"}
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "mini")) for name in COMMANDS])
@@ -187,10 +188,7 @@ def test_each_arm_at_its_own_rate_is_told_as_its_cells_and_its_page_say(tmp_path
     whole = (PUBLISHED / "README.md").read_text()
     text = " ".join(whole.split("## Each arm at its own best rate")[1].split("\n## ")[0].split())
     rows = yaml.safe_load((PUBLISHED / "unequal" / "own-rates.yaml").read_text())["rows"]
-    runs = {
-        name: metrics_of("unequal", method="simco", match_step=False, validate="test", **arm)
-        for name, arm in rows.items()
-    }
+    runs = {name: metrics_of("unequal", **{**AT_THE_SAME_RATE, "method": "simco", **arm}) for name, arm in rows.items()}
     for name, found in runs.items():
         assert len(found) == 5
         arm, _, which = name.partition(", ")
