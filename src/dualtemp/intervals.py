@@ -98,7 +98,7 @@ def paired_difference(
     a: dict[int, float], b: dict[int, float], confidence: float, beside_seeds: Pooled | None = None
 ) -> Interval:
     """Return mean(a - b) over common seeds; its error comes from these differences, or from `residual_variance`."""
-    differences = [a[seed] - b[seed] for seed in a if seed in b]
+    differences = list(paired_differences(a, b).values())
     n = len(differences)
     if n == 0:
         return Interval(math.nan, why="no seed in common")
@@ -107,6 +107,18 @@ def paired_difference(
     if n == 1:
         return Interval(differences[0], why="one seed: no interval")
     return _interval(fmean(differences), variance(differences) / n, n - 1, confidence)
+
+
+def paired_differences(a: dict[int, float], b: dict[int, float]) -> dict[int, float]:
+    """Return a - b by common seed, without the digits that rounding of a and b has left in it.
+
+    If every seed gains the same five images of a thousand, differences are equal, and there is no spread to test by.
+    """
+    found = {}
+    for seed in (seed for seed in a if seed in b):
+        largest = max(abs(a[seed]), abs(b[seed]))
+        found[seed] = round(a[seed] - b[seed], 12 - math.ceil(math.log10(largest))) if largest else 0.0
+    return found
 
 
 def _interval(effect: float, squared_error: float, df: int, confidence: float) -> Interval:

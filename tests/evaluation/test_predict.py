@@ -17,7 +17,9 @@ from PIL import Image
 
 import dualtemp
 from dualtemp.cli import main
+from dualtemp.encoder.encoder import RunEncoder
 from dualtemp.errors import UserError
+from dualtemp.evaluation import predict as predict_module
 from dualtemp.evaluation.classifier import fit_classifier
 from dualtemp.evaluation.classifier_file import CLASSIFIER_FILE, load_classifier, save_classifier
 from dualtemp.evaluation.prediction_files import write_predictions
@@ -170,6 +172,24 @@ def test_a_runs_classifier_is_not_measured_on_copies_of_its_training_images(run_
     assert found.learned.all()
     assert f"measured without 24 images whose copies it learned from, of {photos}" in told
     assert dualtemp.predict(run_copy, photos / "test", **SMALL).measured["images"] == 10
+
+
+def test_a_named_set_is_not_fetched_to_look_for_copies_in_it(
+    run_copy: Path, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dualtemp.evaluate(run_copy, only="probe", quiet=True, **SMALL)
+    config = yaml.safe_load((run_copy / "config.yaml").read_text())
+    (run_copy / "config.yaml").write_text(yaml.safe_dump(config | {"data": "cifar10"}))
+    opened: list[object] = []
+    known = predict_module.images_of
+
+    def images_of(encoder: RunEncoder, data: Path | None, **how: object) -> object:
+        opened.append(data)
+        return known(encoder, data, **how)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(predict_module, "images_of", images_of)
+    assert dualtemp.predict(run_copy, photos / "test", **SMALL).measured["images"] == 10
+    assert opened == [photos / "test"]
 
 
 def test_a_runs_own_file_of_labels_is_known_in_every_spelling_of_its_folder(

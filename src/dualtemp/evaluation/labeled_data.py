@@ -11,6 +11,7 @@ from dualtemp.data.images import ImageSet, Splits
 from dualtemp.data.sources.label_file import AUTO
 from dualtemp.data.sources.opening import absolute_source, short_name
 from dualtemp.errors import UserError
+from dualtemp.evaluation.evaluation_file import LABELS_OF
 from dualtemp.runs.folder import RunFolder
 from dualtemp.training.run_data import open_data
 
@@ -68,7 +69,7 @@ def _names(data: str | Path, labels_from: str | Path | None) -> tuple[str, ...]:
     longer = ["/".join(parts[-n:]) for n in range(2, 1 + len(parts))] or [f"the set {name}"]
     if labels_from is not None:
         labels = Path(labels_from).resolve()
-        longer = [f"{short}, labels of {labels.name}", *(f"{each}, labels of {labels}" for each in longer)]
+        longer = [f"{short}{LABELS_OF}{labels.name}", *(f"{each}{LABELS_OF}{labels}" for each in longer)]
     return short, *longer
 
 

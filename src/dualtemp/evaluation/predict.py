@@ -1,5 +1,6 @@
 """Predict the classes of images: with a run's classifier, or with one that learns from labeled images on the spot."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -208,7 +209,13 @@ def _learn(
 
 
 def _copies_of_run(encoder: RunEncoder, asked: _Listed, tell: Callable[[str], None]) -> Tensor | None:
-    """Labeled images of `asked` that are copies of the run's training images: bool (N,); None if these are gone."""
+    """Labeled images of `asked` that are copies of the run's training images: bool (N,).
+
+    None without labels to measure with, and where the run's images are no folder or file that is there: nothing is
+    downloaded to be compared.
+    """
+    if not (asked.labels >= 0).any() or not os.path.exists(encoder.settings.data):
+        return None
     try:
         own = images_of(encoder, None)
     except UserError:

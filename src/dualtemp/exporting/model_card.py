@@ -6,6 +6,7 @@ from typing import Any
 
 from dualtemp.config import Settings, to_yaml
 from dualtemp.evaluation.answers import TRAINED
+from dualtemp.evaluation.evaluation_file import LABELS_OF
 from dualtemp.exporting.loading import how_to_classify, how_to_preprocess
 from dualtemp.exporting.lookup import export_formats
 from dualtemp.runs.folder import RunFolder
@@ -147,8 +148,7 @@ def _of_evaluation(facts: CardFacts) -> list[list[str]]:
 
 def _without_folders(name: str) -> str:
     """A name of data without an absolute path, which is nobody's business: "photos, labels of labels.csv"."""
-    parts = name.split(", labels of ")
-    return ", labels of ".join(Path(part).name if part.startswith("/") else part for part in parts)
+    return LABELS_OF.join(Path(part).name if part.startswith("/") else part for part in name.split(LABELS_OF))
 
 
 def _data(facts: CardFacts) -> str:

@@ -4,8 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from dualtemp.grids.seed_by_seed import paired_interval
-from dualtemp.intervals import Interval, difference, pooled_variance, residual_variance
+from dualtemp.intervals import (
+    Interval,
+    difference,
+    paired_difference,
+    pooled_variance,
+    residual_variance,
+)
 
 HOLDS, FAILS, UNDECIDED, ABSENT = "holds", "does not hold", "undecided", "not at this scale"
 
@@ -135,7 +140,7 @@ class Comparison:
             return Finding(self.artifact, self.place, what, UNDECIDED, single, single.why, runs)
         failed = len(a.failed) + len(b.failed)
         why = f"{failed} failed runs left out" if failed else ""
-        by_seed = paired_interval(a.values, b.values, self.strict.single, residual_variance(self.pool))
+        by_seed = paired_difference(a.values, b.values, self.strict.single, residual_variance(self.pool))
         verdict, at_once = reach_verdict(decide, single, together)
         return Finding(self.artifact, self.place, what, verdict, single, why, runs, by_seed, together, at_once)
 
@@ -198,7 +203,7 @@ def _rises(c: Comparison) -> list[Finding]:
         return [undecided]
 
     def step(low: str, high: str, confidence: float) -> Interval:
-        return paired_interval(c.cells[high].values, c.cells[low].values, confidence)
+        return paired_difference(c.cells[high].values, c.cells[low].values, confidence)
 
     ends, runs = (present[0], present[-1]), len(c.cells[present[0]].values)
     single, together = (step(*ends, confidence) for confidence in (c.strict.single, c.strict.at_once))

@@ -6,8 +6,7 @@ from statistics import fmean, variance
 
 from dualtemp.grids.artifact import Artifact
 from dualtemp.grids.comparisons import Table
-from dualtemp.grids.seed_by_seed import paired_differences
-from dualtemp.intervals import Interval, mean_interval
+from dualtemp.intervals import Interval, mean_interval, paired_differences
 from dualtemp.t_distribution import incomplete_beta
 
 
