@@ -2,6 +2,7 @@
 
 import copy
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from dualtemp.config import settings
 from dualtemp.errors import UserError
 from dualtemp.lars import LARS
+from dualtemp.muon import Muon, orthogonalize
 from dualtemp.optimizers import OPTIMIZERS, build_optimizer, restore_optimizer, set_lr
 
 
@@ -83,6 +85,66 @@ def test_adamw_decays_weights_alone() -> None:
         assert found == pytest.approx(expected.detach().flatten().tolist(), rel=1e-12)
 
 
+@pytest.mark.parametrize("shape", [(5, 5), (3, 7), (7, 3), (1, 4)])
+def test_muon_changes_the_singular_values_of_a_matrix_and_nothing_else(shape: tuple[int, int]) -> None:
+    matrix = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    left, values, right = torch.linalg.svd(matrix, full_matrices=False)
+    expected = []
+    for value in (values / values.square().sum().sqrt()).tolist():
+        for _ in range(5):
+            value = 3.4445 * value - 4.7750 * value**3 + 2.0315 * value**5
+        expected.append(value)
+    found = orthogonalize(matrix)
+    torch.testing.assert_close(found, left @ torch.tensor(expected, dtype=torch.float64).diag() @ right)
+    assert all(0.65 < value < 1.25 for value in expected)
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch has no Muon yet")
+def test_muon_steps_as_torchs_does_which_rounds_to_bfloat16() -> None:
+    start = torch.randn(6, 9, generator=torch.Generator().manual_seed(0))
+    own, other = nn.Parameter(start.clone()), nn.Parameter(start.clone())
+    how: dict[str, Any] = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.5}
+    optimizers = Muon([own], **how), torch.optim.Muon([other], adjust_lr_fn="match_rms_adamw", **how)
+    for step in range(4):
+        gradient = torch.randn(6, 9, generator=torch.Generator().manual_seed(1 + step))
+        for p, optimizer in zip((own, other), optimizers, strict=True):
+            p.grad = gradient.clone()
+            optimizer.step()
+    moved = (other - start).norm()
+    assert (own - other).norm() < 0.03 * moved
+
+
+def test_muon_leaves_biases_and_scales_to_adam_without_decay() -> None:
+    made = module()
+    vectors = [i for i, p in enumerate(made.parameters()) if p.ndim == 1]
+    optimizer = torch.optim.AdamW(made.parameters(), weight_decay=0.0)
+    for step in range(5):
+        optimizer.param_groups[0]["lr"] = 0.3 / (1 + step)
+        for p, g in zip(made.parameters(), gradients(made, step), strict=True):
+            p.grad = g
+        optimizer.step()
+    found, expected = stepped("muon", 0.01), [p.detach().flatten().tolist() for p in made.parameters()]
+    assert vectors
+    for i in vectors:
+        assert found[i] == pytest.approx(expected[i], rel=1e-9)
+
+
+def test_muon_takes_a_convolution_as_a_matrix_of_its_output_channels_in_any_layout() -> None:
+    start, gradient = torch.randn(2, 4, 3, 3, 3, generator=torch.Generator().manual_seed(0))
+    moved = []
+    for shape, layout in [
+        ((4, 3, 3, 3), torch.contiguous_format),
+        ((4, 3, 3, 3), torch.channels_last),
+        ((4, 27), torch.contiguous_format),
+    ]:
+        p = nn.Parameter(start.reshape(shape).clone(memory_format=layout))
+        p.grad = gradient.reshape(shape).contiguous(memory_format=layout)
+        Muon([p], lr=0.1).step()
+        moved.append(p.detach().reshape(4, 27))
+    assert torch.equal(moved[0], moved[1])
+    torch.testing.assert_close(moved[0], moved[2])  # columns in another order: rounded differently
+
+
 def test_the_setting_takes_every_optimizer_and_no_other() -> None:
     for name in OPTIMIZERS:
         assert settings({"data": "digits", "optimizer": name}).optimizer == name
@@ -90,9 +152,8 @@ def test_the_setting_takes_every_optimizer_and_no_other() -> None:
         settings({"data": "digits", "optimizer": "adamv"})
 
 
-def test_lars_calls_a_closure_before_it_steps_and_returns_its_loss() -> None:
-    p = nn.Parameter(torch.tensor([[3.0, 4.0]]))
-    optimizer = LARS([p], lr=0.1, momentum=0.0, trust=0.5)
+def step_by_closure(optimizer: torch.optim.Optimizer, p: nn.Parameter) -> Tensor:
+    """One step on |p|^2 / 2; returns what the optimizer returns."""
 
     def closure() -> Tensor:
         optimizer.zero_grad()
@@ -100,8 +161,19 @@ def test_lars_calls_a_closure_before_it_steps_and_returns_its_loss() -> None:
         loss.backward()
         return loss
 
-    assert optimizer.step(closure) == 12.5
+    return optimizer.step(closure)  # pyright: ignore[reportArgumentType, reportReturnType, reportCallIssue]
+
+
+def test_lars_calls_a_closure_before_it_steps_and_returns_its_loss() -> None:
+    p = nn.Parameter(torch.tensor([[3.0, 4.0]]))
+    assert step_by_closure(LARS([p], lr=0.1, momentum=0.0, trust=0.5), p) == 12.5
     torch.testing.assert_close(p.detach(), torch.tensor([[3.0, 4.0]]) * (1 - 0.1 * 0.5))  # |w| / |gradient| is 1
+
+
+def test_muon_calls_a_closure_before_it_steps_and_returns_its_loss() -> None:
+    p = nn.Parameter(torch.tensor([[3.0, 4.0]]))
+    assert step_by_closure(Muon([p], lr=0.1), p) == 12.5
+    assert p.norm() < 5
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

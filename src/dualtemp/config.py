@@ -125,7 +125,7 @@ class Settings(BaseModel):
     warmup_epochs: float | None = Field(
         None, ge=0, description="Epochs of linear warm-up, then a cosine; 10, or a tenth of fewer than 100 epochs."
     )
-    momentum: float = Field(0.9, ge=0, lt=1, description="Of SGD and LARS.")
+    momentum: float = Field(0.9, ge=0, lt=1, description="Of SGD, LARS and Muon.")
     weight_decay: float = Field(5e-4, ge=0, description="Weight decay.")
     clip_gradient: float | None = Field(None, gt=0, description="Largest norm of the gradient.")
     probe_lr: float = Field(0.3, gt=0, le=1e38, description="Highest learning rate of the online probe; not scaled.")

@@ -35,7 +35,13 @@ def _lars(parameters: list[Tensor], momentum: float, weight_decay: float) -> Opt
     return LARS(_groups(parameters, weight_decay), momentum=momentum)
 
 
-OPTIMIZERS: dict[str, Build] = {"sgd": _sgd, "adamw": _adamw, "lars": _lars}
+def _muon(parameters: list[Tensor], momentum: float, weight_decay: float) -> Optimizer:
+    from dualtemp.muon import Muon
+
+    return Muon(_groups(parameters, weight_decay), momentum=momentum)
+
+
+OPTIMIZERS: dict[str, Build] = {"sgd": _sgd, "adamw": _adamw, "lars": _lars, "muon": _muon}
 
 
 def build_optimizer(
@@ -85,7 +91,7 @@ def _by_rate(group: dict[str, Any], rates: Mapping[Tensor, float]) -> list[dict[
 
 
 def _groups(parameters: list[Tensor], weight_decay: float) -> list[dict[str, Any]]:
-    """Weight matrices apart from biases and scales, which get no weight decay and none of LARS's scaling."""
+    """Weight matrices apart from biases and scales, which get no weight decay and none of LARS's or Muon's scaling."""
     groups = [
         {"params": [p for p in parameters if p.ndim > 1], "weight_decay": weight_decay, "adapt": True},
         {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0, "adapt": False},
