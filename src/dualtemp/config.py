@@ -41,6 +41,7 @@ ADDED_LATER: dict[str, Any] = {
     "anchor": 0.0,
     "stop_below_start": False,
     "stop_by_judge": False,
+    "whiten_stem": False,
 }
 MEASURED_ON = {"test": "test images", "held-out": "held-out training images"}  # by what `validate` says
 SUBSET = "a number of images, 1 or more, or a fraction above 0 and at most 1"
@@ -96,6 +97,9 @@ class Settings(BaseModel):
     )
     init_content: str | None = Field(
         None, description="Hash of what it starts from, written down by itself; other weights are refused."
+    )
+    whiten_stem: bool = Field(
+        False, description="From scratch: the first filters are those that whiten patches of the training images."
     )
     freeze: int = Field(
         0, description="Stages of a start, from the input on, that stay as they are; -1: all but the last."

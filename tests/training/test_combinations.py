@@ -41,12 +41,13 @@ class Row:
 
 TEACHER = "a folder of timm"  # stands for its path
 HEADS = ("--predictor", "--projector-batch-norm")
+SMALL, STEM = ("--dictionary-size", "20", "--symmetric"), ("--whiten-stem",)
 # Frameworks with wide heads stand in rows of float32: half precision on a CPU takes long.
 TABLE = [
     Row("digits", "none", 2, chunk=True, killed=False, method="simco", more=("--tau-beta", "inf")),
-    Row("digits", "bf16", 1, chunk=False, killed=True, method="moco", more=("--dictionary-size", "20", "--symmetric")),
+    Row("digits", "bf16", 1, chunk=False, killed=True, method="moco", more=(*SMALL, "--optimizer", "muon")),
     Row("digits", "fp16", 2, chunk=True, killed=True, method="simmoco", more=("--clip-gradient", "1")),
-    Row("folder", "none", 2, chunk=False, killed=True, method="byol", more=("--hardness-aware",), readers=1),
+    Row("folder", "none", 2, chunk=False, killed=True, method="byol", more=("--hardness-aware", *STEM), readers=1),
     Row("folder", "bf16", 2, chunk=True, killed=False, method="simclr", readers=2),
     Row("folder", "fp16", 1, chunk=True, killed=False, method="supervised", more=("--label-noise", "0.4"), readers=1),
     Row("npz", "none", 1, chunk=True, killed=True, method="simsiam", more=("--optimizer", "lars")),

@@ -21,6 +21,7 @@ from dualtemp.runs.checkpoint import Checkpoint, read_latest, refuse_foreign, un
 from dualtemp.runs.folder import RunFolder
 from dualtemp.training.adaptation import check_adaptation
 from dualtemp.training.failures import explain_disk_errors
+from dualtemp.training.initial_weights import initial_weights
 from dualtemp.training.launch import (
     ExecutionOptions,
     PreparedRun,
@@ -59,7 +60,8 @@ def resume_run(
         data = training_data(with_begun_holdout(run, chosen, checkpoint), splits, environment)
         check_batch(chosen, data)
         refuse_other_batch(run, chosen, checkpoint)
-        method = build_framework(chosen, data.images.channels, data.classes, len(data.images), run_start(run))
+        load = run_start(run) if checkpoint is not None else initial_weights(chosen, data, run_start(run))
+        method = build_framework(chosen, data.images.channels, data.classes, len(data.images), load)
         check_adaptation(chosen, method.framework.network.backbone, data.bank is not None)
         if distributed.rank() == 0 and options.threads is None and (threads or 0) > cores():
             observer.note(f"using {threads} threads, as at first, on {cores()} cores: --threads may be faster")

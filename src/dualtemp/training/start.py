@@ -16,6 +16,7 @@ from dualtemp.runs.metrics import measures as load_measures
 from dualtemp.training.adaptation import check_adaptation
 from dualtemp.training.default_start import default_start
 from dualtemp.training.environment import describe_environment
+from dualtemp.training.initial_weights import initial_weights
 from dualtemp.training.judged_stop import check_judge
 from dualtemp.training.launch import (
     ExecutionOptions,
@@ -63,9 +64,8 @@ def start(
         check_judge(settings, data)
         if teacher is not None:
             teacher.fitted(data.images)  # refuses images of other channels
-        method = build_framework(
-            settings, data.images.channels, data.classes, len(data.images), begin.load_into if begin else None
-        )
+        load = initial_weights(settings, data, begin.load_into if begin else None)
+        method = build_framework(settings, data.images.channels, data.classes, len(data.images), load)
         backbone = method.framework.network.backbone
         check_adaptation(settings, backbone, data.bank is not None)
         if (begin is not None or nothing_found) and not quiet:

@@ -1,0 +1,39 @@
+"""The weights that a run begins with: those of its start, or drawn from the seed, with a whitened stem if asked for."""
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from dualtemp import distributed
+from dualtemp.config import Settings
+from dualtemp.data.loading.loader import evaluation_batches
+from dualtemp.data.training_data import TrainingData
+from dualtemp.errors import UserError
+from dualtemp.evaluation.online import few
+from dualtemp.models.whitened_stem import first_convolution, set_filters, whitening_filters
+
+WHITENED_IMAGES = 2_000  # whose patches are looked at
+
+Load = Callable[[nn.Module], None]
+
+
+def initial_weights(settings: Settings, data: TrainingData, load_start: Load | None) -> Load | None:
+    """Give what puts the first weights into a new backbone; None leaves it as it was drawn.
+
+    load_start: loads the weights of the run's start, if it has one.
+    """
+    if not settings.whiten_stem:
+        return load_start
+    if load_start is not None:
+        raise UserError("--whiten-stem is for a run that begins from scratch: add --init none, or leave it out")
+
+    def whiten(backbone: nn.Module) -> None:
+        convolution = first_convolution(backbone, data.images.channels)
+        images = few(data.images, WHITENED_IMAGES)
+
+        def filters() -> Tensor:
+            return whitening_filters(convolution, (batch.pixels for batch in evaluation_batches(images, data.views)))
+
+        set_filters(convolution, distributed.run_on_rank0(filters))  # others may round differently
+
+    return whiten
