@@ -1,8 +1,11 @@
+import contextlib
 import json
 import os
 import re
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +29,12 @@ from dualtemp.errors import UserError
 from dualtemp.evaluation.classifier import fit_classifier
 from dualtemp.evaluation.classifier_file import CLASSIFIER_FILE, save_classifier
 from dualtemp.exporting import builder, formats, write_format
+from dualtemp.exporting import export as export_module
 from dualtemp.exporting.export import export
 from dualtemp.exporting.exported_encoder import ExportedEncoder
 from dualtemp.exporting.loading import how_to_preprocess
 from dualtemp.exporting.lookup import export_formats
+from dualtemp.exporting.model_card import CardFacts
 from dualtemp.exporting.preprocessing import preprocessing, timm_preprocessing
 from dualtemp.models import build_backbone, describe_backbone, save_backbone
 from dualtemp.runs.folder import RunFolder
@@ -362,6 +367,32 @@ def test_formats_of_the_same_encoder_gather_and_those_of_another_go(tmp_path: Pa
     assert "### torch: model.py" not in (folder / "README.md").read_text()
     model = timm.create_model(f"local-dir:{folder}", pretrained=True)
     assert torch.equal(model.state_dict()["pos_embed"], trained_on.state_dict()["pos_embed"])
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["into a new folder", "into an earlier export"])
+def test_two_exports_into_one_folder_at_the_same_time_list_both_formats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_new: bool
+) -> None:
+    run, out = untrained_run(tmp_path / "run", "vit_tiny", 32), tmp_path / "out"
+    if not is_new:
+        export(run, "torch-export", out)
+    both, real = threading.Barrier(2), export_module.model_card
+
+    def card_beside_the_other(facts: CardFacts) -> str:
+        """Let the other export get as far as it can before this one writes its list."""
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(timeout=3)
+        return real(facts)
+
+    monkeypatch.setattr(export_module, "model_card", card_beside_the_other)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda name: export(run, name, out), ("safetensors", "timm")))
+    formats = {"safetensors", "timm"} | (set() if is_new else {"torch-export"})
+    assert set(json.loads((out / "export.json").read_text())["formats"]) == formats
+    card = (out / "README.md").read_text()
+    assert "### timm" in card
+    assert "### torch: model.py" in card
+    assert not [path for path in (*out.iterdir(), *tmp_path.iterdir()) if path.name.startswith(".")]
 
 
 @pytest.mark.parametrize(

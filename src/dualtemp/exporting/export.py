@@ -27,6 +27,7 @@ from dualtemp.exporting.lookup import export_formats
 from dualtemp.exporting.model_card import CardFacts, model_card
 from dualtemp.exporting.preprocessing import preprocessing
 from dualtemp.exporting.write_format import refuse_missing_packages, write_and_compare
+from dualtemp.file_lock import locked
 from dualtemp.file_names import valid_text
 from dualtemp.models.backbones import describe_backbone
 from dualtemp.renamed import renamed_arguments
@@ -36,7 +37,8 @@ FOLDER = "export"  # in the run's, unless --out names another
 TUNED_FOLDER = "export-fine-tuned"  # for other weights than the run's
 PROBE, FINE_TUNED = CLASSIFIERS = ("probe", "fine-tuned")
 SAMPLE, FEWEST = 256, 4  # images that calibrate and compare a format
-UNFINISHED = ".unfinished"  # how the temporary folder of an export ends
+UNFINISHED = ".unfinished"  # how the names of an export's temporary folder and lock end
+PATIENCE = 60.0  # seconds that an export waits while another one puts its files into the same folder
 MANIFEST, PREPROCESSING, CARD = "export.json", "preprocessing.json", "README.md"
 
 
@@ -106,13 +108,15 @@ def export(
             if note is not None:
                 note(f"{name}: writing it, and comparing its features with the run's")
             fresh[name] = _entry(name, encoder, write_and_compare(export_formats()[name], encoder, workshop))
-        stale, manifest["formats"] = _merged(out, manifest["weights"], fresh)
-        stale += _put_classifier(asked or _kept_classifier(trained), workshop, manifest, out)
-        facts = CardFacts(RunFolder(path), settings, trained.classes, encoder.recipe, how, manifest)
-        texts = {PREPROCESSING: json.dumps(how, indent=2) + "\n", CARD: model_card(facts)}
-        for file, text in (*texts.items(), (MANIFEST, json.dumps(manifest, indent=2) + "\n")):  # the list comes last
-            (workshop / file).write_text(valid_text(text), encoding="utf-8")  # names of classes may hold any bytes
-        _put_in_place(workshop, out, stale)
+        with _locked_folder(out):  # no other export may add a format between reading the list and writing it
+            stale, manifest["formats"] = _merged(out, manifest["weights"], fresh)
+            stale += _put_classifier(asked or _kept_classifier(trained), workshop, manifest, out)
+            facts = CardFacts(RunFolder(path), settings, trained.classes, encoder.recipe, how, manifest)
+            about, listed = json.dumps(how, indent=2), json.dumps(manifest, indent=2)
+            texts = {PREPROCESSING: about + "\n", CARD: model_card(facts), MANIFEST: listed + "\n"}
+            for file, text in texts.items():
+                (workshop / file).write_text(valid_text(text), encoding="utf-8")  # names of classes may hold any bytes
+            _put_in_place(workshop, out, stale)
     return out
 
 
@@ -283,6 +287,22 @@ def _workshop(out: Path) -> Iterator[Path]:
             for folder in missing:
                 with contextlib.suppress(OSError):
                     folder.rmdir()
+
+
+@contextlib.contextmanager
+def _locked_folder(out: Path) -> Iterator[None]:
+    """Hold the lock of an export folder, or wait for it.
+
+    The lock is in the folder, or beside it while it is missing. Whoever waited beside it may find the folder there
+    afterwards, and then needs its lock too, because later exports take only that one.
+    """
+    beside, inside = out.parent / f".{out.name}.lock{UNFINISHED}", out / f".lock{UNFINISHED}"
+    with contextlib.ExitStack() as held:
+        if not out.is_dir():
+            held.enter_context(locked(beside, PATIENCE, what=out, remove=True))
+        if out.is_dir():
+            held.enter_context(locked(inside, PATIENCE, what=out, remove=True))
+        yield
 
 
 def _put_in_place(workshop: Path, out: Path, stale: list[str]) -> None:
