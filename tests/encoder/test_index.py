@@ -201,6 +201,25 @@ def test_few_vectors_are_an_index_too(tmp_path: Path, count: int, dtype: str, ki
     assert (rows[:, 3 - max(0, 3 - count) :] == -1).all() or count >= 3
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_single_vector_has_no_recall_and_two_find_each_other(
+    tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for count, told, recall in (
+        (1, "recall@10 is not measured: a single vector has no others to find", None),
+        (2, "recall@10 1.000, measured on 2 held-out queries", 1.0),
+    ):
+        made = written(tmp_path / f"{count}.npz", np.eye(count, 7, dtype=np.float32))
+        assert main(["index", str(made), "--kind", kind]) == 0
+        said = capsys.readouterr()
+        assert said.out.splitlines()[-1] == told
+        assert "below the 0.95" not in said.err
+        kept = json.loads((tmp_path / f"{count}.index.json").read_text())
+        assert kept["recall"] == {"recall@10": recall, "queries": 0 if count == 1 else 2, "asked": 0.95}
+        found, _, _ = open_index(tmp_path / f"{count}.index")
+        assert found.search(np.eye(1, 7, dtype=np.float32), 1)[0].tolist() == [[0]]
+
+
 def test_the_kind_follows_the_number_of_vectors() -> None:
     assert [usual_kind(count) for count in (1, 20_000, 20_001, 500_000, 500_001)] == [
         "exact", "exact", "hnsw", "hnsw", "ivfpq"

@@ -46,12 +46,15 @@ def exact_least(vectors: StoredVectors, rows: np.ndarray, k: int = K) -> np.ndar
 
 
 def recall(index: VectorIndex, truth: Truth, k: int = K) -> float:
-    """Share of the k nearest that are found: of the rows found, those at least as near as the exact k-th."""
+    """Share of the k nearest that are found: of the rows found, those at least as near as the exact k-th.
+
+    The index holds two vectors or more.
+    """
     wanted = min(k, len(index) - 1)
     found, s = index.search(index.vectors.unit(truth.rows), wanted + 1)
     others = found != truth.rows[:, None]
     right = (others & (s >= truth.least[:, None] - ROUNDING)).sum(1)
-    return float(np.minimum(right, wanted).mean() / max(1, wanted))
+    return float(np.minimum(right, wanted).mean() / wanted)
 
 
 def tune(
@@ -59,8 +62,13 @@ def tune(
 ) -> tuple[dict[str, int], dict[str, Any]]:
     """Choose the cheapest settings that reach `target` on some queries, and measure their recall@10 on others.
 
-    Returns the settings, which are applied, and what was measured.
+    Returns the settings, which are applied, and what was measured: a recall of None for a single vector, which has no
+    others to find.
     """
+    if len(index) < 2:
+        cheapest = _choices(index)[0]
+        index.apply(cheapest)
+        return cheapest, {"recall@10": None, "queries": 0, "asked": target}
     first, second = drawn_queries(len(index))
     tuning = Truth(first, exact_least(index.vectors, first))
     chosen: dict[str, int] = {}
