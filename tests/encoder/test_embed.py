@@ -4,6 +4,7 @@ import os
 import signal
 import weakref
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from dualtemp.cli import main
 from dualtemp.data import open_source
 from dualtemp.data.images import FileImages, ImageSet
+from dualtemp.data.loading.decode import NotRead
 from dualtemp.data.sources.npz import write_npz
 from dualtemp.encoder import embedding_file
 from dualtemp.encoder.embed import Embedded, embed
@@ -435,6 +437,24 @@ def test_the_work_file_gives_back_whole_records_alone(tmp_path: Path) -> None:
         assert np.array_equal(one.features, other.features)
         assert one.problems == other.problems
     assert json.loads(path.read_bytes().splitlines()[0]) == {"a": 1}
+
+
+def test_the_work_file_tells_a_failed_reading_from_damage_and_drops_what_is_outdated(tmp_path: Path) -> None:
+    path, rng = tmp_path / "work", np.random.default_rng(0)
+    problems: list[dict[str, str]] = [{"a": "damaged"}, {"b": NotRead("no answer"), "c": "damaged"}, {}]
+    records = [Record(np.arange(i, i + 2), rng.random((2, 3), np.float32), each) for i, each in enumerate(problems)]
+    with closing(WorkFile(path, {"a": 1})) as work:
+        for record in records:
+            work.append(record)
+    with closing(WorkFile(path, {"a": 1})) as work:
+        for record in work.records():
+            if any(isinstance(reason, NotRead) for reason in record.problems.values()):
+                assert record.problems == problems[1]
+                work.cut()
+                break
+        work.append(records[2])
+        assert [record.problems for record in work.records()] == [problems[0], problems[2]]
+        assert [record.index.tolist() for record in work.records()] == [[0, 1], [2, 3]]
 
 
 def test_quick_features_are_close_and_say_how_they_were_read(photos_run: Path, tmp_path: Path) -> None:

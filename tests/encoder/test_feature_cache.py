@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import shutil
@@ -7,9 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from drawn_photos import draw_photos
+from packed_shards import write_shards
+from shard_server import ShardServer
 
 from dualtemp.cli import main
-from dualtemp.data.loading import optional_readers
+from dualtemp.data.loading import decode, optional_readers
+from dualtemp.data.shards import remote
 from dualtemp.encoder import feature_cache
 from dualtemp.encoder.near_duplicates import near_duplicates
 from dualtemp.encoder.search import Found, search
@@ -121,6 +125,66 @@ def test_a_file_whose_reader_is_installed_later_is_found(
         assert list(searched(photos_run, folder)[0].unreadable) == ["cat/000.tif"]
     found = searched(photos_run, folder)[0]
     assert (found.unreadable, found.among) == ({}, 13)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_file_that_a_failing_disk_did_not_give_is_tried_again_and_a_damaged_one_is_not(
+    photos_run: Path, folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    (folder / "cat" / "001.png").write_bytes(b"broken")
+    real, tried, failing = decode.open_image, [], {"cat/005.png"}
+
+    def open_image(encoded: decode.Encoded, deep: bool = False) -> Any:
+        assert isinstance(encoded, Path)
+        name = encoded.relative_to(folder).as_posix()
+        tried.append(name)
+        if name in failing:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(encoded))
+        return real(encoded, deep)
+
+    monkeypatch.setattr(decode, "open_image", open_image)
+    for computed in ([4, 8, 12], []):  # while it fails, what is there is taken
+        tried.clear()
+        found, told, _ = searched(photos_run, folder, workers=workers)
+        assert told == computed
+        assert found.unreadable == {
+            "cat/001.png": "not an image that Pillow can read",
+            "cat/005.png": "Input/output error",
+        }
+    # The photo itself is looked at too; of the set, the one file alone that may have come back.
+    assert set(tried) == {"cat/003.png", "cat/005.png"}
+    failing.clear()
+    found, told, notes = searched(photos_run, folder, workers=workers)
+    assert told == [8, 12], "the batch before it stays"
+    assert notes == [f"4 of 12 images are done: taken from {cache}; --no-cache computes them anew"]
+    assert list(found.unreadable) == ["cat/001.png"]
+    assert found.near == searched(photos_run, folder, cache=False)[0].near
+    found, told, _ = searched(photos_run, folder, workers=workers)
+    assert (told, list(found.unreadable)) == ([], ["cat/001.png"])
+
+
+def test_images_of_a_server_that_was_busy_are_there_the_next_time(
+    photos_run: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("fsspec")
+    pytest.importorskip("aiohttp")
+    monkeypatch.setenv("DUALTEMP_SHARD_CACHE", "0")
+    monkeypatch.setattr(remote, "PAUSES", (0.01, 0.02))
+    write_shards(folder, tmp_path / "shards", each=3)  # the second one's first image is in the first batch
+    server = ShardServer(tmp_path / "shards")
+    try:
+        words: dict[str, Any] = {"data": f"{server.address}/{{000..003}}.tar", **HOW}
+        photo = folder / "cat" / "002.png"
+        everything = search(photos_run, [photo], cache=False, **words)
+        server.fail = lambda path, method, count: 503 if path == "001.tar" and method == "GET" else None
+        assert "cat/003.png" in search(photos_run, [photo], **words).unreadable
+        server.fail = lambda path, method, count: None
+        remote._resting.clear()
+        found = search(photos_run, [photo], **words)
+        assert (found.unreadable, found.near) == ({}, everything.near)
+    finally:
+        server.close()
+        remote._resting.clear()
 
 
 @pytest.mark.parametrize("damage", ["cut", "a bit", "head", "empty"])

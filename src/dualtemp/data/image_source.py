@@ -17,6 +17,7 @@ from torch import Tensor
 from dualtemp.data.loading.decode import (
     Encoded,
     Header,
+    NotRead,
     UnreadableImage,
     read_bands,
     read_deep_gray,
@@ -165,7 +166,7 @@ class ImageSource(Protocol):
         try:
             return self.path(i) or self.content(i)
         except Exception as error:  # of an archive, nearly anything
-            raise UnreadableImage(self.names[i], reason_of(error)) from error
+            raise UnreadableImage(self.names[i], NotRead(reason_of(error))) from error
 
     def _replace(self, **changes: Any) -> Self:
         return replace(self, **changes)  # pyright: ignore[reportArgumentType]

@@ -3,8 +3,9 @@
 It is the folder `features` in the cache folder (`dualtemp data` prints where; DUALTEMP_DATA moves it), with a file for
 each list of images and encoder, named after everything that determines the features: weights, size and normalization,
 names, lengths and times of the files or the pixels of a set, batch, versions, readers. Every record in it has a
-checksum; from the first damaged one on, features are computed anew. Together the files take at most LIMIT bytes: the
-least recently used are removed first. Where nothing can be written, nothing is kept, and everything else works.
+checksum; from the first damaged one on, features are computed anew, and so they are from the first one that lacks an
+image which could not be read then and can be now. Together the files take at most LIMIT bytes: the least recently used
+are removed first. Where nothing can be written, nothing is kept, and everything else works.
 """
 
 import json
@@ -55,6 +56,12 @@ class _Kept:
             for record in self.work.records():
                 self.empty = False
                 yield record
+        except OSError as error:
+            self._give_up(error)
+
+    def cut(self) -> None:
+        try:
+            self.work.cut()
         except OSError as error:
             self._give_up(error)
 

@@ -1,6 +1,7 @@
 """Features of a list of images, record by record: first those that an earlier process has left, then the others."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 
 from dualtemp import __version__
+from dualtemp.data.loading.decode import NotRead, UnreadableImage
 from dualtemp.data.loading.loader import EVALUATION_BATCH
 from dualtemp.data.sources.label_file import AUTO
 from dualtemp.encoder.encoder import RunEncoder
@@ -52,6 +54,10 @@ class Records(Protocol):
         """Yield the records that are kept."""
         ...
 
+    def cut(self) -> None:
+        """Remove the record that was yielded last, and all after it."""
+        ...
+
     def append(self, record: Record) -> None:
         """Keep one more."""
         ...
@@ -82,8 +88,9 @@ def feature_records(
 ) -> Iterator[Record]:
     """Yield the records that are kept, then compute the others and keep them, one record per batch.
 
-    Batches begin where they would have begun without an interruption, so that features have the same bits. on_resume
-    is called with "N of M images are done" if some records were kept.
+    Batches begin where they would have begun without an interruption, so that features have the same bits. A file that
+    could not be read when its record was made is tried again: if it can be now, that record and all after it are made
+    anew. on_resume is called with "N of M images are done" if some records were kept.
     """
     start = 0
 
@@ -91,8 +98,13 @@ def feature_records(
         return f"{min(start, len(images)):,} of {len(images):,} images are done"
 
     for record in kept.records() if kept is not None else ():
+        end = _end_of_batch(record, options.batch, start)
+        if _is_outdated(record, images, range(start, end if len(record.index) else len(images))):
+            assert kept is not None
+            kept.cut()
+            break
         yield record
-        start = _end_of_batch(record, options.batch, start)
+        start = end
     if start:
         on_resume(done())
     if start >= len(images):
@@ -149,6 +161,20 @@ def _computed(encoder: RunEncoder, images: ImageList, start: int, options: Encod
         problems.clear()
     if problems:
         yield Record(np.zeros(0, np.int64), np.zeros((0, encoder.width), np.float32), dict(problems))
+
+
+def _is_outdated(record: Record, images: ImageList, numbers: range) -> bool:
+    """Whether one of the images, of these numbers, that could not be read for the record can be read now."""
+    lost = {name for name, reason in record.problems.items() if isinstance(reason, NotRead)}
+    source = images.images.source
+    if not lost:
+        return False
+    for i in range(numbers.start, min(numbers.stop, len(images))):
+        if source.names[i] in lost:
+            with suppress(UnreadableImage):
+                source.pixels(i)
+                return True
+    return False
 
 
 def _end_of_batch(record: Record, batch: int, start: int) -> int:

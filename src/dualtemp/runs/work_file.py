@@ -14,8 +14,11 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from dualtemp.data.loading.decode import NotRead
+
 _HEAD = struct.Struct("<4sQQQI")  # mark, rows, features of a row, bytes of problems, checksum of what follows
 _MARK = b"rows"
+_NOT_READ = "not read"  # in the JSON of problems, {_NOT_READ: reason} is a NotRead
 
 
 class Record(NamedTuple):
@@ -42,21 +45,29 @@ class WorkFile:
             self._file.seek(0)
             self._file.truncate()
             self._file.write(head)
-        self._start = len(head)
+        self._start = self._last = len(head)
 
     def records(self) -> Iterator[Record]:
         """Yield all complete records; afterwards the file ends with the last of them."""
-        self._file.seek(self._start)
+        start = self._start
+        self._file.seek(start)
         while (record := _read(self._file)) is not None:
-            end = self._file.tell()
+            self._last, end = start, self._file.tell()
             yield record
             self._file.seek(end)
+            start = end
         # _read has gone back to where the whole records end.
+        self._file.truncate()
+
+    def cut(self) -> None:
+        """Remove the record that `records` has yielded last, and all after it; then no more may be asked of it."""
+        self._file.seek(self._last)
         self._file.truncate()
 
     def append(self, record: Record) -> None:
         """Add a record at the end; once this returns, killing the process does not lose it."""
-        problems = json.dumps(record.problems).encode()
+        marked = {name: {_NOT_READ: why} if isinstance(why, NotRead) else why for name, why in record.problems.items()}
+        problems = json.dumps(marked).encode()
         payload = record.index.astype("<i8").tobytes() + record.features.astype("<f4").tobytes() + problems
         head = _HEAD.pack(_MARK, *record.features.shape, len(problems), zlib.crc32(payload))
         self._file.seek(0, os.SEEK_END)
@@ -79,6 +90,10 @@ def _read(file: BinaryIO) -> Record | None:
         if mark == _MARK and len(payload) == expected and zlib.crc32(payload) == checksum:
             index = np.frombuffer(payload, "<i8", rows)
             features = np.frombuffer(payload, "<f4", rows * width, rows * 8).reshape(rows, width)
-            return Record(index, features, json.loads(payload[expected - length :]))
+            marked: dict[str, Any] = json.loads(payload[expected - length :])
+            problems: dict[str, str] = {
+                name: NotRead(why[_NOT_READ]) if isinstance(why, dict) else why for name, why in marked.items()
+            }
+            return Record(index, features, problems)
     file.seek(start)
     return None

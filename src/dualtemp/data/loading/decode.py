@@ -70,6 +70,15 @@ def _formats() -> tuple[str, ...]:
     return tuple(form for form in Image.ID if form not in NOT_DECODED)
 
 
+class NotRead(str):
+    """The reason why a file could not be read (a failing disk, a network) though it may be whole: worth another try.
+
+    Reasons of other types are about the content, and stay as long as the file does.
+    """
+
+    __slots__ = ()
+
+
 class UnreadableImage(Exception):
     """An image file that cannot be read: `name` (relative, posix) and `reason`, one line each."""
 
@@ -240,9 +249,11 @@ def is_gray(mode: str) -> bool:
 def reason_of(error: BaseException, encoded: Encoded | None = None) -> str:
     """One line that says why, without the path (the name stands beside it); what the file holds instead, if known."""
     if isinstance(error, FileNotFoundError):
-        return "the file is gone"
+        return NotRead("the file is gone")
     if isinstance(error, PermissionError):
-        return "no permission to read it"
+        return NotRead("no permission to read it")
+    if isinstance(error, OSError) and error.errno is not None:  # of the system: Pillow's own have no number
+        return NotRead(error.strerror or error)
     if isinstance(error, TooLarge):
         return f"more than {MOST_PIXELS // 1_000_000} million pixels"
     if isinstance(error, UnidentifiedImageError):
