@@ -6,7 +6,10 @@ tests/cluster/slurm_here.sh runs the same engine on a real Slurm of one node.
 import os
 import signal
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -146,6 +149,64 @@ def test_parameters_are_sbatchs_with_numbers_as_numbers() -> None:
     assert found == {"partition": "gpu", "time": 240, "gpus_per_node": 1, "mem": "16GB"}
     with pytest.raises(UserError, match="give KEY=VALUE"):
         parse_parameters(["partition"])
+
+
+class DeclaredArrays:
+    """An executor of arrays as Slurm has them: of each, so many jobs run at a time, however many other arrays run."""
+
+    def __init__(self, folder: Path, parallelism: int) -> None:
+        self.folder, self.parallelism = folder, parallelism
+        self.arrays: list[list[Any]] = []
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        self.arrays.append([])
+        yield
+
+    def submit(self, _: Any) -> Any:
+        name = f"{len(self.arrays)}_{len(self.arrays[-1])}"
+        paths = SimpleNamespace(result_pickle=self.folder / name)
+        self.arrays[-1].append(SimpleNamespace(job_id=name, paths=paths))
+        return self.arrays[-1][-1]
+
+    def running(self) -> list[Any]:
+        left = [[job for job in array if not job.paths.result_pickle.exists()] for array in self.arrays]
+        return [job for array in left for job in array[: self.parallelism]]
+
+
+def opened_with_srun(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, jobs: int | None, asked: Sequence[str]
+) -> SlurmEngine:
+    """The engine as the command opens it; its jobs are only declared."""
+    (folder / "bin").mkdir()
+    (folder / "bin" / "srun").write_text("#!/bin/sh\n")
+    (folder / "bin" / "srun").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder / "bin"))
+    engine = open_slurm(folder / "jobs", Place(), jobs, 0, asked)
+    engine.executor = DeclaredArrays(folder, engine.executor.parameters["array_parallelism"])
+    return engine
+
+
+@pytest.mark.parametrize(
+    ("jobs", "asked", "expected"), [(1, [], 1), (7, [], 7), (None, [], 30), (None, ["array_parallelism=4"], 4)]
+)
+def test_no_more_jobs_run_at_a_time_than_asked_for_however_many_arrays_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int | None, asked: list[str], expected: int
+) -> None:
+    monkeypatch.setattr(slurm, "LARGEST_ARRAY", 30)
+    engine = opened_with_srun(tmp_path, monkeypatch, jobs, asked)
+    waiting, submitted, most = 75, [], 0
+    while waiting or submitted:
+        if (some := min(engine.at_once - len(submitted), waiting)) > 0:
+            submitted += engine.submit([Task("a", tell_place)] * some)
+            waiting -= some
+        running = engine.executor.running()
+        most = max(most, len(running))
+        running[len(submitted) % len(running)].paths.result_pickle.touch()  # any of them ends first
+        submitted = [task for task in submitted if task.outcome_file_is_missing()]
+    assert most == expected
+    assert len(engine.executor.arrays[0]) == 30, "Slurm knows as many as it can, so that they gain in priority"
+    assert sum(map(len, engine.executor.arrays)) == 75
 
 
 def test_without_slurm_one_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ LOOK = 5.0  # seconds between two questions to Slurm
 GRACE = 15.0  # seconds until the result of a job that has ended must be visible on a shared disk
 ENDED = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "TIMEOUT"}
 DEFAULTS = {"time": 720, "ntasks_per_node": 1, "nodes": 1}  # minutes; a job that needs longer is requeued
+LARGEST_ARRAY = 1000  # jobs; 1001 is Slurm's own default limit
 TIMEOUTS = 1000  # how often a job may run out of time and go on
 
 
@@ -29,14 +30,24 @@ class SlurmEngine:
         executor: submitit's, with its parameters set.
         place: of every task.
         at_once: jobs that may be queued or running.
+        running: jobs that may run at a time, by default all; the executor's parameters say so for one array alone.
     """
 
     pause = 0.5
 
-    def __init__(self, executor: Any, place: Place, at_once: int) -> None:
-        self.executor, self.place, self.at_once = executor, place, at_once
+    def __init__(self, executor: Any, place: Place, at_once: int, running: int | None = None) -> None:
+        self.executor, self.place, self.most, self.running = executor, place, at_once, running
         self.jobs: list[SlurmTask] = []
         self.queue = Queue()
+
+    @property
+    def at_once(self) -> int:
+        """How many jobs may be submitted and not yet ended.
+
+        Slurm limits how many of one array run, not how many of several. So the first array queues as many as it can
+        hold, and later jobs are submitted only when no more are left than may run.
+        """
+        return self.most if self.running is None or not self.jobs else min(self.most, self.running)
 
     def submit(self, tasks: Sequence[Task]) -> Sequence["SlurmTask"]:
         """Submit tasks as one array."""
@@ -146,7 +157,7 @@ class Carried:
 def open_slurm(folder: Path, place: Place, jobs: int | None, gpus: int, asked: Sequence[str]) -> SlurmEngine:
     """Open Slurm; logs go below `folder`, which all nodes see.
 
-    jobs: at a time, which limits the array; asked: parameters of sbatch as KEY=VALUE, such as partition=gpu.
+    jobs: that run at a time, by default all; asked: parameters of sbatch as KEY=VALUE, such as partition=gpu.
     """
     try:
         import submitit
@@ -155,8 +166,7 @@ def open_slurm(folder: Path, place: Place, jobs: int | None, gpus: int, asked: S
     parameters: dict[str, Any] = {**DEFAULTS, "cpus_per_task": place.threads}
     if gpus:
         parameters["gpus_per_node"] = gpus
-    if jobs is not None:
-        parameters["array_parallelism"] = jobs
+    parameters["array_parallelism"] = LARGEST_ARRAY if jobs is None else jobs  # submitit's default is 256
     parameters |= parse_parameters(asked)
     try:
         executor = submitit.SlurmExecutor(folder.absolute(), max_num_timeout=TIMEOUTS)
@@ -166,7 +176,7 @@ def open_slurm(folder: Path, place: Place, jobs: int | None, gpus: int, asked: S
         executor.update_parameters(job_name="dualtemp", **parameters)
     except (ValueError, TypeError) as error:
         raise UserError(f"--slurm: {str(error).splitlines()[0]}") from None
-    return SlurmEngine(executor, place, at_once=1000)
+    return SlurmEngine(executor, place, LARGEST_ARRAY, parameters["array_parallelism"])
 
 
 def parse_parameters(asked: Sequence[str]) -> dict[str, Any]:
