@@ -17,7 +17,9 @@ from PIL import Image
 
 import dualtemp
 from dualtemp.cli import main
+from dualtemp.data.sources.npz import write_npz
 from dualtemp.encoder.encoder import RunEncoder
+from dualtemp.encoder.image_list import listed
 from dualtemp.errors import UserError
 from dualtemp.evaluation import predict as predict_module
 from dualtemp.evaluation.classifier import fit_classifier
@@ -163,6 +165,36 @@ def test_it_is_not_measured_on_copies_of_images_that_it_learned_from(timm_folder
     assert f"measured without 54 images whose copies it learned from, of {tmp_path / 'known'}" in told
     np.savez(tmp_path / "packed.npz", images=np.zeros((9, 8, 8, 3), np.uint8), labels=np.arange(9) % 2)
     assert dualtemp.predict(timm_folder, tmp_path / "packed.npz", **asked).measured == {}  # classes it does not know
+
+
+@pytest.mark.parametrize("learned", ["files", "packed"])
+def test_copies_are_found_between_image_files_and_pixels_in_memory(
+    timm_folder: Path, tmp_path: Path, learned: str
+) -> None:
+    for color, name in enumerate(("red", "green")):
+        colored(tmp_path / "files" / name, 30, color)
+    Image.new("RGB", (50, 30), "red").save(tmp_path / "files" / "red" / "large.png")
+    (tmp_path / "files" / "red" / "broken.png").write_bytes(b"broken")
+    paths = sorted((tmp_path / "files").glob("*/0*.png"))
+    copied, labels = np.stack([np.asarray(Image.open(path)) for path in paths]), np.repeat([0, 1], 30)
+    others = copied.copy()
+    others[:, 0, 0, 0] ^= 1  # a bit of one pixel
+    arrays = np.concatenate([copied, others]), np.concatenate([labels, labels])
+    write_npz(tmp_path / "packed.npz", *arrays, ("green", "red"))
+    where = {"files": tmp_path / "files", "packed": tmp_path / "packed.npz"}
+    asked = where["packed" if learned == "files" else "files"]
+    told: list[str] = []
+    found = dualtemp.predict(timm_folder, asked, learn=where[learned], note=told.append, **SMALL)
+    images = listed(where[learned])
+    known = {
+        np.asarray(images.images.source.open(i)).tobytes()
+        for i in range(len(images))
+        if images.part(i) != "test" and not images.names[i].endswith("broken.png")
+    }
+    seen = [np.asarray(Image.open(path)).tobytes() in known for path in paths]
+    assert 40 < sum(seen) < 60
+    assert f"measured without {sum(seen)} images whose copies it learned from, of {where[learned]}" in told
+    assert found.measured["images"] == (120 if learned == "files" else 61) - sum(seen)
 
 
 def test_a_runs_classifier_is_not_measured_on_copies_of_its_training_images(run_copy: Path, photos: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dualtemp.data.loading.loader import EVALUATION_BATCH
-from dualtemp.data.sources.copies import are_alike_in_kind, copies
+from dualtemp.data.sources.copies import are_alike_in_kind, copies, copies_by_pixels
 from dualtemp.data.sources.label_file import AUTO
 from dualtemp.data.sources.opening import absolute_source
 from dualtemp.encoder.encoder import RunEncoder, run_encoder
@@ -226,8 +226,10 @@ def _copies_of_run(encoder: RunEncoder, asked: _Listed, tell: Callable[[str], No
 def _copied(learned: ImageList, numbers: np.ndarray, asked: _Listed, tell: Callable[[str], None]) -> Tensor:
     """Labeled images of `asked` that are copies of the images of these numbers, which were learned from: bool (N,)."""
     seen, sources = asked.labels >= 0, (learned.images.source, asked.images.images.source)
-    if seen.any() and are_alike_in_kind(sources):
-        alike = copies(sources)
+    alike = None
+    if seen.any():
+        alike = copies(sources) if are_alike_in_kind(sources) else copies_by_pixels(sources)
+    if alike is not None:
         seen &= torch.from_numpy(np.isin(alike[len(learned) + asked.index], alike[numbers]))
     else:
         seen = torch.zeros_like(seen)

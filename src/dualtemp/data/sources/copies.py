@@ -6,7 +6,7 @@ and last bytes, and only those that still agree are read completely: in most set
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -56,6 +56,42 @@ def are_alike_in_kind(sources: Iterable[ImageSource]) -> bool:
         for each in sources
     ]
     return any(all(kind) for kind in zip(*kinds, strict=True))
+
+
+def copies_by_pixels(sources: Sequence[ImageSource]) -> np.ndarray | None:
+    """The same as `copies`, of pixels in memory and of image files, by decoded pixels; None of other kinds of sources.
+
+    Of a file the header is read, and the rest only if it has the size of the images in memory.
+    """
+    shapes = {tuple(each.tensor.shape[1:]) for each in sources if each.tensor is not None}
+    if len(shapes) != 1 or any(len(each) and each.path(0) is None for each in sources if each.tensor is None):
+        return None
+    channels, *size = shapes.pop()
+    kinds: list[Hashable] = []
+    for source in sources:
+        if source.tensor is not None:
+            kinds += _digests(source.tensor)
+            continue
+        try:
+            kinds += _digests_of_files(source.convert(channels=channels), (size[0], size[1]), len(kinds))
+        except ValueError:  # of another number of channels
+            return None
+    return _first_alike(kinds)
+
+
+def _digests_of_files(source: ImageSource, size: tuple[int, int], first: int) -> list[Hashable]:
+    """Digests of the decoded pixels of all images; of another size, or unreadable, a number from `first` on."""
+
+    def digest(i: int) -> Hashable:
+        try:
+            if source.header(i)[:2] == size:
+                return _digests(source.pixels(i).unsqueeze(0))[0]
+        except UnreadableImage:
+            pass
+        return first + i
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(digest, range(len(source))))
 
 
 @dataclass(frozen=True)
