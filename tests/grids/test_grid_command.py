@@ -1,5 +1,6 @@
 import base64
 import csv
+import json
 import os
 import re
 import shlex
@@ -11,13 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 from command_processes import Commands
-from paper.smoke import digits
+from paper.smoke import digits, tiny_job
 from scipy import stats
 
 from dualtemp.cli import main
 from dualtemp.grids.grid_request import GridRequest
 from dualtemp.grids.results import Results
 from dualtemp.grids.tables import make_jobs
+from dualtemp.grids.worker import perform
 
 GRID = """
 title: Two temperatures & more
@@ -209,3 +211,36 @@ def test_mistakes_are_one_line_and_nothing_is_written(
     assert said in err
     assert err.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["grid.yaml"]
+
+
+@pytest.mark.parametrize(
+    "row", ["{method: simco, init: START}", "{method: distil, teacher: START, lr: 0.1}"], ids=["init", "teacher"]
+)
+def test_results_of_other_weights_at_the_same_path_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], row: str
+) -> None:
+    first, grid = tiny_job(), tmp_path / "grid.yaml"
+    perform(first, Results(tmp_path / "first"), "cpu", keep=True)
+    run = Results(tmp_path / "first").run_folder(first)
+    fixed = "{backbone: resnet_mini, epochs: 1, batch: 64, subset: 128}"
+    grid.write_text(f"data: digits\nfixed: {fixed}\nrows:\n  start: {row.replace('START', str(run))}\nseeds: 1\n")
+    request, results = GridRequest.parse(grid, None, [], None), Results(tmp_path / "results")
+    (job,) = make_jobs(request.make_plan(), request.seeds, {"digits": digits()}).values()
+    file, words = results.path / f"{job.name}.json", ["grid", str(grid), "--no-run"]
+    perform(job, results, "cpu")
+    kept = file.read_bytes()
+    assert main(words) == 0, "the same weights"
+    weights = run / "backbone.safetensors"
+    before = weights.read_bytes()
+    weights.write_bytes(before[:-1] + bytes([before[-1] ^ 1]))
+    capsys.readouterr()
+    assert main(words) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert f"{file.name} in the results folder came from other weights than {run} holds now" in line
+    assert file.read_bytes() == kept
+    file.unlink()
+    perform(job, results, "cpu")
+    assert main(words) == 0, "computed again"
+    assert json.loads(file.read_text())["content"] != json.loads(kept)["content"]
+    run.rename(tmp_path / "elsewhere")
+    assert main(words) == 0, "what is there is shown without the weights"

@@ -9,6 +9,7 @@ from dualtemp.errors import UserError
 from dualtemp.grids.known_data import is_local
 from dualtemp.grids.plan import Plan
 from dualtemp.grids.results import NAME, DataFacts, Job, Results, read_data_facts
+from dualtemp.grids.same_weights import refuse_other_weights
 from dualtemp.grids.tables import make_jobs
 
 PILOT = 0  # the seed for choosing settings; claims do not use it
@@ -51,7 +52,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 def find_missing(
     request: Asked, found: Plan, cell: str | None = None, retry: bool = False, fetch: bool = True
 ) -> Missing:
-    """Open the data and find the runs that have no result yet.
+    """Open the data and find the runs that have no result yet. Raises UserError if results are of other weights.
 
     cell: look for this run only; retry: include failed runs; fetch: whether sets may be downloaded to find the cell.
     """
@@ -78,6 +79,7 @@ def find_missing(
         raise _no_such_cell(cell, [run.settings["data"] for run in found.runs.values()], words)
     results = Results(request.results)
     read = {job.name: results.read(job) for job in jobs}
+    refuse_other_weights(jobs, read)
 
     def wanted(job: Job) -> bool:
         there = read[job.name]

@@ -14,6 +14,7 @@ from dualtemp.errors import UserError, writing
 from dualtemp.file_lock import Busy, locked
 from dualtemp.grids.known_data import set_name
 from dualtemp.grids.results import Job, Results, takes_backbone_of_start
+from dualtemp.grids.same_weights import CONTENT, weights_content
 
 BUSY = "busy"  # another process is executing this run
 VERSIONS = ("dualtemp", "python", "torch", "torchvision", "timm", "device", "threads")
@@ -127,6 +128,7 @@ def make_result(job: Job, folder: Path, device: str, threads: int, watch: Any) -
         said = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
         return {"status": "failed", "reason": " ".join(said.split())}
     run = RunFolder(folder)
+    content = weights_content(run.settings())
     with_versions = {name: value for name, value in run.read_environment().items() if name in VERSIONS}
     return {
         "status": "collapsed" if metrics.get("collapsed") else "done",
@@ -135,6 +137,7 @@ def make_result(job: Job, folder: Path, device: str, threads: int, watch: Any) -
         "measured": measured,
         "seconds": metrics["seconds"],
         "versions": with_versions,
+        **({CONTENT: content} if content else {}),
     }
 
 
