@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from dualtemp.data.augment.recipes import recipe_text
 from dualtemp.data.loading.image_order import UNIFORM, shards_at_once
 from dualtemp.errors import UserError
-from dualtemp.frameworks.protocol import Framework, FrameworkSettings
+from dualtemp.frameworks.protocol import Framework, FrameworkSettings, newest_version
 from dualtemp.frameworks.registry import framework_named, frameworks
 from dualtemp.frameworks.temperature_settings import TAU_BETA_VALUES
 from dualtemp.optimizers import OPTIMIZERS
@@ -236,7 +236,7 @@ def complete(chosen: Settings, image_size: int) -> Settings:
     if chosen.image_size is None:
         values["image_size"] = image_size
     if chosen.computation is None:
-        values["computation"] = chosen.framework.version
+        values["computation"] = newest_version(chosen.framework, chosen.options)
     if chosen.warmup_epochs is None:
         values["warmup_epochs"] = min(10.0, chosen.epochs / 10)
     return chosen.model_copy(update=values)

@@ -125,6 +125,44 @@ def test_an_adaptive_temperature_is_that_of_the_loss() -> None:
     torch.testing.assert_close(made(views, None, 0).loss, expected)
 
 
+@pytest.mark.parametrize("method", ["simco", "simmoco", "moco"])
+def test_a_tau_beta_that_is_tied_to_an_adaptive_tau_alpha_is_where_that_is(method: str) -> None:
+    given: dict[str, Any] = {"temperature_schedule": "adaptive", "temperature_gain": 0.6, "tau_beta": "tied"}
+    given |= {"keys": "current"} if method == "moco" else {}
+    both, (views, _) = method == "simco", batch(0)
+    loss: dict[int, Tensor] = {}
+    for computation in (1, 2):
+        made = framework(method, computation=computation, **given)
+        encode = made.network if both else made.key_network
+        q, k = made.network(views[0]).projection.double(), encode(views[1]).projection.double()
+        now = 0.1 * (1 + 0.6 * F.cosine_similarity(q, k).mean().item())
+        beta = now if computation == 2 else 0.1
+        expected = losses.dual_temperature(q, k, now, beta, both_directions=both)
+        loss[computation] = made(views, None, 0).loss
+        torch.testing.assert_close(loss[computation], expected.float())
+    assert abs(loss[2] - loss[1]) > 0.01 * loss[2]
+    torch.testing.assert_close(framework(method, **given)(views, None, 0).loss, loss[2])
+
+
+def test_only_settings_that_a_version_has_changed_have_it() -> None:
+    adaptive, ways = {"temperature_schedule": "adaptive"}, {"keys": "current"}
+    for method, given, version in (
+        ("simco", {}, 1),
+        ("simco", {"tau_beta": "tied"}, 1),
+        ("simco", adaptive, 1),
+        ("simco", adaptive | {"weight": "equal", "tau_beta": 1.0}, 1),
+        ("simco", adaptive | {"tau_beta": "tied"}, 2),
+        ("simmoco", adaptive | {"tau_beta": "tied"}, 2),
+        ("moco", {}, 1),
+        ("moco", adaptive | ways, 2),
+        ("moco", adaptive | ways | {"weight": "equal"}, 1),
+        ("simclr", adaptive, 1),
+        ("byol", {}, 2),
+    ):
+        chosen = complete(settings({"data": "digits", "method": method, **given}), 8)
+        assert chosen.computation == version, (method, given)
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

@@ -226,6 +226,25 @@ def test_an_adaptive_temperature_is_the_temperature_that_it_comes_to(weight, tau
     torch.testing.assert_close(losses.nt_xent(q, k, adaptive), losses.nt_xent(q, k, now))
 
 
+def test_an_adaptive_temperature_that_is_given_twice_ties_both() -> None:
+    (q, k), adaptive = pairs(seed=1), AdaptiveTemperature(0.1, 0.6, 0.2)
+    now = 0.1 * (1 + 0.6 * (F.cosine_similarity(q, k).mean().item() - 0.2))
+    for ours in (losses.dual_temperature, losses.DualTemperatureLoss):
+        if ours is losses.DualTemperatureLoss:
+            found = losses.DualTemperatureLoss(adaptive, AdaptiveTemperature(0.1, 0.6, 0.2))(q, k)
+        else:
+            found = losses.dual_temperature(q, k, adaptive, adaptive)
+        expected = losses.dual_temperature(q, k, now, now)
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(gradients(found, q, k), gradients(expected, q, k))
+    said = "tau_beta must be a number, or the same AdaptiveTemperature as tau_alpha"
+    for alpha in (0.1, AdaptiveTemperature(0.2)):
+        with pytest.raises(ValueError, match=said):
+            losses.dual_temperature(q, k, alpha, adaptive)
+        with pytest.raises(ValueError, match=said):
+            losses.DualTemperatureLoss(alpha, adaptive)
+
+
 @pytest.mark.parametrize("both_directions", [False, True])
 @pytest.mark.parametrize("name", ["equal", "memory", "per_image"])
 def test_stats_are_those_of_the_weight_that_acts(name: str, both_directions: bool) -> None:

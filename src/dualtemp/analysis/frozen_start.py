@@ -12,7 +12,7 @@ from dualtemp.encoder.encoder import run_encoder
 from dualtemp.errors import UserError
 from dualtemp.frameworks.build import FrameworkModule
 from dualtemp.frameworks.network import Network
-from dualtemp.frameworks.protocol import Context
+from dualtemp.frameworks.protocol import Context, newest_version
 from dualtemp.training.run_data import with_channels
 
 
@@ -28,7 +28,7 @@ def frozen_start(word: Path, device: torch.device | str, data: str | Path | None
         raise UserError(f"{word} has no images of its own: give some, --data FOLDER|SET|FILE.npz")
     encoder = run_encoder(word, str(device))
     chosen = encoder.settings
-    context = Context(chosen.seed, chosen.batch, 0, chosen.framework.version)
+    context = Context(chosen.seed, chosen.batch, 0, newest_version(chosen.framework, chosen.options))
     method = FrameworkModule(chosen.framework(chosen.options, Network(encoder.backbone, nn.Identity()), context))
     seen = as_training_data(with_channels(open_source(data), encoder.channels), encoder.views)
     return TrainedRun(word, chosen, method.eval(), seen, encoder.device, 0, own_data=False)

@@ -6,7 +6,13 @@ from torch import Tensor, nn
 
 from dualtemp import distributed
 from dualtemp.frameworks.protocol import Context
-from dualtemp.frameworks.temperature_settings import KEPT_PER_IMAGE, OF_SCHEDULE, OF_WEIGHT, AnchorSettings
+from dualtemp.frameworks.temperature_settings import (
+    KEPT_PER_IMAGE,
+    OF_SCHEDULE,
+    OF_WEIGHT,
+    TIED_TO_ADAPTIVE,
+    AnchorSettings,
+)
 from dualtemp.losses import dual_temperature
 from dualtemp.losses.odds import Weight
 from dualtemp.losses.temperature_schedule import AdaptiveTemperature, TemperatureSchedule
@@ -14,10 +20,10 @@ from dualtemp.losses.weights import make_weight
 
 
 class StepTemperatures(NamedTuple):
-    """Of one step: the vector's, and the scalar's where the weight has one."""
+    """Of one step: the vector's, and the scalar's where the weight has one; if adaptive, both are the same."""
 
     alpha: float | AdaptiveTemperature
-    beta: float | None
+    beta: float | AdaptiveTemperature | None
 
 
 class Anchors(nn.Module):
@@ -45,11 +51,12 @@ class Anchors(nn.Module):
     def temperatures(self, step: int) -> StepTemperatures:
         """Those of a step of the run, from 0."""
         has_beta = "tau_beta" in OF_WEIGHT[self.settings.weight]
-        alpha: float | AdaptiveTemperature = self.alpha(step)
-        beta = self.beta(step) if has_beta else None
-        if self.settings.temperature_schedule == "adaptive":
-            alpha = AdaptiveTemperature(alpha, self.settings.temperature_gain, self.settings.temperature_target)
-        return StepTemperatures(alpha, beta)
+        alpha, beta = self.alpha(step), self.beta(step) if has_beta else None
+        if self.settings.temperature_schedule != "adaptive":
+            return StepTemperatures(alpha, beta)
+        adaptive = AdaptiveTemperature(alpha, self.settings.temperature_gain, self.settings.temperature_target)
+        follows = self.beta is self.alpha and self.context.computation >= TIED_TO_ADAPTIVE
+        return StepTemperatures(adaptive, adaptive if has_beta and follows else beta)
 
     def weight(self, index: Tensor | None, pair: int = 0) -> dict[str, Any]:
         """Arguments weight and index of a loss with in-batch negatives, of images with these numbers (N,)."""

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from dualtemp.config import Settings
 from dualtemp.frameworks.network import Network, Step
-from dualtemp.frameworks.protocol import Context, Framework
+from dualtemp.frameworks.protocol import Context, Framework, newest_version
 from dualtemp.models.backbones import build_backbone
 from dualtemp.models.starts import NONE, open_start
 
@@ -64,7 +64,7 @@ def build_framework(
     elif chosen.init not in (None, NONE):
         open_start(chosen.init).load_into(backbone)
     kind, options = chosen.framework, chosen.options
-    computation = chosen.computation or chosen.framework.version
+    computation = chosen.computation or newest_version(kind, options)
     context = Context(chosen.seed, chosen.batch, classes, computation, images, chosen.epochs)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(chosen.seed + 1)

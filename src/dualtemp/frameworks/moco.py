@@ -14,6 +14,7 @@ from dualtemp.frameworks.temperature_settings import (
     KEPT_PER_IMAGE,
     READ_AS,
     AnchorSettings,
+    InBatchVersions,
     Temperature,
     TwoTemperatures,
     key_momentum,
@@ -22,6 +23,7 @@ from dualtemp.frameworks.temperature_settings import (
     symmetric,
     tau_beta,
 )
+from dualtemp.losses.temperature_schedule import AdaptiveTemperature
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -48,7 +50,7 @@ class KeyChoice:
 
 
 @framework("moco", place=1)
-class MoCo(Framework):
+class MoCo(InBatchVersions, Framework):
     """One query pass and one gradient-free key pass a step; two of each, and two dictionaries, in the "+" variant.
 
     Where both components see the same keys at the same temperature the loss is InfoNCE (eq:infonce), otherwise its
@@ -174,6 +176,7 @@ class MoCo(Framework):
     def _loss(self, q: Tensor, k: Tensor, direction: int, step: int, stats: dict[str, Tensor] | None) -> Tensor:
         tau_alpha, tau_beta = self.anchors.temperatures(step)
         assert isinstance(tau_alpha, float)  # `contradiction` refuses others
+        assert not isinstance(tau_beta, AdaptiveTemperature)
         dictionary: Any = self.dictionaries[direction]
         q, k = parts.unit(q, k)  # the dictionary's keys are unit vectors already
         seed = ((self.seed << 32) + 2 * step) % (1 << 63)  # what a generator takes

@@ -69,6 +69,11 @@ def temperatures_of(settings: Any) -> Temperatures:
     return Temperatures(settings.tau_alpha, settings.tau_alpha if beta == "tied" else float(beta))
 
 
+def newest_version(kind: Any, settings: Any) -> int:
+    """`version_of` a framework; of one that brings its own names and not this one, its `version`."""
+    return kind.version_of(settings) if hasattr(kind, "version_of") else kind.version
+
+
 @dataclass(frozen=True)
 class Context:
     """What a framework may need to know of its run.
@@ -96,7 +101,8 @@ class Framework(Protocol):
     Attributes:
         network: the trained encoder with its heads; the trainer may put a chunked one in its place.
         Settings: the framework's own settings; `FrameworkSettings` has none.
-        version: of what a step computes. Raise it with every change of results: it is part of a result's key.
+        version: of what a step computes. Raise it with every change of results: it is part of a result's key. If only
+            some settings give other results, `version_of` keeps the key of all others.
         views: views of an image in a step.
         takes_index: whether `forward` also takes index=, int64 (N,) on the device: which images of the set these are.
         learns_from_teacher: whether it has settings teacher and teacher_content, and an attribute `teacher` whose
@@ -130,6 +136,11 @@ class Framework(Protocol):
     def passes(settings: Any) -> Passes:
         """Encoder passes of a step: what a run costs is told from it."""
         return Passes(query=2)
+
+    @classmethod
+    def version_of(cls, settings: Any) -> int:
+        """The version that a new run of these settings computes: the last that changed its results."""
+        return cls.version
 
     @staticmethod
     def weighs_anchors(settings: Any) -> bool:

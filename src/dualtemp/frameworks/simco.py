@@ -10,6 +10,7 @@ from dualtemp.frameworks.registry import framework
 from dualtemp.frameworks.temperature_settings import (
     READ_AS,
     AnchorSettings,
+    InBatchVersions,
     TwoTemperatures,
     both_views,
     match_step,
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @framework("simco", place=3)
-class SimCo(Framework):
+class SimCo(InBatchVersions, Framework):
     """Two passes a step (eq:alter_imple, both directions)."""
 
     class Settings(AnchorSettings, TwoTemperatures):

@@ -10,6 +10,7 @@ from dualtemp.frameworks.registry import framework
 from dualtemp.frameworks.temperature_settings import (
     READ_AS,
     AnchorSettings,
+    InBatchVersions,
     TwoTemperatures,
     both_views,
     key_momentum,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @framework("simmoco", place=2)
-class SimMoCo(Framework):
+class SimMoCo(InBatchVersions, Framework):
     """One query pass and one gradient-free key pass a step; two of each in the "+" variant."""
 
     class Settings(AnchorSettings, TwoTemperatures):

@@ -168,6 +168,25 @@ class AnchorSettings(FrameworkSettings):
         return idle
 
 
+TIED_TO_ADAPTIVE = 2  # the version since which a tied tau_beta is where an adaptive tau_alpha is
+
+
+class InBatchVersions:
+    """Versions of the frameworks whose losses take tau_beta with negatives of the batch.
+
+    Version 1 held a tau_beta that is tied to an adaptive tau_alpha at the number that tau_alpha starts from. No other
+    settings are concerned, and their results keep their keys.
+    """
+
+    version = TIED_TO_ADAPTIVE
+
+    @classmethod
+    def version_of(cls, settings: Any) -> int:
+        """2 where tau_beta is in effect and tied to an adaptive tau_alpha, else 1."""
+        moves = settings.temperature_schedule == "adaptive" and "tau_beta" not in settings.without_effect()
+        return TIED_TO_ADAPTIVE if moves and settings.tau_beta == "tied" else 1
+
+
 class HardnessWeight(FrameworkSettings):
     """Settings of BYOL and SimSiam: whether their anchors are weighed, as the paper's tab:othermethod asks."""
 

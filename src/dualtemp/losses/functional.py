@@ -115,7 +115,7 @@ def dual_temperature(
     q: Tensor,
     k: Tensor,
     tau_alpha: float | AdaptiveTemperature = TAU_ALPHA,
-    tau_beta: float | None = None,
+    tau_beta: float | AdaptiveTemperature | None = None,
     *,
     weight: str | Weight = "sigmoid",
     index: Tensor | None = None,
@@ -141,8 +141,9 @@ def dual_temperature(
         q: one view, (N, D).
         k: the other view, (N, D).
         tau_alpha: temperature of the vector (intra-anchor), default 0.1; finite; or an `AdaptiveTemperature`.
-        tau_beta: temperature of the scalar (inter-anchor), default None: 1; inf weighs all anchors the same. It is
-            of the weight "sigmoid": with another it is an error.
+        tau_beta: temperature of the scalar (inter-anchor), default None: 1; inf weighs all anchors the same. The
+            `AdaptiveTemperature` of tau_alpha, given again, ties both. It is of the weight "sigmoid": with another it
+            is an error.
         weight: of an anchor, default "sigmoid".
         index: whole numbers (N,), which images these are; for weights that are kept per image.
         both_directions: the mean of the losses with q and with k as anchors; False: q alone.

@@ -22,7 +22,7 @@ from dualtemp.losses.own_temperatures import log_odds_at
 from dualtemp.losses.scalar_times_vector import Stats, record, reduced, scalar_times_vector
 from dualtemp.losses.similarity import unit
 from dualtemp.losses.small_batch import small_batch_loss
-from dualtemp.losses.temperature_schedule import AdaptiveTemperature
+from dualtemp.losses.temperature_schedule import AdaptiveTemperature, number_or_tied
 from dualtemp.losses.weights import in_batch_weight_named, require_index
 
 
@@ -30,7 +30,7 @@ def in_batch_loss(
     q: Tensor,
     k: Tensor,
     tau_alpha: float | AdaptiveTemperature,
-    tau_beta: float | None,
+    tau_beta: float | AdaptiveTemperature | None,
     *,
     weight: str | Weight,
     index: Tensor | None,
@@ -47,6 +47,7 @@ def in_batch_loss(
     Each anchor's gradient is its weight times that of its log-odds; value and weight are what `weight` makes of these.
     """
     weigh = in_batch_weight_named(weight)
+    tau_beta = number_or_tied(tau_alpha, tau_beta)
     lowest = tau_alpha.lowest if isinstance(tau_alpha, AdaptiveTemperature) else tau_alpha
     require_temperatures(lowest, tau_beta, name)
     require_pairs(q, k)

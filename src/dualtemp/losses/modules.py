@@ -15,7 +15,7 @@ from dualtemp.losses.arguments import (
 )
 from dualtemp.losses.functional import Stats
 from dualtemp.losses.odds import Weight
-from dualtemp.losses.temperature_schedule import AdaptiveTemperature
+from dualtemp.losses.temperature_schedule import AdaptiveTemperature, number_or_tied
 from dualtemp.losses.weights import dictionary_weight_named, make_weight, tau_beta_of
 from dualtemp.temperatures import TAU_ALPHA, TAU_BETA
 
@@ -130,7 +130,7 @@ class DualTemperatureLoss(_WeighedLoss):
     def __init__(
         self,
         tau_alpha: float | AdaptiveTemperature = TAU_ALPHA,
-        tau_beta: float | None = None,
+        tau_beta: float | AdaptiveTemperature | None = None,
         *,
         weight: str | Weight = "sigmoid",
         images: int | None = None,
@@ -248,5 +248,5 @@ def _require(settings: dict[str, Any]) -> None:
     if name not in settings:
         return
     tau, tau_beta = settings[name], settings.get("tau_beta")
-    tau_beta_of(settings.get("weight", "sigmoid"), tau_beta, None)
+    tau_beta = number_or_tied(tau, tau_beta_of(settings.get("weight", "sigmoid"), tau_beta, None))
     require_temperatures(tau.lowest if isinstance(tau, AdaptiveTemperature) else tau, tau_beta, name)

@@ -95,3 +95,14 @@ class AdaptiveTemperature:
     def __call__(self, alignment: Any) -> Any:
         """The temperature at a mean similarity of positives, a number or a tensor."""
         return self.tau * (1 + self.gain * (alignment - self.target))
+
+
+def number_or_tied(tau_alpha: Any, tau_beta: Any) -> float | None:
+    """tau_beta, or None, which is tied, where it is the adaptive temperature that tau_alpha is; no other can be."""
+    if not isinstance(tau_beta, AdaptiveTemperature):
+        return tau_beta
+    if tau_beta != tau_alpha:
+        raise ValueError(
+            f"tau_beta must be a number, or the same AdaptiveTemperature as tau_alpha, got {tau_beta} and {tau_alpha}"
+        )
+    return None

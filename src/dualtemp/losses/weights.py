@@ -101,7 +101,7 @@ def dictionary_weight_named(weight: str | Weight) -> Weight:
     return _known(weight)
 
 
-def tau_beta_of(weight: str | Weight, tau_beta: float | None, default: float | None) -> float | None:
+def tau_beta_of(weight: str | Weight, tau_beta: Any, default: float | None) -> Any:
     """tau_beta, or its default where it is None, of a weight that has one; beside any other weight it is refused."""
     kept = isinstance(weight, str) and weight in KEPT_PER_IMAGE
     if not kept and _known(weight).has_tau_beta:
