@@ -148,6 +148,23 @@ def test_worker_processes_change_nothing(photographs, workers):
         assert loader.problems == {}
 
 
+@pytest.mark.parametrize(("workers", "count"), [(0, 3), (2, 4), (0, 1)])
+def test_a_framework_has_as_many_views_of_photographs_as_it_asks_for(photographs, workers, count):
+    drawn = views(seed=5)
+    with Loader(photographs, drawn, 8, workers=workers, count=count) as loader:
+        for batch in loader.batches(1):
+            assert len(batch.views) == count
+            for row, i in enumerate(batch.index.tolist()):
+                image, number = photographs.source.pixels(i), batch.index[row : row + 1]
+                height, width = (torch.tensor([side]) for side in image.shape[1:])
+                for view in range(count):
+                    top, left, *size = drawn.crop_boxes(number, 1, view, height, width)[0].tolist()
+                    crop = reference.resized_crop(image, top, left, *size, [16, 16], BICUBIC, antialias=True)
+                    torch.testing.assert_close(
+                        batch.views[view][row : row + 1], drawn.after_crop(crop[None], number, 1, view)
+                    )
+
+
 def test_ranks_share_photographs_too(photographs):
     index, pixels = joined(Loader(photographs, views(), 8, workers=0).batches(0))
     ranks = [joined(Loader(photographs, views(), 8, rank=r, world=2, workers=0).batches(0)) for r in (0, 1)]

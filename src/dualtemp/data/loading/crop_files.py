@@ -29,7 +29,7 @@ _LONGEST = 500  # times its shorter side, an image that is resized whole
 class Part:
     """Some images of a batch: where they go (slot and first row of the buffer) and which they are.
 
-    epoch None asks for the one clean view of evaluation instead of two random ones.
+    epoch None asks for the one clean view of evaluation instead of random ones.
     """
 
     slot: int
@@ -47,7 +47,7 @@ class Outcome:
 
 
 def read_part(part: Part, source: ImageSource, views: Views, buffer: Tensor) -> Outcome:
-    """Fill rows of the buffer, uint8 (slots, 2, batch, C, size, size), with the crops of a part.
+    """Fill rows of the buffer, uint8 (slots, views, batch, C, size, size), with the crops of a part.
 
     An unreadable image of an epoch is replaced by another, drawn like everything else from seed, epoch and index;
     the crops stay those of the image that was asked for. In evaluation nothing is replaced.
@@ -65,7 +65,7 @@ def read_part(part: Part, source: ImageSource, views: Views, buffer: Tensor) -> 
                 if image is not None:
                     rows[0, row] = clean_crop(image, views.size, views.interpolation, views.crop)
         else:
-            _crop_twice(opened, wanted, part.epoch, views, rows)
+            _crop_views(opened, wanted, part.epoch, views, rows)
     return Outcome(tuple(shown), tuple(problems.items()))
 
 
@@ -102,12 +102,12 @@ def _middle(image: Tensor) -> Tensor:
     return image
 
 
-def _crop_twice(
+def _crop_views(
     opened: list[tuple[int | None, Tensor | None]], wanted: tuple[int, ...], epoch: int, views: Views, rows: Tensor
 ) -> None:
     heights = torch.tensor([1 if image is None else image.shape[1] for _, image in opened])
     widths = torch.tensor([1 if image is None else image.shape[2] for _, image in opened])
-    for view in (0, 1):
+    for view in range(len(rows)):
         boxes = views.crop_boxes(torch.tensor(wanted), epoch, view, heights, widths).tolist()
         for row, ((_, image), (top, left, height, width)) in enumerate(zip(opened, boxes, strict=True)):
             if image is not None:

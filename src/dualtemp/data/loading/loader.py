@@ -50,7 +50,7 @@ class Loader:
     """Training batches of an image set.
 
     batch: images of a step over all ranks, divisible by world; workers: processes that read images, default one
-    for each core but one, at most 8 (sets in memory need none); count: views of each image, 1 or 2; order: of the
+    for each core but one, at most 8 (sets in memory need none); count: views of each image; order: of the
     images of an epoch, "uniform" or some shards at a time (shard_order.py). `problems` collects unreadable files, name
     -> reason, as they are met: each was replaced by another image of the set.
 
@@ -94,7 +94,7 @@ class Loader:
         self._reader: Reader | None = None
         if not images.in_memory:
             workers = default_workers() if workers is None else workers
-            self._reader = Reader(images.source, views, batch // world, workers)
+            self._reader = Reader(images.source, views, batch // world, workers, count=count)
 
     def batches(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
         """Yield the batches of this rank from a step of an epoch on; nothing before it is computed."""
@@ -161,7 +161,7 @@ class Loader:
         for found in self._reader.read(requests):
             self.problems.update(found.problems)
             index, shown = torch.tensor(found.request.index), _all_shown(found, self.images)
-            pixels = found.pixels[: self.count]
+            pixels = found.pixels
             if self.device.type == "cpu":
                 views = tuple(self.views.after_crop(crops, index, epoch, view) for view, crops in enumerate(pixels))
                 yield Batch(shown, _labels(self.images, shown), views, shown)
@@ -205,7 +205,8 @@ def evaluation_batches(
         return
     workers = default_workers() if workers is None else workers
     may_be_empty = problems is not None if may_be_empty is None else may_be_empty
-    reader = Reader(images.source, views, min(batch, len(images)), workers, views.shorter_side if quick else None)
+    enough = views.shorter_side if quick else None
+    reader = Reader(images.source, views, min(batch, len(images)), workers, enough, count=1)
     any_shown, last = False, ()
     try:
         for found in reader.read(Request(tuple(index.tolist()), None) for index in indices):

@@ -45,8 +45,8 @@ class Request:
 class ReadBatch:
     """A batch that was read.
 
-    pixels: uint8 (2, N, C, size, size), valid until the next batch is asked for; shown: the number of the image in each
-    row (None: none); problems: unreadable files as (name, reason).
+    pixels: uint8 (views, N, C, size, size), valid until the next batch is asked for; shown: the number of the image in
+    each row (None: none); problems: unreadable files as (name, reason).
     """
 
     request: Request
@@ -69,17 +69,20 @@ class Reader:
     Workers that die are replaced, which one line tells; at the third time at the same batch WorkersLost is raised.
     """
 
-    def __init__(self, source: ImageSource, views: Views, batch: int, workers: int, enough: int | None = None) -> None:
+    def __init__(
+        self, source: ImageSource, views: Views, batch: int, workers: int, enough: int | None = None, count: int = 2
+    ) -> None:
         """Reserve shared memory for batches of up to `batch` images; processes start with the first batch.
 
         enough: pixels that the shorter side of an image need have; default: what the smallest crop of a view needs.
+        count: views of each image; evaluation needs one.
         """
         if views.levels is not None:
             source = source.convert(levels=views.levels)
         self.source, self.views = source.convert(enough=enough or enough_pixels(views)), views
         self.batch, self.workers = batch, workers
         slots = 1 + _AHEAD if workers else 1
-        shape = (slots, 2, batch, source.channels, views.size, views.size)
+        shape = (slots, count, batch, source.channels, views.size, views.size)
         self._buffer = _shared(shape) if workers else torch.empty(shape, dtype=torch.uint8)
         self._pool: WorkerPool | None = None
         self._busy = False
