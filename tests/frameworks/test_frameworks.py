@@ -1,5 +1,6 @@
 """Each framework against its definition: encoder passes, loss, who receives a gradient, what follows a step."""
 
+import copy
 from typing import Any
 
 import brute_force
@@ -346,3 +347,26 @@ def test_a_parameter_that_a_framework_holds_itself_learns_and_is_saved(kind: typ
     assert {name for name, _ in made.named_parameters()} == {"network.weight", "network.bias", "log_scale"}
     assert set(made.state_dict()) == {"network.weight", "network.bias", "log_scale"}
     assert made.double().framework.log_scale.dtype == torch.float64
+
+
+def test_buffers_of_a_framework_that_is_a_module_are_saved_moved_and_copied() -> None:
+    class Centered(torch.nn.Module):
+        center: torch.Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = torch.nn.Linear(2, 2)
+            self.register_buffer("center", torch.zeros(2))
+            self.register_buffer("scratch", torch.zeros(2), persistent=False)
+
+    made, other = (FrameworkModule(Centered()) for _ in range(2))  # pyright: ignore[reportArgumentType]
+    made.framework.center += 3
+    assert set(made.state_dict()) == {"network.weight", "network.bias", "center"}
+    copied = copy.deepcopy(made)
+    copied.framework.center += 1
+    assert made.framework.center.tolist() == [3, 3]
+    assert copied.state_dict()["center"].tolist() == [4, 4]
+    other.load_state_dict(made.state_dict())
+    assert other.framework.center.tolist() == [3, 3]
+    other.to(torch.float64)
+    assert other.framework.center.dtype == other.framework.scratch.dtype == torch.float64

@@ -14,7 +14,10 @@ from dualtemp.models.starts import NONE, open_start
 
 
 class FrameworkModule(nn.Module):
-    """A framework as a module: device, mode and state dict reach its parts under the names of its attributes."""
+    """A framework as a module: device, mode and state dict reach its parts under the names of its attributes.
+
+    Of a framework that is a module itself, these are its children, parameters and buffers.
+    """
 
     def __init__(self, framework: Framework) -> None:
         super().__init__()
@@ -22,6 +25,9 @@ class FrameworkModule(nn.Module):
         named = dict(vars(framework))
         if isinstance(framework, nn.Module):
             named = dict(framework.named_children()) | dict(framework.named_parameters(recurse=False))
+            # One and the same dictionary: a buffer that is moved to a device is then the framework's own.
+            self._buffers = framework._buffers
+            self._non_persistent_buffers_set = framework._non_persistent_buffers_set
         for name, part in named.items():
             if isinstance(part, nn.Module):
                 self.add_module(name, part)
