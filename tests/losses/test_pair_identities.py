@@ -239,3 +239,27 @@ def test_a_second_derivative_is_refused() -> None:
             gradient.sum().backward(retain_graph=True)
         with pytest.raises(RuntimeError, match="no second derivative"):
             torch.autograd.grad(gradient.sum(), (a, b))
+
+
+@pytest.mark.parametrize("both_views", [False, True])
+def test_a_mask_of_equal_ids_is_these_ids(both_views: bool) -> None:
+    a, b = drawn(5, 9)
+    ids = torch.tensor([0, 1, 2, 0, 1, 3, 4, 4, 4])
+    by_ids = losses.two_towers(a, b, 0.2, 1.0, ids=ids, both_views=both_views)
+    by_mask = losses.two_towers(a, b, 0.2, 1.0, mask=ids[:, None] == ids, both_views=both_views)
+    close(by_mask, by_ids, (a, b))
+
+
+def test_a_mask_takes_whole_pairs_from_the_negatives_of_both_views() -> None:
+    a, b = drawn(6, 5)
+    mask = torch.zeros(5, 5, dtype=torch.bool)
+    mask[0, 1] = True
+    stats: dict[str, Tensor] = {}
+    losses.two_towers(a, b, 0.2, mask=mask, both_views=True, stats=stats)
+    x, y = (F.normalize(z.detach(), dim=1) / 0.2**0.5 for z in (a, b))
+    for direction, (anchors, keys) in enumerate(((x, y), (y, x))):
+        for i in range(5):
+            left = [j for j in range(5) if j != i and (direction, i, j) not in ((0, 0, 1), (1, 1, 0))]
+            negatives = torch.cat((keys[left] @ anchors[i], anchors[left] @ anchors[i])).exp().sum()
+            W = negatives / (negatives + (keys[i] @ anchors[i]).exp())
+            torch.testing.assert_close(stats["W"][direction, i], W)

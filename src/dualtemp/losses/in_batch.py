@@ -33,7 +33,8 @@ class ExcludedPairs(NamedTuple):
 
     ids: tuple[Tensor, ...] = ()  # each (N,): pairs of an equal id
     padding: Tensor | None = None  # (N,) bool: neither anchors nor keys
-    mask: Tensor | None = None  # (N, K) bool: k_j is no negative of q_i, nor q_i one of k_j; K pairs of all processes
+    # (N, K) bool, K pairs of all processes: q_i has no negatives from pair j, k_j none from pair i.
+    mask: Tensor | None = None
 
     def any(self) -> bool:
         """Whether anything may be excluded."""

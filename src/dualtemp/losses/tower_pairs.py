@@ -53,9 +53,12 @@ def two_towers(
         ids: whole numbers (N,): pairs of an equal id, such as an image with two captions, are no negatives of each
             other.
         labels: whole numbers (N,): as ids, for a second reason, such as the class.
-        padding_mask: bool (N,), True where the pair is padding: neither an anchor nor a negative.
+        padding_mask: bool (N,), True where the pair is padding: neither an anchor nor a negative. Its embeddings must
+            be finite.
         mask: bool (N, K), True at [i, j] where b_j is no negative of a_i, nor a_i one of b_j; K = N, or with gather the
-            pairs of all processes in the order of their ranks. It takes the caller's memory; ids and labels take none.
+            pairs of all processes in the order of their ranks. With both_views it leaves out whole pairs, as ids do:
+            a_i then has neither a_j nor b_j for a negative, and b_j neither a_i nor b_i. It takes the caller's memory;
+            ids and labels take none.
         pair_weight: finite numbers >= 0, (N,), constants: the mean is sum w_i L_i / sum w_i; default None: 1.
         both_directions: the mean of the losses with a and with b as anchors; False: a alone.
         both_views: negatives from the anchor's own tower too; default False.
