@@ -53,6 +53,22 @@ def test_a_run_that_is_not_finite_stops_with_a_line_and_only_finite_checkpoints(
         )
 
 
+@pytest.mark.parametrize("labels", [(), ("--no-labels",)])
+def test_finite_weights_that_are_too_large_to_measure_end_the_run_with_a_line(
+    labels: tuple[str, ...], commands: Commands, tmp_path: Path
+) -> None:
+    words = ("--epochs", "3", "--subset", "24", "--batch", "8", "--optimizer", "adamw", "--weight-decay", "1e10")
+    data = ("--data", "digits", "--backbone", "resnet_mini")
+    ended = commands.run("train", *data, *words, *labels, "--out", tmp_path / "run")
+    assert ended.code == 2, ended.err
+    assert re.fullmatch(
+        r"dualtemp: the features are not finite after step 3 \(epoch 1\), though the weights are; there is no "
+        r"checkpoint yet\. Try a lower --lr, --clip-gradient 1\n",
+        ended.err,
+    ), ended.err
+    assert status_of(RunFolder(tmp_path / "run")) == ("failed", ended.err.removeprefix("dualtemp: ").strip())
+
+
 def test_every_place_where_a_number_can_be_spoilt_is_looked_at() -> None:
     module = torch.nn.BatchNorm1d(3)
     optimizer = torch.optim.AdamW(module.parameters())

@@ -24,6 +24,10 @@ ALIGNED_IMAGES = 512  # at most, of which two augmented views are compared
 ALIGNED_BATCH = 64  # images of a batch are held twice, and may be large
 
 
+class NonfiniteFeatures(Exception):
+    """Features of which there is nothing to measure: finite weights may have grown so large that they overflow."""
+
+
 def evaluate(
     network: Network,
     probe: OnlineProbe | None,
@@ -70,6 +74,7 @@ def evaluate(
     else:
         top1, top5 = probe.accuracy(found, labels)
     bank = clean_features(network.backbone, parts[1], data.views, device, workers, data.unreadable, seen)
+    geometry = sphere(found if len(found) > 1 else bank[0])  # one image alone has no spread
     k = best_k(*bank) if settings.knn == "auto" else settings.knn
     nearest = knn_accuracy(*bank, found, labels, k=k).top1
     return {
@@ -77,7 +82,7 @@ def evaluate(
         "probe_top5": 100 * top5,
         "knn_top1": 100 * nearest,
         **({"knn_k": k} if settings.knn == "auto" else {}),
-        **sphere(found if len(found) > 1 else bank[0]),  # one image alone has no spread
+        **geometry,
         **aligned,
         **look(*bank),
         **compute_declared(*bank, found, labels, note=note),
@@ -85,7 +90,12 @@ def evaluate(
 
 
 def sphere(features: Tensor) -> dict[str, float]:
-    """Spread of features (N, F); uniformity (of at least two) and effective rank of at most 2,000, evenly spaced."""
+    """Spread of features (N, F); uniformity (of at least two) and effective rank of at most 2,000, evenly spaced.
+
+    Raises NonfiniteFeatures.
+    """
+    if not features.isfinite().all():
+        raise NonfiniteFeatures
     some = features
     if len(features) > SPREAD_IMAGES:
         some = features[torch.linspace(0, len(features) - 1, SPREAD_IMAGES, device=features.device).long()]

@@ -48,6 +48,13 @@ def nonfinite_weights(step: int, steps: int, run: RunFolder, settings: Settings)
     return UserError(f"the weights are not finite after {position}; {left}. {_remedy(settings)}")
 
 
+def nonfinite_features(done: int, steps: int, run: RunFolder, settings: Settings) -> UserError:
+    """The error for an encoder whose weights are finite, but too large to compute features with."""
+    when = f"after {_position(done - 1, steps)}" if done else "before the first step"
+    left = describe_last_checkpoint(run)
+    return UserError(f"the features are not finite {when}, though the weights are; {left}. {_remedy(settings)}")
+
+
 def failure_reason(error: Exception) -> str:
     """Why a run failed, in one line for its folder."""
     if isinstance(error, UserError):

@@ -17,7 +17,7 @@ from dualtemp.data.images import ImagesGone
 from dualtemp.data.loading.loader import Batch, Loader
 from dualtemp.data.training_data import TrainingData
 from dualtemp.errors import UserError
-from dualtemp.evaluation.online import clean_features, evaluate
+from dualtemp.evaluation.online import NonfiniteFeatures, clean_features, evaluate
 from dualtemp.models.weights import save_backbone
 from dualtemp.runs import checkpoint
 from dualtemp.runs.checkpoint import Checkpoint
@@ -29,6 +29,7 @@ from dualtemp.training.failures import (
     all_finite,
     describe_last_checkpoint,
     explain_disk_errors,
+    nonfinite_features,
     nonfinite_loss,
     nonfinite_weights,
 )
@@ -221,18 +222,21 @@ class Trainer:
 
     def evaluate(self, epoch: int) -> dict[str, float]:
         """Measure the encoder as it is after an epoch."""
-        return evaluate(
-            self.step.network,
-            self.step.probe,
-            self.data,
-            self.settings,
-            self.device,
-            self.workers,
-            epoch=epoch,
-            progress=partial(notify, self.observer, "working", "measuring"),
-            note=self.observer.note,
-            **({} if self.data.held_out is None else {"look": self.compare_with_start}),
-        )
+        try:
+            return evaluate(
+                self.step.network,
+                self.step.probe,
+                self.data,
+                self.settings,
+                self.device,
+                self.workers,
+                epoch=epoch,
+                progress=partial(notify, self.observer, "working", "measuring"),
+                note=self.observer.note,
+                **({} if self.data.held_out is None else {"look": self.compare_with_start}),
+            )
+        except NonfiniteFeatures:
+            raise nonfinite_features(self.done, self.loader.steps, self.run, self.settings) from None
 
     def compare_with_start(self, bank: torch.Tensor, labels: torch.Tensor) -> dict[str, float]:
         """Measure the images that are held out to tell when to stop."""
