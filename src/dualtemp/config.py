@@ -127,10 +127,13 @@ class Settings(BaseModel):
     optimizer: Literal[*OPTIMIZERS] = Field("sgd", description="The optimizer.")  # pyright: ignore
     lr: float = Field(0.03, gt=0, le=1e38, description="Highest learning rate, at batch 256; scaled with the batch.")
     warmup_epochs: float | None = Field(
-        None, ge=0, description="Epochs of linear warm-up, then a cosine; 10, or a tenth of fewer than 100 epochs."
+        None,
+        ge=0,
+        le=10**9,
+        description="Epochs of linear warm-up, then a cosine; 10, or a tenth of fewer than 100 epochs.",
     )
     momentum: float = Field(0.9, ge=0, lt=1, description="Of SGD, LARS and Muon.")
-    weight_decay: float = Field(5e-4, ge=0, description="Weight decay.")
+    weight_decay: float = Field(5e-4, ge=0, le=1e38, description="Weight decay.")
     clip_gradient: float | None = Field(None, gt=0, description="Largest norm of the gradient.")
     probe_lr: float = Field(0.3, gt=0, le=1e38, description="Highest learning rate of the online probe; not scaled.")
     knn: Neighbors = Field(200, description="Neighbors that vote; auto: chosen on the training images.")

@@ -126,7 +126,7 @@ class AnchorSettings(FrameworkSettings):
         default=None, gt=0, description="Where the schedule takes tau_alpha; nowhere by default."
     )
     temperature_period: float | None = Field(
-        default=None, gt=0, description="Epochs of a cosine there and back; those of the run by default."
+        default=None, gt=0, le=10**9, description="Epochs of a cosine there and back; those of the run by default."
     )
     temperature_gain: float = Field(
         default=0.5, ge=0, description="How much tau_alpha rises with the positives (adaptive)."
