@@ -1,4 +1,4 @@
-"""Runs that go wrong by themselves: not finite, collapsed."""
+"""Runs that go wrong by themselves: not finite, out of memory, collapsed."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from run_contents import flat
 from dualtemp.runs import checkpoint
 from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.status import status_of
-from dualtemp.training.failures import all_finite
+from dualtemp.training.failures import all_finite, is_out_of_memory
 
 DIGITS = ("--data", "digits", "--backbone", "resnet_mini", "--batch", "64", "--subset", "256", "--warmup-epochs", "0")
 
@@ -67,6 +67,53 @@ def test_finite_weights_that_are_too_large_to_measure_end_the_run_with_a_line(
         ended.err,
     ), ended.err
     assert status_of(RunFolder(tmp_path / "run")) == ("failed", ended.err.removeprefix("dualtemp: ").strip())
+
+
+def test_a_run_that_there_is_no_memory_for_is_refused_with_a_line(commands: Commands, tmp_path: Path) -> None:
+    words = ("--method", "moco", "--dictionary-size", 10**13)
+    ended = commands.run("train", *DIGITS, *words, "--out", tmp_path / "run")
+    assert (ended.code, ended.err.count("\n")) == (2, 1), ended.err
+    assert "there is not enough memory (it asked for 4,768,371.6 GiB at once)" in ended.err
+    assert "--chunk 16 (same loss), or a smaller --batch" in ended.err
+    assert not (tmp_path / "run").exists()
+
+
+GREEDY = """
+import torch
+from dualtemp.frameworks import framework
+from dualtemp.frameworks.simco import SimCo
+@framework("greedy")
+class Greedy(SimCo):
+    def forward(self, views, labels, step, index=None):
+        if step == 5:
+            torch.empty(1 << 50)
+        return super().forward(views, labels, step, index)
+"""
+
+
+def test_a_step_that_there_is_no_memory_for_ends_the_run_with_a_line(commands: Commands, tmp_path: Path) -> None:
+    (tmp_path / "greedy.py").write_text(GREEDY)
+    words = ("--plugin", tmp_path / "greedy.py", "--method", "greedy", "--epochs", "2")
+    ended = commands.run("train", *DIGITS, *words, "--out", tmp_path / "run")
+    assert ended.code == 2, ended.err
+    last = ended.err.splitlines()[-1]
+    assert last.startswith("dualtemp: there is not enough memory (it asked for 4,194,304.0 GiB at once); the last good")
+    assert last.endswith(f"set chunk: 16 in {tmp_path / 'run' / 'config.yaml'} and resume (same loss)")
+    assert RunFolder(tmp_path / "run").trouble.read_text().strip() == last.removeprefix("dualtemp: ")
+
+
+@pytest.mark.parametrize(
+    ("error", "is_memory"),
+    [
+        (MemoryError(), True),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ..."), True),
+        (RuntimeError("MPS backend out of memory (MPS allocated: 17 GB)"), True),
+        (RuntimeError("shapes cannot be multiplied"), False),
+        (ValueError("out of memory"), False),
+    ],
+)
+def test_a_lack_of_memory_is_told_from_other_errors(error: Exception, is_memory: bool) -> None:
+    assert is_out_of_memory(error) is is_memory
 
 
 def test_every_place_where_a_number_can_be_spoilt_is_looked_at() -> None:

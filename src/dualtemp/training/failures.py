@@ -1,7 +1,11 @@
-"""Why a run ends early, and the message for each reason: a requested stop, values that are not finite, a full disk."""
+"""Why a run ends early, and the message for each reason.
 
+A requested stop, values that are not finite, a full disk, too little memory.
+"""
+
+import re
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -21,6 +25,38 @@ class Interrupted(Exception):
 def explain_disk_errors(run: RunFolder) -> AbstractContextManager[None]:
     """Turn write errors, such as of a full disk, into one line that names the last good checkpoint."""
     return writing(run.path, lambda: f"make room, then `dualtemp resume {run.path}`; {describe_last_checkpoint(run)}")
+
+
+@contextmanager
+def explain_memory_errors(settings: Settings, run: RunFolder) -> Iterator[None]:
+    """Turn a lack of memory, of the machine or of a device, into one line that says how to need less."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise UserError(_out_of_memory(error, settings, run)) from None
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that there is not enough memory; not all of torch's allocators have a type for it."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    said = str(error)
+    return isinstance(error, RuntimeError) and ("out of memory" in said or "can't allocate memory" in said)
+
+
+def _out_of_memory(error: BaseException, settings: Settings, run: RunFolder) -> str:
+    asked = re.search(r"ried to allocate ([\d.]+) (\w+)", str(error))
+    wanted = ""
+    if asked:
+        amount = f"{float(asked[1]) / 2**30:,.1f} GiB" if asked[2] == "bytes" else f"{asked[1]} {asked[2]}"
+        wanted = f" (it asked for {amount} at once)"
+    share = settings.chunk or settings.batch // distributed.world_size()
+    chunk, begun = max(2, share // 4), bool(checkpoints(run.checkpoints))
+    how = f"set chunk: {chunk} in {run.config} and resume" if begun else f"--chunk {chunk}"
+    others = "" if begun else ", or a smaller --batch, --image-size or --backbone"
+    return f"there is not enough memory{wanted}; {describe_last_checkpoint(run)}. Try this: {how} (same loss){others}"
 
 
 def all_finite(*parts: Any) -> bool:

@@ -16,7 +16,7 @@ from dualtemp.data.training_data import TrainingData
 from dualtemp.device import open_device
 from dualtemp.runs.checkpoint import Checkpoint, checkpoints
 from dualtemp.runs.folder import RunFolder
-from dualtemp.training.failures import Interrupted, describe_last_checkpoint, failure_reason
+from dualtemp.training.failures import Interrupted, describe_last_checkpoint, explain_memory_errors, failure_reason
 from dualtemp.training.observers.display import Display
 from dualtemp.training.observers.observer import Observer
 from dualtemp.training.run_encoder import RunEncoder
@@ -113,19 +113,20 @@ def train_prepared(prepared: PreparedRun, options: ExecutionOptions, observer: O
             if is_first:
                 run.clear_trouble()
                 observer.begin(run.path, prepared.settings)
-            learn_from_teacher(
-                prepared.settings,
-                prepared.method,
-                prepared.data.images,
-                run,
-                prepared.device,
-                observer,
-                options.workers,
-                stop_requested,
-                prepared.teacher,
-            )
-            prepared.teacher = None
-            return _train(prepared, options, observer, stop_requested)
+            with explain_memory_errors(prepared.settings, run):
+                learn_from_teacher(
+                    prepared.settings,
+                    prepared.method,
+                    prepared.data.images,
+                    run,
+                    prepared.device,
+                    observer,
+                    options.workers,
+                    stop_requested,
+                    prepared.teacher,
+                )
+                prepared.teacher = None
+                return _train(prepared, options, observer, stop_requested)
         except Interrupted:
             asked = signal_received()
             # Any process may have got the signal. The trainer is gone before the processes part.

@@ -20,7 +20,7 @@ from dualtemp.progress_bar import status_line
 from dualtemp.runs.checkpoint import Checkpoint, read_latest, refuse_foreign, unpack
 from dualtemp.runs.folder import RunFolder
 from dualtemp.training.adaptation import check_adaptation
-from dualtemp.training.failures import explain_disk_errors
+from dualtemp.training.failures import explain_disk_errors, explain_memory_errors
 from dualtemp.training.initial_weights import initial_weights
 from dualtemp.training.launch import (
     ExecutionOptions,
@@ -61,7 +61,8 @@ def resume_run(
         check_batch(chosen, data)
         refuse_other_batch(run, chosen, checkpoint)
         load = run_start(run) if checkpoint is not None else initial_weights(chosen, data, run_start(run))
-        method = build_framework(chosen, data.images.channels, data.classes, len(data.images), load)
+        with explain_memory_errors(chosen, run):
+            method = build_framework(chosen, data.images.channels, data.classes, len(data.images), load)
         check_adaptation(chosen, method.framework.network.backbone, data.bank is not None)
         if distributed.rank() == 0 and options.threads is None and (threads or 0) > cores():
             observer.note(f"using {threads} threads, as at first, on {cores()} cores: --threads may be faster")

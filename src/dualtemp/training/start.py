@@ -16,6 +16,7 @@ from dualtemp.runs.metrics import measures as load_measures
 from dualtemp.training.adaptation import check_adaptation
 from dualtemp.training.default_start import default_start
 from dualtemp.training.environment import describe_environment
+from dualtemp.training.failures import explain_memory_errors
 from dualtemp.training.initial_weights import initial_weights
 from dualtemp.training.judged_stop import check_judge
 from dualtemp.training.launch import (
@@ -65,13 +66,15 @@ def start(
         if teacher is not None:
             teacher.fitted(data.images)  # refuses images of other channels
         load = initial_weights(settings, data, begin.load_into if begin else None)
-        method = build_framework(settings, data.images.channels, data.classes, len(data.images), load)
+        with explain_memory_errors(settings, run):
+            method = build_framework(settings, data.images.channels, data.classes, len(data.images), load)
         backbone = method.framework.network.backbone
         check_adaptation(settings, backbone, data.bank is not None)
         if (begin is not None or nothing_found) and not quiet:
             (observer or Display()).note(begin.describe(backbone) if begin else nothing_found)
         if own_images is not None and distributed.run_on_rank0(lambda: not options.quiet):
-            introduce(own_images, settings, splits, data, method, device, options.workers, teacher)
+            with explain_memory_errors(settings, run):
+                introduce(own_images, settings, splits, data, method, device, options.workers, teacher)
         environment = describe_environment(device, splits, data, begin)
 
         def create() -> None:
