@@ -223,6 +223,32 @@ def test_cross_entropy_with_two_temperatures(seed, N, C, scale, tau_alpha, tau_b
     torch.testing.assert_close(ours.double(), reference, rtol=rtol, atol=rtol / tau_alpha)
 
 
+@pytest.mark.parametrize("how", [{}, {"tau_beta": math.inf}, {"tau_alpha": 0.5, "tau_beta": 2.0}, {"weight": "equal"}])
+def test_a_class_whose_logit_is_minus_infinity_does_not_exist(how: dict) -> None:
+    g = torch.Generator().manual_seed(0)
+    logits, target = torch.randn(8, 6, generator=g, dtype=torch.float64), torch.randint(6, (8,), generator=g)
+    absent = torch.rand(8, 6, generator=g) < 0.5
+    absent[0] = True  # no class but the target
+    absent[torch.arange(8), target] = False
+    masked = logits.masked_fill(absent, -math.inf).requires_grad_()
+    value = losses.cross_entropy(masked, target, reduction="none", **how)
+    (gradient,) = torch.autograd.grad(value.sum(), masked)
+    for row, there in enumerate(~absent):
+        left = logits[row : row + 1, there].requires_grad_()
+        if there.sum() == 1:
+            assert value[row] == 0
+            assert not gradient[row].any()
+            continue
+        alone = losses.cross_entropy(left, there[: target[row]].sum()[None], **how)
+        torch.testing.assert_close(value[row], alone)
+        torch.testing.assert_close(gradient[row : row + 1, there], torch.autograd.grad(alone, left)[0])
+        assert not gradient[row, ~there].any()
+    if not how:
+        theirs = F.cross_entropy(masked, target, reduction="none")
+        torch.testing.assert_close(value, theirs)
+        torch.testing.assert_close(gradient, torch.autograd.grad(theirs.sum(), masked)[0])
+
+
 @given(seed=st.integers(0, 2**31), N=st.integers(1, 9), C=st.integers(2, 12), tau=st.floats(0.1, 10))
 def test_cross_entropy_with_one_temperature_is_pytorchs(seed, N, C, tau) -> None:
     g = torch.Generator().manual_seed(seed)

@@ -18,6 +18,8 @@ Arguments that the losses share:
         "p_pos" (p_+ at the vector's temperature) and "r_pos" (w_i / sum w_i over all processes' anchors).
 """
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -29,8 +31,8 @@ from dualtemp.losses.arguments import (
     require_scalar_temperature,
     require_temperatures,
 )
-from dualtemp.losses.hardness import inter_anchor_weight, log_odds, positive_similarity
-from dualtemp.losses.in_batch import in_batch_log_odds
+from dualtemp.losses.hardness import inter_anchor_weight, positive_similarity
+from dualtemp.losses.in_batch import NO_NEGATIVES, in_batch_log_odds
 from dualtemp.losses.in_batch_loss import in_batch_loss
 from dualtemp.losses.odds import Odds, Weight
 from dualtemp.losses.scalar_times_vector import Stats, record, reduced, scalar_times_vector
@@ -326,7 +328,7 @@ def cross_entropy(
     At tau_beta = tau_alpha it is cross-entropy; CE(DT) is tau_alpha = 1 and tau_beta = inf.
 
     Args:
-        logits: (N, C), C >= 2.
+        logits: (N, C), C >= 2. A class of -inf does not exist for the anchor; one without other classes has loss 0.
         target: class numbers, (N,), integers.
         tau_alpha: temperature of the vector, default 1; finite.
         tau_beta: temperature of the scalar of the weight "sigmoid", default None: 1; inf weighs all anchors the same.
@@ -358,9 +360,19 @@ def cross_entropy(
     others = torch.arange(classes - 1, device=logits.device)
     others = others + (others >= target)  # (N, C - 1): every class but the target
     positive, negatives = logits.gather(1, target)[:, 0], logits.gather(1, others)
-    d_alpha = log_odds(positive, negatives, tau_alpha)
-    d_beta = None if tau_beta is None else log_odds(positive.detach(), negatives.detach(), tau_beta)
-    return _weighed_loss(weigh, Odds(d_alpha, d_beta), reduction, stats)
+    absent = negatives == -math.inf
+
+    def d(positive: Tensor, negatives: Tensor, tau: float) -> Tensor:
+        """The log-odds; -inf / tau would count at tau = inf, and a row of nothing else would have no gradient."""
+        scaled = (negatives / tau).masked_fill(absent, NO_NEGATIVES)
+        return torch.logsumexp(scaled, -1) - positive / tau
+
+    d_alpha = d(positive, negatives, tau_alpha)
+    d_beta = None if tau_beta is None else d(positive.detach(), negatives.detach(), tau_beta)
+    weighed = weigh.weigh(Odds(d_alpha, d_beta))
+    record(stats, d_alpha, weighed)
+    loss = scalar_times_vector(weighed.scalar, d_alpha, weighed.value)
+    return reduced(loss.masked_fill(absent.all(1), 0.0), reduction)
 
 
 def _pair(q: Tensor, k: Tensor, normalize: bool) -> list[Tensor]:
