@@ -263,3 +263,14 @@ def test_a_mask_takes_whole_pairs_from_the_negatives_of_both_views() -> None:
             negatives = torch.cat((keys[left] @ anchors[i], anchors[left] @ anchors[i])).exp().sum()
             W = negatives / (negatives + (keys[i] @ anchors[i]).exp())
             torch.testing.assert_close(stats["W"][direction, i], W)
+
+
+def test_a_temperature_that_learning_has_thrown_out_of_bounds_can_still_be_read() -> None:
+    criterion, (a, b) = losses.TwoTowersLoss(0.07), drawn(1, 4)
+    assert criterion.logit_scale is not None
+    with torch.no_grad():
+        criterion.logit_scale.fill_(-1e6)
+    assert criterion.tau == math.inf
+    assert "tau=inf, learns" in repr(criterion)
+    with pytest.raises(ValueError, match=r"tau must be a number > 0 \(finite\), got inf"):
+        criterion(a, b)

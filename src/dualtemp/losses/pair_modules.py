@@ -40,7 +40,7 @@ class _LearnedTemperature(_Loss):
 
     def __getattr__(self, name: str) -> Any:
         if name == "tau":
-            return self._fixed_tau if self.logit_scale is None else math.exp(-self.logit_scale.item())
+            return self._fixed_tau if self.logit_scale is None else _exp(-self.logit_scale.item())
         return super().__getattr__(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -59,6 +59,14 @@ class _LearnedTemperature(_Loss):
     def extra_repr(self) -> str:
         learns = "" if self.logit_scale is None else ", learns"
         return f"tau={self.tau:.4g}{learns}, {super().extra_repr()}"
+
+
+def _exp(x: float) -> float:
+    """e^x; inf where Python would raise an OverflowError."""
+    try:
+        return math.exp(x)
+    except OverflowError:
+        return math.inf
 
 
 class TwoTowersLoss(_LearnedTemperature):
