@@ -158,8 +158,8 @@ def test_a_framework_has_as_many_views_of_photographs_as_it_asks_for(photographs
                 image, number = photographs.source.pixels(i), batch.index[row : row + 1]
                 height, width = (torch.tensor([side]) for side in image.shape[1:])
                 for view in range(count):
-                    top, left, *size = drawn.crop_boxes(number, 1, view, height, width)[0].tolist()
-                    crop = reference.resized_crop(image, top, left, *size, [16, 16], BICUBIC, antialias=True)
+                    top, left, high, wide = drawn.crop_boxes(number, 1, view, height, width)[0].tolist()
+                    crop = reference.resized_crop(image, top, left, high, wide, [16, 16], BICUBIC, antialias=True)
                     torch.testing.assert_close(
                         batch.views[view][row : row + 1], drawn.after_crop(crop[None], number, 1, view)
                     )
