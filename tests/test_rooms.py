@@ -21,6 +21,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "lazy",
         "renamed",
         "lars",
+        "muon",
         "former_modules",
         "temperatures",
         "file_names",

@@ -77,6 +77,7 @@ def test_who_waits_for_a_lock_file_that_its_holder_removes_takes_the_new_one(tmp
     assert not path.exists()
 
 
+@pytest.mark.slow
 def test_several_searches_at_once_find_what_one_finds(
     photos_run: Path, folder: Path, tmp_path: Path, commands: Commands
 ) -> None:

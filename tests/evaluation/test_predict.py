@@ -383,6 +383,7 @@ def test_the_page_opens_in_a_browser_without_a_complaint_and_shows_every_picture
     assert told == []
 
 
+@pytest.mark.slow
 def test_the_runs_own_images_in_another_spelling_are_its_own(
     digits_run: Path, photos_run: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -369,7 +369,13 @@ def test_formats_of_the_same_encoder_gather_and_those_of_another_go(tmp_path: Pa
     assert torch.equal(model.state_dict()["pos_embed"], trained_on.state_dict()["pos_embed"])
 
 
-@pytest.mark.parametrize("is_new", [True, False], ids=["into a new folder", "into an earlier export"])
+@pytest.mark.parametrize(
+    "is_new",
+    [
+        pytest.param(True, id="into a new folder"),
+        pytest.param(False, id="into an earlier export", marks=pytest.mark.slow),
+    ],
+)
 def test_two_exports_into_one_folder_at_the_same_time_list_both_formats(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_new: bool
 ) -> None:

@@ -160,6 +160,7 @@ def test_the_page_fits_a_phone_and_shows_thumbnails_when_close(studio: ServedStu
     )
 
 
+@pytest.mark.slow
 def test_the_temperatures_act_on_selected_anchors_and_a_picture_can_be_dropped(
     photos_run: Path, photos: Path, tmp_path: Path, open_studio: OpenStudio
 ) -> None:

@@ -30,6 +30,7 @@ def memory_of(run: Path, name: str = "log_u") -> torch.Tensor:
     return state[f"anchors.memories.0.{name}"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

@@ -21,6 +21,7 @@ MOCO = (*SIMCO, "--method", "moco", "--dictionary-size", "200")
 EITHER = [pytest.param(SIMCO, id="simco"), pytest.param(MOCO, id="moco", marks=pytest.mark.slow)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", EITHER)
 def test_a_run_killed_at_random_moments_ends_with_the_same_bits(
     words: tuple[str, ...], commands: Commands, run_once: Any, tmp_path: Path

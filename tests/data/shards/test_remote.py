@@ -132,6 +132,7 @@ def test_a_server_that_never_answers_costs_seconds_and_then_nothing(
     assert source.content(0)
 
 
+@pytest.mark.slow
 def test_a_shard_that_comes_too_slowly_is_asked_for_again_and_given_up(
     server: ShardServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
