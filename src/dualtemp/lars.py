@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from dualtemp.each_parameter import step_each
+
 
 class LARS(Optimizer):
     """SGD whose rate for each weight matrix is scaled by |w| / |gradient| (You et al. 2017).
@@ -23,18 +25,9 @@ class LARS(Optimizer):
     def __init__(self, params: Any, lr: float = 0.0, momentum: float = 0.9, trust: float = 0.001) -> None:
         super().__init__(params, {"lr": lr, "momentum": momentum, "trust": trust, "weight_decay": 0.0, "adapt": True})
 
-    @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # pyright: ignore
         """Update the parameters once; returns the loss that `closure`, if there is one, computes with its gradients."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is not None:
-                    self._move(p, p.grad, group)
-        return loss
+        return step_each(self, self._move, closure)
 
     def _move(self, p: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
         gradient = gradient.add(p, alpha=group["weight_decay"])

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from dualtemp.each_parameter import step_each
+
 # Of the iteration x <- a x + (b x x' + c (x x')^2) x, which moves all singular values near 1: Jordan et al. 2024.
 _A, _B, _C = 3.4445, -4.7750, 2.0315
 _BETAS, _SMALL = (0.9, 0.999), 1e-8  # of Adam
@@ -34,20 +36,14 @@ class Muon(Optimizer):
         usual = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "iterations": iterations, "adapt": True}
         super().__init__(params, usual)
 
-    @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # pyright: ignore
         """Update the parameters once; returns the loss that `closure`, if there is one, computes with its gradients."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is not None:
-                    move = self._by_momentum if group["adapt"] else self._by_adam
-                    p.mul_(1 - group["lr"] * group["weight_decay"])
-                    p.add_(move(p, p.grad, group), alpha=-group["lr"])
-        return loss
+        return step_each(self, self._move, closure)
+
+    def _move(self, p: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+        direction = self._by_momentum if group["adapt"] else self._by_adam
+        p.mul_(1 - group["lr"] * group["weight_decay"])
+        p.add_(direction(p, gradient, group), alpha=-group["lr"])
 
     def _by_momentum(self, p: Tensor, gradient: Tensor, group: dict[str, Any]) -> Tensor:
         state = self.state[p]
