@@ -31,8 +31,8 @@ from dualtemp.losses.arguments import (
     require_scalar_temperature,
     require_temperatures,
 )
-from dualtemp.losses.hardness import inter_anchor_weight, positive_similarity
-from dualtemp.losses.in_batch import NO_NEGATIVES, in_batch_log_odds
+from dualtemp.losses.hardness import inter_anchor_weight, log_odds, positive_similarity
+from dualtemp.losses.in_batch import in_batch_log_odds
 from dualtemp.losses.in_batch_loss import in_batch_loss
 from dualtemp.losses.odds import Odds, Weight
 from dualtemp.losses.scalar_times_vector import Stats, record, reduced, scalar_times_vector
@@ -361,18 +361,9 @@ def cross_entropy(
     others = others + (others >= target)  # (N, C - 1): every class but the target
     positive, negatives = logits.gather(1, target)[:, 0], logits.gather(1, others)
     absent = negatives == -math.inf
-
-    def d(positive: Tensor, negatives: Tensor, tau: float) -> Tensor:
-        """The log-odds; -inf / tau would count at tau = inf, and a row of nothing else would have no gradient."""
-        scaled = (negatives / tau).masked_fill(absent, NO_NEGATIVES)
-        return torch.logsumexp(scaled, -1) - positive / tau
-
-    d_alpha = d(positive, negatives, tau_alpha)
-    d_beta = None if tau_beta is None else d(positive.detach(), negatives.detach(), tau_beta)
-    weighed = weigh.weigh(Odds(d_alpha, d_beta))
-    record(stats, d_alpha, weighed)
-    loss = scalar_times_vector(weighed.scalar, d_alpha, weighed.value)
-    return reduced(loss.masked_fill(absent.all(1), 0.0), reduction)
+    d_alpha = log_odds(positive, negatives, tau_alpha, absent)
+    d_beta = None if tau_beta is None else log_odds(positive.detach(), negatives.detach(), tau_beta, absent)
+    return _weighed_loss(weigh, Odds(d_alpha, d_beta), reduction, stats, alone=absent.all(1))
 
 
 def _pair(q: Tensor, k: Tensor, normalize: bool) -> list[Tensor]:
@@ -386,7 +377,11 @@ def _with_dictionary(q: Tensor, k_pos: Tensor, keys: Tensor, name: str, normaliz
     return unit(q, k_pos, keys, skip=not normalize)
 
 
-def _weighed_loss(weigh: Weight, odds: Odds, reduction: Reduction, stats: Stats | None) -> Tensor:
+def _weighed_loss(
+    weigh: Weight, odds: Odds, reduction: Reduction, stats: Stats | None, alone: Tensor | None = None
+) -> Tensor:
+    """alone: bool (N,), anchors without negatives, whose loss is 0."""
     weighed = weigh.weigh(odds)
     record(stats, odds.d, weighed)
-    return reduced(scalar_times_vector(weighed.scalar, odds.d, weighed.value), reduction)
+    loss = scalar_times_vector(weighed.scalar, odds.d, weighed.value)
+    return reduced(loss if alone is None else loss.masked_fill(alone, 0.0), reduction)

@@ -19,6 +19,9 @@ from torch import Tensor
 
 from dualtemp.losses.similarity import log_sum_exp, true_precision, unit
 
+# The log-odds of an anchor that is left without negatives: its weight is 0, and nothing becomes a nan.
+NO_NEGATIVES = -1e30
+
 
 class Similarities(NamedTuple):
     """Cosine similarities of N anchors to their positive (N,) and to their K negatives (N, K)."""
@@ -49,9 +52,16 @@ def positive_similarity(q: Tensor, k_pos: Tensor) -> Tensor:
     return (q * k_pos).sum(-1)
 
 
-def log_odds(positive: Tensor, negatives: Tensor, tau: float) -> Tensor:
-    """d_i(tau), (N,), from similarities to the positive (N,) and to the negatives (N, K)."""
-    return torch.logsumexp(negatives / tau, -1) - positive / tau
+def log_odds(positive: Tensor, negatives: Tensor, tau: float, absent: Tensor | None = None) -> Tensor:
+    """d_i(tau), (N,), from similarities to the positive (N,) and to the negatives (N, K).
+
+    absent: bool (N, K), negatives of -inf that do not exist: at tau = inf they would count, and a row of nothing else
+    would have no gradient.
+    """
+    scaled = negatives / tau
+    if absent is not None:
+        scaled = scaled.masked_fill(absent, NO_NEGATIVES)
+    return torch.logsumexp(scaled, -1) - positive / tau
 
 
 def log_odds_of_embeddings(q: Tensor, k_pos: Tensor, negatives: Tensor | None, tau: float) -> Tensor:

@@ -8,12 +8,10 @@ from torch import Tensor
 from dualtemp import distributed
 from dualtemp.losses.arguments import Gather, require_gather, require_in_batch_negatives
 from dualtemp.losses.exclusion import Exclusion
+from dualtemp.losses.hardness import NO_NEGATIVES
 from dualtemp.losses.ring import ring_log_sum_exp
 from dualtemp.losses.similarity import Reduced, log_sum_exp
 from dualtemp.losses.temperature import Temperature
-
-# The log-odds of an anchor that exclusions leave without negatives: its weight is 0, and nothing becomes a nan.
-NO_NEGATIVES = -1e30
 
 
 class LogOdds(NamedTuple):
