@@ -64,6 +64,7 @@ def test_words_of_the_command_line_become_numbers() -> None:
             {"data": "x", "epochs": 10**12},
             "epochs must be a whole number of at least 1 and of at most a thousand million",
         ),
+        ({"data": "x", "method": "moco", "dictionary_size": 10**30}, "and of at most a thousand million"),
         ({"data": "x", "epochs": "many"}, "epochs must be a whole number of at least 1"),
         ({"data": "x", "tau_alpha": -1}, "tau_alpha must be a number above 0, got -1"),
         ({"data": "x", "tau_alpha": math.inf}, "tau_alpha must be finite"),

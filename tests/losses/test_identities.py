@@ -56,6 +56,26 @@ def test_an_infinite_tau_beta_gives_the_gradient_of_equal_anchors_times_k_over_k
     same_gradients(in_batch, equal, [q, k], 8 / 9)
 
 
+WITH_TAU_BETA: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
+    "one tile": lambda q, k, beta: losses.dual_temperature(q, k, 0.1, beta),
+    "both views": lambda q, k, beta: losses.dual_temperature(q, k, 0.1, beta, both_views=True),
+    "tiles": lambda q, k, beta: losses.dual_temperature(q.repeat(300, 1), k.repeat(300, 1), 0.1, beta),
+    "dictionary": lambda q, k, beta: losses.decomposed(q, k, k.detach(), k.detach()[:3], 0.1, beta),
+    "labels": lambda q, k, beta: losses.supervised_contrastive(q, k, torch.arange(len(q)) // 2, 0.1, beta),
+    "classes": lambda q, k, beta: losses.cross_entropy(q, torch.arange(len(q)) % q.shape[1], 1.0, beta),
+}
+
+
+@pytest.mark.parametrize("tau_beta", [1e39, 1e44, 1e45, 1e46, 1e308])
+@pytest.mark.parametrize("name", WITH_TAU_BETA)
+def test_a_tau_beta_beyond_float32_is_as_good_as_infinite(name: str, tau_beta: float) -> None:
+    q, k = (x.detach().float().requires_grad_() for x in embeddings(9, 9))
+    huge, infinite = (WITH_TAU_BETA[name](q, k, beta) for beta in (tau_beta, math.inf))
+    torch.testing.assert_close(huge, infinite, rtol=1e-6, atol=0)
+    for x, y in zip(*(torch.autograd.grad(loss, [q, k], allow_unused=True) for loss in (huge, infinite)), strict=True):
+        torch.testing.assert_close(x, y, rtol=1e-5, atol=1e-9)
+
+
 def test_decomposed_with_one_dictionary_and_one_temperature_has_the_gradient_of_info_nce() -> None:
     q, k, keys = embeddings(9, 9, 40)
     same_gradients(losses.decomposed(q, k, keys, keys, 0.1), losses.info_nce(q, k, keys, 0.1), [q, k, keys])

@@ -70,7 +70,7 @@ class MoCo(InBatchVersions, Framework):
             "dictionary",
             description="MoCo's negatives: the dictionary, the last step's keys alone, or the current step's.",
         )
-        dictionary_size: int = Field(65536, ge=1, description="Keys in MoCo's dictionary.")
+        dictionary_size: int = Field(65536, ge=1, le=10**9, description="Keys in MoCo's dictionary.")
         vector_size: int | None = Field(None, ge=1, description="Keys of it that the vector sees; all by default.")
         vector_sampling: Sampling = Field("newest", description="Which keys these are.")
         scalar_size: int | None = Field(None, ge=1, description="Keys of it that the scalar sees; all by default.")

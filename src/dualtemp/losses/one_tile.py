@@ -27,7 +27,7 @@ def reduce_one_tile(
         own = entries * c.unscale
         entries.fill_(-math.inf)
     tile.sub_(c.scale)
-    two = plan.tau_beta not in (plan.tau_alpha, math.inf)
+    two = not (plan.tau_beta == plan.tau_alpha or is_infinite(plan.tau_beta))
     second = _sums((tile * c.to_beta).exp2_(), plan).log_().add_(c.shift_beta) if two else None
     sums = _sums(tile.exp2_(), plan)
     vector = torch.mm(tile, b).div_(sums[0, :, None]) if plan.vector else None

@@ -8,6 +8,7 @@ from torch import Tensor
 from dualtemp.losses.arguments import require_temperatures
 
 Temperature = float | Tensor
+LARGEST = 1e38  # of the temperatures that float32 can hold
 
 
 def temperature_value(tau: Temperature) -> Temperature:
@@ -30,8 +31,8 @@ def are_tied(alpha: Temperature, beta: Temperature) -> bool:
 
 
 def is_infinite(tau: Temperature) -> bool:
-    """Whether every key weighs the same; a temperature that learns is finite."""
-    return not isinstance(tau, Tensor) and math.isinf(tau)
+    """Whether every key weighs the same, to the last digit; a temperature that learns is finite."""
+    return not isinstance(tau, Tensor) and tau > LARGEST
 
 
 def require_temperature(tau: Temperature, name: str) -> None:
