@@ -65,6 +65,21 @@ def test_tasks_at_once_have_no_more_threads_than_there_are_cores_unless_told(
     assert (engine.at_once, {slot.place.threads for slot in engine._slots}) == (expected[0], {expected[1]})
 
 
+@pytest.mark.parametrize(
+    ("device", "places"),
+    [("auto", ["cuda:0", "cuda:1"]), ("cuda", ["cuda:0", "cuda:1"]), ("cuda:1", ["cuda:1"]), ("cpu", ["cpu"] * 8)],
+)
+def test_a_gpu_has_one_task_at_once_also_if_it_is_named(
+    monkeypatch: pytest.MonkeyPatch, device: str, places: list[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(choice, "cores", lambda: 8)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    engine = choice.open_engine(choice.EngineOptions(device=device), tmp_path)
+    assert isinstance(engine, LocalEngine)
+    assert [slot.place.device for slot in engine._slots] == places
+
+
 def test_a_killed_process_takes_its_own_task_with_it_and_its_place_goes_on(tmp_path: Path) -> None:
     engine = LocalEngine([Place("cpu"), Place("meta")])
     try:

@@ -144,6 +144,18 @@ def test_a_job_is_not_lost_while_slurm_is_too_busy_to_answer(tmp_path: Path, mon
     assert not queue.has("7_0")
 
 
+def test_while_slurm_does_not_answer_it_is_asked_once_for_all_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    squeue, asked = tmp_path / "squeue", tmp_path / "asked"
+    squeue.write_text(f"#!/bin/sh\necho >> {asked}\nexit 1\n")
+    squeue.chmod(0o755)
+    queue = Queue()
+    assert all(queue.has(f"7_{number}") for number in range(20))
+    assert asked.read_text() == "\n"
+
+
 def test_parameters_are_sbatchs_with_numbers_as_numbers() -> None:
     found = parse_parameters(["partition=gpu", "--time=240", "gpus-per-node=1", "mem=16GB"])
     assert found == {"partition": "gpu", "time": 240, "gpus_per_node": 1, "mem": "16GB"}

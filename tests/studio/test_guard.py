@@ -4,6 +4,11 @@ import http.client
 
 import pytest
 from served_studio import TOKEN, ServedStudio
+from starlette.responses import PlainTextResponse
+from starlette.testclient import TestClient
+from starlette.types import Receive, Scope, Send
+
+from dualtemp.studio.guard import Guard
 
 
 def test_the_address_with_its_token_opens_the_page_and_sets_a_strict_cookie(shared_studio: ServedStudio) -> None:
@@ -26,6 +31,29 @@ def test_without_the_token_nothing_is_told(shared_studio: ServedStudio, path: st
         assert answer.code == 403
         assert b"image" not in answer.body
         assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "other", ['a={"x":1}', "x[y]=1", 'json=[{"a":1}]', "name=Jos\u00e9", 'q="a', "foo=a b", "flag", "=", "a=;b"]
+)
+def test_cookies_of_other_programs_on_this_computer_do_not_lock_it(shared_studio: ServedStudio, other: str) -> None:
+    own = f"dualtemp-studio-{shared_studio.port}={TOKEN}"
+    for cookies in (f"{other}; {own}", f"{own}; {other}"):
+        assert shared_studio.ask("/api/state", Cookie=cookies).code == 200
+
+
+@pytest.mark.parametrize("bound", ["0.0.0.0", "::", ""])
+def test_where_it_listens_everywhere_it_is_asked_by_number_but_not_by_any_name(bound: str) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await PlainTextResponse("here")(scope, receive, send)
+
+    guard = TestClient(Guard(app, bound, 8765, TOKEN, "c"), cookies={"c": TOKEN})
+    for host in ("192.168.1.5:8765", "[fe80::1]:8765", "localhost:8765", "127.0.0.1:8765"):
+        assert guard.get("/", headers={"Host": host}).text == "here"
+    for host in ("evil.example:8765", "192.168.1.5:80", "192.168.1.5", "1.2.3.4.evil.example:8765"):
+        assert guard.get("/", headers={"Host": host}).status_code == 403
+    alone = TestClient(Guard(app, "192.168.1.5", 8765, TOKEN, "c"), cookies={"c": TOKEN})
+    assert alone.get("/", headers={"Host": "192.168.1.6:8765"}).status_code == 403
 
 
 def test_the_token_counts_only_in_the_pages_own_address(shared_studio: ServedStudio) -> None:

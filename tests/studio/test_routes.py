@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -11,11 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from safetensors.torch import load_file, save_file
 from served_studio import HTML, ServedStudio, serve, unpacked
 
 from dualtemp.encoder.embedding_reader import EmbeddingFile
 from dualtemp.encoder.select import WAYS
-from dualtemp.studio.suggestions import ways
+from dualtemp.studio.suggestions import MOST, _among, ways
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
@@ -138,6 +140,7 @@ def test_more_like_these_are_the_nearest_by_cosine(studio: ServedStudio, embeddi
     cosines = z @ mean / np.linalg.norm(mean)
     assert found["ids"] == np.argsort(-cosines, kind="stable")[:10].tolist()
     np.testing.assert_allclose(found["cosines"], np.sort(cosines)[::-1][:10], atol=2e-5)
+    assert sorted(studio.ask("/api/similar", {"ids": [4], "most": 100_000}).json()["ids"]) == list(range(60))
 
 
 def test_text_is_searched_in_names_labels_and_tags(studio: ServedStudio) -> None:
@@ -199,6 +202,22 @@ def test_a_dropped_picture_finds_itself_and_broken_ones_are_refused(
         assert ((W[:34] > 0) & (W[:34] < 1)).all()
 
 
+def test_a_run_that_was_trained_further_is_not_mixed_with_the_map_made_before(
+    photos_run: Path, photos: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(photos_run, run)
+    with serve(run, tmp_path) as studio:
+        picture = (photos / "train/dog/101.jpg").read_bytes()
+        assert studio.ask("/api/drop", picture).code == 200
+        weights = load_file(run / "backbone.safetensors")
+        save_file({name: value * 1.01 for name, value in weights.items()}, run / "backbone.safetensors")
+        for path, body in (("/api/drop", picture), ("/api/temperatures", {"ids": [0, 1, 2, 3]})):
+            answer = studio.ask(path, body)
+            assert answer.code == 400
+            assert "see the images by it again" in answer.json()["error"]
+
+
 def test_without_an_encoder_a_dropped_picture_says_what_to_do(studio: ServedStudio, drawn_images: Path) -> None:
     answer = studio.ask("/api/drop", (drawn_images / "copy.png").read_bytes())
     assert answer.code == 400
@@ -217,6 +236,17 @@ def test_suggestions_are_images_without_a_label_in_every_way_of_select(studio: S
         assert len(set(found)) == 5, way
         assert not {0, 3, 6, 1, 4, 7} & set(found), way
     assert "computes it" in studio.ask("/api/suggest", {"way": "hardest"}).json()["error"]
+
+
+def test_suggestions_among_many_images_know_every_class() -> None:
+    labels = np.full(80_000, -1)
+    labels[:60_000] = np.arange(60_000) // 6_000  # folders are in the order of names, so numbers follow classes
+    labels[79_999] = 10
+    shown = _among(labels)
+    assert set(labels[shown]) == {-1, *range(11)}
+    assert len(shown) <= 2 * MOST + 12
+    counts = np.bincount(labels[shown][labels[shown] >= 0])
+    assert counts[:10].min() > 0.9 * counts.max()
 
 
 def test_predictions_follow_the_labels(studio: ServedStudio) -> None:

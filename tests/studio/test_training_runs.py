@@ -1,6 +1,8 @@
 """Runs that the page starts: on chosen images, stopped and resumed, and alive when the studio is not."""
 
+import json
 import signal
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,9 @@ from started_studio import Started
 
 from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.status import status_of
+from dualtemp.studio import training_runs
+from dualtemp.studio.events import News
+from dualtemp.studio.training_runs import TrainingRuns
 
 SMALL = {"method": "simco", "init": "none", "batch": 8, "image_size": 24}
 
@@ -93,6 +98,55 @@ def test_a_run_outlives_the_studio_and_the_next_one_stops_and_resumes_it(
     assert until(second.command, lambda: status_of(run).word == "interrupted")
     second.command.send(signal.SIGINT)
     assert second.command.wait(PATIENCE).code == 0
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu"])
+def test_a_run_is_on_the_studios_device_and_takes_no_library_from_the_images(
+    device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "yaml.py").write_text("raise SystemExit('a file of the images was executed')")
+    monkeypatch.chdir(tmp_path)
+    runs = TrainingRuns(tmp_path / "runs", News(), device)
+    runs.train(runs.new_name("mine"), "no such data", {"epochs": 1})
+    (name,) = runs._children
+    assert runs._children[name].wait(PATIENCE) == 2
+    assert "no such data" in runs.log(name)
+    command = json.loads((tmp_path / "runs" / ".studio" / f"{name}.json").read_text())["command"]
+    assert command[-2:] == ["--device", device]
+
+
+def test_looks_at_runs_that_do_not_move_read_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made_run(tmp_path / "runs" / "mine", [{"loss": 3.0}])
+    news, read, told = News(), [], []
+    monkeypatch.setattr(training_runs, "EVERY", 0.01)
+    monkeypatch.setattr(training_runs, "REST", 0.1)
+    monkeypatch.setattr(training_runs, "describe_run", lambda path, name: read.append(name) or {"name": name})
+    monkeypatch.setattr(news, "publish", lambda kind, **what: told.append(kind))
+    runs = TrainingRuns(tmp_path / "runs", news)
+    runs.start_watching()
+
+    def after(change: int) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while len(told) < change:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        time.sleep(0.3)
+        assert told == ["runs"] * change
+        assert len(read) == change
+
+    after(1)
+    with RunFolder(tmp_path / "runs" / "mine").metrics.open("a") as file:
+        file.write('{"epoch": 2, "loss": 2.0}\n')
+    after(2)
+    runs.close()
+
+
+def test_images_that_are_not_in_the_data_are_not_trained_on(studio: ServedStudio) -> None:
+    images = studio.workspace.shown.images
+    images.numbers[3] = -1
+    answer = studio.ask("/api/train", {**SMALL, "ids": list(range(20))})
+    assert answer.code == 400
+    assert "1 of these images" in answer.json()["error"]
 
 
 def test_only_runs_that_exist_and_methods_that_exist_are_named(studio: ServedStudio, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def run(given: dict[str, Any]) -> int:
     for package in ("starlette", "uvicorn"):
         if find_spec(package) is None:
             raise UserError("the studio needs packages that are not installed: pip install 'dualtemp[studio]'")
-    from dualtemp.studio.guard import new_token
+    from dualtemp.studio.guard import is_wildcard, new_token
     from dualtemp.studio.label_file import LabelFile
     from dualtemp.studio.opening import open_for_studio
     from dualtemp.studio.server import Server, build_app, open_socket
@@ -73,9 +73,14 @@ def run(given: dict[str, Any]) -> int:
         port, token = sock.getsockname()[1], new_token()
         workspace = Workspace(opening, places, given["device"])
         server = Server(workspace, build_app(workspace, token, given["host"], port))
-        host = f"[{given['host']}]" if ":" in given["host"] else given["host"]
+        everywhere = is_wildcard(given["host"])
+        host = "127.0.0.1" if everywhere else f"[{given['host']}]" if ":" in given["host"] else given["host"]
         address = f"http://{host}:{port}/?token={token}"
-        print(f"The studio of {opening.title} is at\n  {address}\nLabels go to {labels}. Ctrl-C ends it.", flush=True)
+        elsewhere = "Elsewhere, put this computer's address in place of 127.0.0.1.\n" if everywhere else ""
+        print(
+            f"The studio of {opening.title} is at\n  {address}\n{elsewhere}Labels go to {labels}. Ctrl-C ends it.",
+            flush=True,
+        )
         if given["browser"]:
             import webbrowser
 

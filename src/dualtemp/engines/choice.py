@@ -55,7 +55,7 @@ def _open_local(options: EngineOptions) -> Engine:
     if options.device in ("auto", "cuda") and torch.cuda.is_available():
         devices = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
         jobs = jobs or len(devices)
-    at_once = max(1, cores() // (options.threads or 1))
-    jobs = jobs or (at_once if devices == ["cpu"] or not torch.backends.mps.is_available() else 1)
+    on_cpu = options.device == "cpu" or (options.device == "auto" and not torch.backends.mps.is_available())
+    jobs = jobs or (max(1, cores() // (options.threads or 1)) if on_cpu else 1)
     threads = options.threads or max(1, cores() // jobs)
     return LocalEngine([Place(devices[i % len(devices)], threads) for i in range(jobs)])

@@ -109,19 +109,21 @@ class Queue:
     """What `squeue` says of this user's jobs, asked every LOOK seconds at most; unlike sacct it needs no accounting."""
 
     def __init__(self) -> None:
-        self.asked_at, self.states = -LOOK, dict[str, str]()
+        self.asked_at = self.answered_at = -LOOK
+        self.states = dict[str, str]()
         self.wanted_since: dict[str, float] = {}  # when each job was first asked about
 
     def has(self, job: str) -> bool:
         """Whether the job is waiting or running; as long as Slurm has not answered since it was first asked, it is."""
         since = self.wanted_since.setdefault(job, time.monotonic())
         if time.monotonic() - self.asked_at > LOOK:
+            self.asked_at = time.monotonic()
             with contextlib.suppress(OSError, subprocess.SubprocessError):  # Slurm is busy: what it said before stands
                 words = ["squeue", "--noheader", "--array", "--user", getpass.getuser(), "--format", "%i %T"]
                 said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
                 self.states = dict(line.split()[:2] for line in said.splitlines() if len(line.split()) >= 2)
-                self.asked_at = time.monotonic()
-        return self.asked_at < since or self.states.get(job, "COMPLETED") not in ENDED
+                self.answered_at = time.monotonic()
+        return self.answered_at < since or self.states.get(job, "COMPLETED") not in ENDED
 
     def cancel(self, jobs: Sequence[str]) -> None:
         """Cancel jobs; the next question is asked at once."""

@@ -39,10 +39,10 @@ COLORS = {"running": "cyan", "done": "green", "interrupted": "yellow", "failed":
 SIGNS = {"metrics.jsonl", "environment.json", "checkpoints"}  # with config.yaml, any of these marks a run folder
 
 
-def find_runs(folder: Path) -> Iterator[Path]:
+def find_runs(folder: Path, report: bool = True) -> Iterator[Path]:
     """Yield run folders at or below a folder, sorted by name, each once; runs are not searched for further runs.
 
-    Links are followed. A folder that cannot be read is reported on standard error and left out.
+    Links are followed. A folder that cannot be read is left out, and reported on standard error unless `report` is off.
     """
     seen: set[tuple[int, int]] = set()
     waiting = [folder]
@@ -52,7 +52,8 @@ def find_runs(folder: Path) -> Iterator[Path]:
             about = here.stat()
             inside = {entry.name: entry for entry in os.scandir(here)}
         except OSError as error:
-            print(f"dualtemp: {here} cannot be read ({error.strerror}); left out", file=sys.stderr)
+            if report:
+                print(f"dualtemp: {here} cannot be read ({error.strerror}); left out", file=sys.stderr)
             continue
         if (about.st_dev, about.st_ino) in seen:
             continue

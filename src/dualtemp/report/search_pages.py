@@ -49,7 +49,11 @@ def write_duplicates_page(out: Path, run: Path, found: NearDuplicates, threshold
     sections = []
     for number, group in enumerate(found.groups[:most], 1):
         inside = [pairs[pair] for pair in combinations(group, 2)]
-        cards = [_card(found, i, [pair for pair in inside if i in pair[:2]], in_groups[i] > 1) for i in group]
+        pairs_of: dict[int, list[Pair]] = {i: [] for i in group}
+        for pair in inside:
+            pairs_of[pair.first].append(pair)
+            pairs_of[pair.second].append(pair)
+        cards = [_card(found, i, pairs_of[i], in_groups[i] > 1) for i in group]
         remarks = dict.fromkeys(word for pair in inside for word in found.remarks(pair) if word != "same content")
         least = min(pair.s for pair in inside)
         title = f"Group {number}: {len(group)} images, any two at least {least:.4f}"

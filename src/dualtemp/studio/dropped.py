@@ -58,6 +58,8 @@ def space_encoder(space: Space, device: str) -> RunEncoder:
             f"{space.encoder} makes {encoder.width} features an image, these have {space.features.shape[1]}: "
             "give --encoder the one that made them"
         )
+    if space.fingerprint not in ("", encoder.fingerprint):
+        raise UserError(f"{space.title} has been trained further since the map was made: see the images by it again")
     return encoder
 
 

@@ -6,7 +6,7 @@ token, which stands in the address once and then in a cookie that other sites' r
 """
 
 import secrets
-from http.cookies import CookieError, SimpleCookie
+from ipaddress import ip_address
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers
@@ -38,6 +38,11 @@ def new_token() -> str:
     return secrets.token_urlsafe(24)
 
 
+def is_wildcard(host: str) -> bool:
+    """Whether a server bound to it listens on every address of this computer."""
+    return host in ("", "0.0.0.0", "::")
+
+
 def allowed_hosts(host: str, port: int) -> frozenset[str]:
     """The Host headers of requests that mean this server."""
     names = {"127.0.0.1", "localhost", "[::1]", f"[{host}]" if ":" in host else host}
@@ -49,13 +54,14 @@ class Guard:
 
     Args:
         app: what it guards.
-        hosts: allowed Host headers.
+        host, port: that the server is bound to.
         token: the secret.
         cookie: the cookie's name; one for each port, since cookies are shared between ports.
     """
 
-    def __init__(self, app: ASGIApp, hosts: frozenset[str], token: str, cookie: str) -> None:
-        self.app, self.hosts, self.token, self.cookie = app, hosts, token, cookie
+    def __init__(self, app: ASGIApp, host: str, port: int, token: str, cookie: str) -> None:
+        self.app, self.port, self.token, self.cookie = app, port, token, cookie
+        self.hosts, self.everywhere = allowed_hosts(host, port), is_wildcard(host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request and pass it on, or answer it with the reason why not."""
@@ -84,7 +90,7 @@ class Guard:
 
     def _refusal(self, headers: Headers, comes_with_token: bool) -> str | None:
         hosts = headers.getlist("host")
-        if len(hosts) != 1 or hosts[0].lower() not in self.hosts:
+        if len(hosts) != 1 or not self._means_this(hosts[0].lower()):
             return "This address is not the studio's: open the one that `dualtemp studio` has printed."
         origin = headers.get("origin")
         if origin is not None and origin.lower() != f"http://{hosts[0].lower()}":
@@ -95,12 +101,24 @@ class Guard:
             return "Open the address with its token, as `dualtemp studio` has printed it."
         return None
 
-    def _cookie_value(self, headers: Headers) -> str:
+    def _means_this(self, host: str) -> bool:
+        """Whether a Host header names this server: by a name that is known, or by number if it listens everywhere.
+
+        Whoever makes a name of his own point here cannot make a number do so.
+        """
+        if host in self.hosts or not self.everywhere:
+            return host in self.hosts
+        name, _, port = host.rpartition(":")
         try:
-            found = SimpleCookie(headers.get("cookie", "")).get(self.cookie)
-        except CookieError:
-            return ""
-        return "" if found is None else found.value
+            ip_address(name.removeprefix("[").removesuffix("]"))
+        except ValueError:
+            return False
+        return port == str(self.port)
+
+    def _cookie_value(self, headers: Headers) -> str:
+        """The token's cookie. Those of other programs on this computer come along, and may hold anything."""
+        pairs = (each.strip().partition("=") for each in headers.get("cookie", "").split(";"))
+        return next((value for name, _, value in pairs if name == self.cookie), "")
 
     def _is_token(self, given: str) -> bool:
         return secrets.compare_digest(given.encode(errors="replace"), self.token.encode())

@@ -42,6 +42,10 @@ def _chosen(workspace: Workspace, runs: TrainingRuns, numbers: list[int], name: 
     all_labeled = all(words[i] is not None for i in numbers)
     labels = {i: words[i] if all_labeled else None for i in numbers}
     assert images.images is not None
+    if missing := int((images.numbers[numbers] < 0).sum()):
+        raise UserError(
+            f"{missing:,} of these images are not in {images.source}: select others, or give another --data"
+        )
     if images.images.images.in_memory:
         target = runs.images_path(name, ".npz")
         write_pixels(images, labels, target)
@@ -62,7 +66,8 @@ def see_by_run(workspace: Workspace, path: Path, name: str) -> int:
 
         encoder = run_encoder(path, workspace.device)
         index, features = embedded(encoder, images.images, progress, workspace.notes.append)  # pyright: ignore
-        space = make_space(encoder_title(encoder), path, _in_order(images, index, features))
+        features = _in_order(images, index, features)
+        space = make_space(encoder_title(encoder), path, features, encoder.fingerprint)
         workspace.add_space(space)
         return f"the map is that of {name} now"
 

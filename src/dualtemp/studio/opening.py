@@ -105,7 +105,8 @@ def _of_images(data: str | None, word: Path, device: str) -> Opening:
 
     def load(progress: Progress, note: Callable[[str], None]) -> tuple[Collection, Space]:
         index, features = embedded(encoder, images, progress, note)
-        return collection_of(images, index, title), make_space(encoder_title(encoder), word, features)
+        space = make_space(encoder_title(encoder), word, features, encoder.fingerprint)
+        return collection_of(images, index, title), space
 
     return Opening(title, images.source, load)
 

@@ -47,7 +47,7 @@ class Items(Body):
 class Similar(Chosen):
     """Images that others are compared with."""
 
-    most: Annotated[int, Field(ge=1, le=5_000)] = 200
+    most: Annotated[int, Field(ge=1)] = 200
 
 
 class Suggested(Body):

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from dualtemp.errors import UserError
 from dualtemp.frameworks import frameworks
 from dualtemp.studio.export_routes import ExportRoutes
-from dualtemp.studio.guard import Guard, allowed_hosts
+from dualtemp.studio.guard import Guard
 from dualtemp.studio.label_routes import LabelRoutes
 from dualtemp.studio.routes import LookRoutes
 from dualtemp.studio.run_routes import RunRoutes
@@ -30,7 +30,7 @@ GRACE = 1  # seconds that connections have when the studio ends
 
 def build_app(workspace: Workspace, token: str, host: str, port: int) -> Guard:
     """The studio as an ASGI application behind its guard."""
-    runs = TrainingRuns(workspace.places.runs, workspace.news)
+    runs = TrainingRuns(workspace.places.runs, workspace.news, workspace.device)
 
     def more() -> dict[str, Any]:
         return {"runs": runs.listed(), "methods": list(frameworks()), "ways": ways()}
@@ -58,7 +58,7 @@ def build_app(workspace: Workspace, token: str, host: str, port: int) -> Guard:
         lifespan=lifespan,
         exception_handlers={HTTPException: _explain},
     )
-    return Guard(app, allowed_hosts(host, port), token, f"dualtemp-studio-{port}")
+    return Guard(app, host, port, token, f"dualtemp-studio-{port}")
 
 
 def open_socket(host: str, port: int) -> socket.socket:

@@ -15,13 +15,15 @@ class Space:
     """Features of all images by one encoder.
 
     title: the encoder, for people; encoder: the word or run folder that `run_encoder` opens, None if it is not known;
-    features: float32 (N, F), unit length; places: float32 (N, 2) by the name of a layout, within [-1, 1]; notes: a line
-    about each. Both are replaced, never changed: threads that answer a page may be going through them.
+    features: float32 (N, F), unit length; fingerprint: of the weights that made them, "" if it is not known; places:
+    float32 (N, 2) by the name of a layout, within [-1, 1]; notes: a line about each. Both are replaced, never changed:
+    threads that answer a page may be going through them.
     """
 
     title: str
     encoder: Path | None
     features: np.ndarray
+    fingerprint: str = ""
     places: dict[str, np.ndarray] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
 
@@ -47,7 +49,7 @@ class Space:
         return found, np.clip(cosines[found], -1, 1)
 
 
-def make_space(title: str, encoder: Path | None, features: np.ndarray) -> Space:
+def make_space(title: str, encoder: Path | None, features: np.ndarray, fingerprint: str = "") -> Space:
     """Normalize features (N, F), in place where they are float32, and lay them out by principal components."""
     features = np.ascontiguousarray(features, np.float32)
     for start in range(0, len(features), BLOCK):
@@ -56,7 +58,7 @@ def make_space(title: str, encoder: Path | None, features: np.ndarray) -> Space:
     places, explained = principal_places(features)
     shares = " and ".join(f"{100 * share:.0f} %" for share in explained)
     note = f"Two directions of the largest spread: {shares} of it."
-    return Space(title, encoder, features, {"components": fitted(places)}, {"components": note})
+    return Space(title, encoder, features, fingerprint, {"components": fitted(places)}, {"components": note})
 
 
 def principal_places(features: np.ndarray) -> tuple[np.ndarray, tuple[float, float]]:

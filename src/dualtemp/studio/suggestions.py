@@ -60,11 +60,12 @@ def suggest(workspace: Workspace, way: str, count: int) -> Suggestion:
 
 
 def _among(labels: np.ndarray) -> np.ndarray:
-    """All images, or the labeled ones and evenly spaced others."""
+    """All images, or evenly spaced ones of those with and without a label, and the first of each class."""
     if len(labels) <= MOST:
         return np.arange(len(labels))
-    labeled, others = np.flatnonzero(labels >= 0)[:MOST], np.flatnonzero(labels < 0)
-    return np.sort(np.concatenate([labeled, others[:: -(-len(others) // MOST)]]))
+    first = np.unique(labels, return_index=True)[1]
+    parts = (np.flatnonzero(labels >= 0), np.flatnonzero(labels < 0))
+    return np.unique(np.concatenate([first, *(part[:: max(1, -(-len(part) // MOST))] for part in parts)]))
 
 
 def _weights(workspace: Workspace) -> np.ndarray:

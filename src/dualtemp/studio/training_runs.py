@@ -12,19 +12,22 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dualtemp.atomic_write import whole_file
 from dualtemp.errors import UserError, writing
+from dualtemp.file_lock import held
 from dualtemp.report.runs_list import describe_run, find_runs
 from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.metrics import measures
 from dualtemp.runs.record import points, read_run
 from dualtemp.studio.events import News
 
-EVERY = 1.0  # seconds between two looks at the runs
+EVERY = 1.0  # seconds between two looks at the runs, at least
+REST = 20  # times as long as a look takes is the pause after it, at least
 MOST_LINES = 40  # of a log, for the page
 
 
@@ -34,10 +37,11 @@ class TrainingRuns:
     Args:
         folder: where runs are; it is made when the first one starts.
         news: hears of every change.
+        device: of the runs that are started here, default "auto".
     """
 
-    def __init__(self, folder: Path, news: News) -> None:
-        self.folder, self.news = folder, news
+    def __init__(self, folder: Path, news: News, device: str = "auto") -> None:
+        self.folder, self.news, self.device = folder, news, device
         self.own = folder / ".studio"
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._names: set[str] = set()  # of runs that are started here
@@ -57,7 +61,7 @@ class TrainingRuns:
         """All runs by name."""
         if not self.folder.is_dir():
             return {}
-        return {str(path.relative_to(self.folder)): path for path in find_runs(self.folder)}
+        return {str(path.relative_to(self.folder)): path for path in find_runs(self.folder, report=False)}
 
     def listed(self) -> list[dict[str, Any]]:
         """All runs for the page, and those that could not begin."""
@@ -112,14 +116,14 @@ class TrainingRuns:
         for key, value in settings.items():
             if value is not None:
                 flags += [f"--{key.replace('_', '-')}", str(value)]
-        self._start(name, "train", ["--data", data, "--out", str(self.folder / name), *flags])
+        self._start(name, ["train", "--data", data, "--out", str(self.folder / name), *flags])
 
     def resume(self, name: str, epochs: int | None = None) -> None:
         """Start `dualtemp resume`, to more epochs if given."""
         path = self._path(name)
         if describe_run(path, name)["status"] == "running":
             raise UserError(f"{name} is running already")
-        self._start(name, "resume", [str(path), *(["--epochs", str(epochs)] if epochs else [])])
+        self._start(name, ["resume", str(path), *(["--epochs", str(epochs)] if epochs else [])])
 
     def stop(self, name: str) -> None:
         """Ask a run that was started here to stop after its step; it can be resumed."""
@@ -146,14 +150,16 @@ class TrainingRuns:
             raise UserError(f"no run is called {name!r}")
         return found
 
-    def _start(self, name: str, command: str, words: Sequence[str]) -> None:
+    def _start(self, name: str, words: Sequence[str]) -> None:
+        words = [*words, "--device", self.device]
         with self._lock, writing(self.folder, "start the studio with another --runs"):
             if self._living(name):
                 raise UserError(f"{name} is running already")
             self.own.mkdir(parents=True, exist_ok=True)
             with open(self._file(name, "log"), "ab") as log:
                 child = subprocess.Popen(
-                    [sys.executable, "-m", "dualtemp", command, *words],
+                    # -P: a Python file among the images is not taken for a library
+                    [sys.executable, "-P", "-m", "dualtemp", *words],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -161,7 +167,7 @@ class TrainingRuns:
                 )
             self._children[name] = child
             with whole_file(self._file(name, "json")) as file:
-                file.write(json.dumps({"pid": child.pid, "command": [command, *words]}).encode())
+                file.write(json.dumps({"pid": child.pid, "command": words}).encode())
         self._tell()
 
     def _living(self, name: str) -> "subprocess.Popen[bytes] | None":
@@ -195,7 +201,9 @@ class TrainingRuns:
 
     def _watch(self) -> None:
         before: dict[str, tuple[Any, ...]] = {}
-        while not self._closing.wait(EVERY):
+        pause = EVERY
+        while not self._closing.wait(pause):
+            began = time.monotonic()
             with contextlib.suppress(OSError, UserError):
                 now = {name: _signs(path) for name, path in self.paths().items()}
                 for name, child in list(self._children.items()):
@@ -203,13 +211,18 @@ class TrainingRuns:
                 if now != before:
                     before = now
                     self._tell()
+            pause = max(EVERY, REST * (time.monotonic() - began))
 
 
 def _signs(path: Path) -> tuple[Any, ...]:
-    """What changes when a run moves."""
+    """What changes when a run moves; no file is read for it."""
     run = RunFolder(path)
-    sizes = [file.stat().st_size if file.exists() else -1 for file in (run.metrics, run.config, run.trouble)]
-    return (*sizes, describe_run(path, "")["status"])
+    signs: list[Any] = [held(run.lock)]
+    for file in (run.metrics, run.config, run.trouble):
+        with contextlib.suppress(FileNotFoundError):
+            found = file.stat()
+            signs.append((file.name, found.st_size, found.st_mtime_ns))
+    return tuple(signs)
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

@@ -139,9 +139,8 @@ def run_encoder(path: Path, device: str = "auto") -> RunEncoder:
     own, there = run.settings(), open_device(device)
     views, channels, classes = run_images(run, own)
     backbone = build_backbone(own.backbone, views.size, channels, seed=own.seed)
-    initialize(backbone, path)
+    fingerprint = _initialize(backbone, path, run.backbone)
     backbone = _frozen(backbone, own, there)
-    fingerprint = weights_fingerprint(run.backbone.read_bytes())
     return RunEncoder(path, own, backbone, views, channels, classes, there, fingerprint)
 
 
@@ -153,8 +152,17 @@ def weights_fingerprint(content: bytes) -> str:
 def with_weights(encoder: RunEncoder, path: Path) -> RunEncoder:
     """The same encoder with the weights of a file."""
     backbone = copy.deepcopy(encoder.backbone)
-    initialize(backbone, path)
-    return replace(encoder, backbone=backbone, fingerprint=weights_fingerprint(path.read_bytes()))
+    return replace(encoder, fingerprint=_initialize(backbone, path, path), backbone=backbone)
+
+
+def _initialize(backbone: nn.Module, path: Path, file: Path) -> str:
+    """Load the weights of a path and return their file's fingerprint, even if a run replaces it in between."""
+    while True:
+        before = file.stat().st_mtime_ns if file.is_file() else None
+        initialize(backbone, path)
+        fingerprint = weights_fingerprint(file.read_bytes())
+        if file.stat().st_mtime_ns == before:
+            return fingerprint
 
 
 def names_start(path: Path | str) -> bool:

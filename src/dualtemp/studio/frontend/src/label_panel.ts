@@ -9,7 +9,7 @@ export interface Changed { version: number; changed: number; ids: number[]; can_
 export async function setLabel(ids: number[], label: string | null): Promise<void> {
   if (!ids.length) return say("Select images first: with the lasso, a box, or a click.");
   const done = await attempt(() => post<Changed>("/api/label", { ids, label }));
-  if (done) took(done, label === null ? "lost their label" : `labeled ${label}`);
+  if (done) took(done, label === null ? "without a label" : `labeled ${label}`);
 }
 
 export async function setTag(ids: number[], tag: string, remove = false): Promise<boolean> {
