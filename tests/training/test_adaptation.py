@@ -14,7 +14,7 @@ from trained_encoders import photos
 from dualtemp.api import resume, train
 from dualtemp.config import settings
 from dualtemp.errors import UserError
-from dualtemp.frameworks import build_framework
+from dualtemp.frameworks import FrameworkModule, build_framework
 from dualtemp.models.backbones import build_backbone
 from dualtemp.models.stages import frozen_modules, parameter_stages, split_backbone, stage_names
 from dualtemp.optimizers import build_optimizer, set_lr
@@ -22,6 +22,7 @@ from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.status import status_of
 from dualtemp.runs.thresholds import clearly_below
 from dualtemp.training.adaptation import Adaptation
+from dualtemp.training.train_step import synchronized
 
 __all__ = ["photos", "timm_folder"]  # fixtures
 
@@ -53,6 +54,25 @@ def test_frozen_batch_norm_keeps_its_statistics_while_its_weights_learn(
     before, after = weights(tmp_path / "run", "start"), weights(tmp_path / "run")
     for name, value in after.items():
         assert torch.equal(value, before[name]) == ("running" in name or "num_batches" in name), name
+
+
+def test_what_a_framework_holds_in_eval_mode_stays_there_and_batch_norm_of_its_own_is_synchronized() -> None:
+    chosen = settings({"data": "digits", "backbone": NETWORK, "image_size": 32})
+    method, chosen = build_framework(chosen, 3, 10), chosen.model_copy(update={"warmup_heads": 1.0})
+    teacher, norm = (
+        torch.nn.Sequential(torch.nn.Conv2d(3, 4, 1), torch.nn.BatchNorm2d(4)).eval(),
+        torch.nn.BatchNorm1d(4),
+    )
+    method.framework.teacher, method.framework.norm = teacher, norm
+    method = FrameworkModule(method.framework)
+    adaptation = Adaptation(chosen, method, 10)
+    for step in (0, 10):
+        adaptation.begin_step(step)
+        assert not any(part.training for part in teacher.modules())
+        assert norm.training
+    assert all(part.training for part in method.network.modules())
+    assert synchronized(method).framework.norm is method.norm
+    assert isinstance(method.framework.norm, torch.nn.SyncBatchNorm)
 
 
 def test_nothing_of_the_encoder_moves_while_the_heads_warm_up(photos: Path, timm_folder: Path, tmp_path: Path) -> None:

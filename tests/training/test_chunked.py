@@ -79,6 +79,19 @@ def test_chunks_change_neither_loss_nor_weights(name: str, chunk: int) -> None:
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
 
 
+def test_a_loss_of_the_features_of_an_encoder_that_rests_reaches_the_heads() -> None:
+    torch.manual_seed(0)
+    whole = network(False)
+    whole.backbone.requires_grad_(False)
+    chunked, view = ChunkedNetwork(copy.deepcopy(whole), 4), torch.randn(N, 3, 2, 2).double()
+    for each in (whole, chunked):
+        made = each(view)
+        (made.features.sum() + made.projection.square().sum()).backward()
+    chunked.backward()
+    for one, other in zip(whole.projector.parameters(), chunked.network.projector.parameters(), strict=True):
+        torch.testing.assert_close(other.grad, one.grad)
+
+
 def test_running_statistics_move_once_for_each_chunk() -> None:
     torch.manual_seed(0)
     norm = nn.BatchNorm1d(9)

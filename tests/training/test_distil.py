@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from command_processes import Commands, kill_where_it_halts
+from command_processes import Commands, kill_where_it_halts, signal_where_it_halts
 from local_starts import INPUT, timm_folder, timm_network, write_timm_folder
 from PIL import Image
 from run_contents import different, everything
@@ -22,6 +23,7 @@ from dualtemp.grids.results import DataFacts, key
 from dualtemp.models.starts import open_start
 from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.work_file import WorkFile
+from dualtemp.training.teacher import _computed, open_teacher
 
 __all__ = ["photos", "timm_folder"]  # fixtures
 
@@ -131,6 +133,36 @@ def test_a_run_that_is_killed_while_its_teacher_looks_ends_with_the_same_bits(
     assert done.code == 0, done.err
     assert different(everything(run), everything(reference)) == [".settings.teacher"]
     assert (run / "teacher.features").read_bytes() == (reference / "teacher.features").read_bytes()
+
+
+@pytest.mark.slow
+def test_a_job_that_is_asked_to_end_after_its_teachers_last_batch_is_requeued_and_goes_on(
+    photos: Path, timm_folder: Path, commands: Commands, tmp_path: Path
+) -> None:
+    asked, run = tmp_path / "asked", tmp_path / "run"
+    (tmp_path / "scontrol").write_text(f'#!/bin/sh\necho "$@" >> {asked}\n')
+    (tmp_path / "scontrol").chmod(0o755)
+    job = {"SLURM_JOB_ID": "7", "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    words = ["train", "--data", photos, "--method", "distil", "--backbone", "resnet_mini", "--batch", "8"]
+    words += ["--image-size", "32", "--epochs", "1", "--workers", "0", "--teacher", timm_folder, "--out", run]
+    last = -(-len(open_source(str(photos)).train) // 8)
+    running = commands.start(*words, env=job, first=HALT.format(when=last))
+    signal_where_it_halts(running, signal.SIGUSR1)
+    ended = running.wait()
+    assert ended.code == 130
+    assert "what the teacher has seen is saved" in ended.err
+    assert "job 7 is requeued" in ended.err
+    assert asked.read_text() == "requeue 7\n"
+    ended = commands.run(*words, env={**job, "SLURM_RESTART_COUNT": "1"}, first=HALT.format(when=99))
+    assert ended.code == 0, ended.err
+    assert len(RunFolder(run).history()) == 1
+
+
+def test_nothing_is_left_for_a_teacher_that_has_seen_all_images(distilled: Path, photos: Path) -> None:
+    images = open_source(str(photos)).train
+    teacher = open_teacher(RunFolder(distilled).settings(), torch.device("cpu"))
+    (end,) = _computed(teacher, images, 64, 0)
+    assert end.index.shape == (0,)
 
 
 WORDS = "imagenet, timm:NAME, a folder of timm, a run or FILE.onnx"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from drawn_photos import draw_photos
+from made_runs import made_run
 from run_contents import everything
 
 import dualtemp
@@ -21,7 +22,7 @@ from dualtemp.frameworks import build_framework, frameworks, registry
 from dualtemp.frameworks.simco import SimCo
 from dualtemp.runs.folder import RunFolder
 from dualtemp.training.observers.display import Display
-from dualtemp.training.run_data import open_data, training_data
+from dualtemp.training.run_data import describe_part, open_data, refuse_other_data, training_data
 from dualtemp.training.train_step import TrainStep
 from dualtemp.training.trainer import Trainer
 
@@ -107,6 +108,25 @@ def test_a_run_on_files_does_not_go_on_with_other_classes_or_labels_that_it_lear
             assert [len(environment[part].pop(name)) for name in ("labels", "classes")] == [32, 32]
         (run / "environment.json").write_text(json.dumps(environment))  # as runs were begun before they were recorded
     assert dualtemp.resume(run, 2, quiet=True)["epoch"] == 2
+
+
+def test_a_run_that_holds_images_out_by_their_labels_does_not_go_on_with_other_labels(tmp_path: Path) -> None:
+    root = tmp_path / "photos"
+    paths = draw_photos(root, 30)
+
+    def write_labels(classes: tuple[str, str]) -> None:
+        lines = ["name,label", *(f"{path.name},{classes[number % 2]}" for number, path in enumerate(paths))]
+        (root / "labels.csv").write_text("\n".join(lines))
+
+    write_labels(("cat", "dog"))
+    splits = open_source(root)
+    run = made_run(tmp_path / "run", [{"loss": 1.0}], data=str(root), stop_below_start=True, init="imagenet")
+    environment = {name: describe_part(part) for name, part in splits.parts().items()}
+    (run / "environment.json").write_text(json.dumps(environment))
+    refuse_other_data(RunFolder(run), splits)
+    write_labels(("dog", "cat"))
+    with pytest.raises(UserError, match="other labels; put them back"):
+        refuse_other_data(RunFolder(run), open_source(root))
 
 
 @pytest.mark.slow

@@ -29,7 +29,9 @@ class Adaptation:
         self.backbones = [part.backbone for part in method.modules() if isinstance(part, Network)]
         self.learning = self._choose_parameters()
         self.warms_up: bool | None = None
-        set_modes(settings, method)
+        encoders = {part for network in method.modules() if isinstance(network, Network) for part in network.modules()}
+        self.resting = [part for part in method.modules() if not part.training and part not in encoders]
+        self._set_modes()
 
     def begin_step(self, step: int) -> None:
         """Let the right parts learn in a step of the run, from 0."""
@@ -43,7 +45,7 @@ class Adaptation:
             for backbone in self.backbones:
                 backbone.eval()
         else:
-            set_modes(self.settings, self.method)
+            self._set_modes()
 
     def rates(self) -> dict[torch.Tensor, float]:
         """Shares of the learning rate by parameter of the encoder; empty if all learn at the same rate.
@@ -57,6 +59,12 @@ class Adaptation:
         count = 1 + max(stages.values())
         named = dict(network.backbone.named_parameters())
         return {named[name]: self.settings.layer_decay ** (count - stage) for name, stage in stages.items()}
+
+    def _set_modes(self) -> None:
+        """Training mode, but for what stays as the start has it, and what a framework has put into eval mode itself."""
+        set_modes(self.settings, self.method)
+        for module in self.resting:
+            module.training = False
 
     def _choose_parameters(self) -> list[nn.Parameter]:
         """Freeze the first stages; returns the encoder's parameters that are left to learn."""

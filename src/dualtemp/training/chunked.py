@@ -53,7 +53,8 @@ class ChunkedNetwork(nn.Module):
                 for start in range(0, len(view), self.chunk):
                     part = slice(start, start + self.chunk)
                     made = zip(self.network(view[part])[outputs], leaves[outputs], strict=True)
-                    pairs = [(output, leaf.grad[part]) for output, leaf in made if leaf.grad is not None]
+                    learned = ((output, leaf) for output, leaf in made if output.requires_grad)
+                    pairs = [(output, leaf.grad[part]) for output, leaf in learned if leaf.grad is not None]
                     torch.autograd.backward([output for output, _ in pairs], [gradient for _, gradient in pairs])
         self.passes = []
 

@@ -141,9 +141,10 @@ def train_prepared(prepared: PreparedRun, options: ExecutionOptions, observer: O
     distributed.wait()
     if not is_first:
         raise SystemExit(130)
-    last = checkpoints(run.checkpoints)[-1].name
+    kept = checkpoints(run.checkpoints)
+    saved = f"saved as {kept[-1].name}" if kept else "what the teacher has seen is saved"
     requeued = f"; {requeue_job()}" if requeue else ""
-    raise Stopped(f"stopped; saved as {last}; go on with `dualtemp resume {run.path}`{requeued}", asked)
+    raise Stopped(f"stopped; {saved}; go on with `dualtemp resume {run.path}`{requeued}", asked)
 
 
 def _train(

@@ -239,10 +239,12 @@ def describe_part(part: ImageSet | None) -> dict[str, Any] | None:
 def refuse_other_data(run: RunFolder, splits: Splits) -> None:
     """Refuse to resume a run with other images or labels than it started with, by what it has recorded of them.
 
-    A label that was corrected is no reason if the run only measures itself with labels; other classes are.
+    A label that was corrected is no reason if the run only measures itself with labels; other classes are. It is one
+    too if the run holds images out to tell when to stop: which ones depends on the labels.
     """
     before, parts = run.read_environment(), splits.parts()
-    free = () if run.settings().framework.learns_from_labels else ("labels", "commonest")
+    chosen = run.settings()
+    free = () if chosen.framework.learns_from_labels or chosen.stop_below_start else ("labels", "commonest")
     for part in ("train", "unlabelled"):
         now, then = describe_part(parts.get(part)) or {"images": 0}, before.get(part)
         if then is None or all(now.get(name) == value for name, value in then.items() if name not in free):

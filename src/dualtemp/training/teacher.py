@@ -23,7 +23,7 @@ from dualtemp.data.images import ImageSet
 from dualtemp.errors import UserError
 from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.work_file import Record, WorkFile
-from dualtemp.training.failures import explain_disk_errors
+from dualtemp.training.failures import Interrupted, explain_disk_errors
 from dualtemp.training.observers.observer import Observer, notify
 from dualtemp.training.run_encoder import RunEncoder, names_start, onnx_encoder, run_encoder
 
@@ -81,10 +81,12 @@ def learn_from_teacher(
 ) -> None:
     """Give a framework the features that its teacher has of all images. Every process must call it.
 
+    Raises Interrupted if asked to stop: what the teacher has seen is kept.
+
     teacher: on rank 0, if it is open; by default it is opened if the run's folder lacks features.
     """
 
-    def make() -> Tensor:
+    def make() -> Tensor | None:
         with explain_disk_errors(run), closing(WorkFile(run.teacher, _about(chosen, images))) as work:
             records = list(work.records())
             if not _is_complete(records):
@@ -93,9 +95,7 @@ def learn_from_teacher(
                     records.append(record)
                     notify(observer, "working", "the teacher looks at the images", _done(records), len(images))
                     if stop_requested():
-                        raise KeyboardInterrupt(
-                            f"stopped while the teacher looked at the images; go on with `dualtemp resume {run.path}`"
-                        )
+                        return None
             return _joined(records, len(images))
 
     if has_teacher(chosen):
@@ -109,8 +109,9 @@ def _about(chosen: Settings, images: ImageSet) -> dict[str, Any]:
 def _computed(teacher: RunEncoder, images: ImageSet, start: int, workers: int | None) -> Any:
     """Yield records of the images from number `start` on, and an empty one after the last."""
     problems: dict[str, str] = {}  # the trainer names unreadable files: it meets them again
-    for index, features in teacher.features(images.since(start), BATCH, workers, problems):
-        yield Record(index.numpy() + start, features.numpy(), {})
+    if start < len(images):
+        for index, features in teacher.features(images.since(start), BATCH, workers, problems):
+            yield Record(index.numpy() + start, features.numpy(), {})
     yield Record(np.zeros(0, np.int64), np.zeros((0, teacher.width), np.float32), {})
 
 
@@ -132,15 +133,20 @@ def _joined(records: list[Record], images: int) -> Tensor:
     return found
 
 
-def _on_all_ranks(make: Callable[[], Tensor], device: torch.device) -> Tensor:
-    """Make features on rank 0 and broadcast them, as a tensor: they may take gigabytes."""
+def _on_all_ranks(make: Callable[[], Tensor | None], device: torch.device) -> Tensor:
+    """Make features on rank 0 and broadcast them, as a tensor: they may take gigabytes. None is Interrupted."""
     made: list[Tensor] = []
 
-    def shape() -> tuple[int, ...]:
-        made.append(make())
-        return tuple(made[0].shape)
+    def shape() -> tuple[int, ...] | None:
+        found = make()
+        if found is None:
+            return None
+        made.append(found)
+        return tuple(found.shape)
 
     wanted = distributed.run_on_rank0(shape)
+    if wanted is None:
+        raise Interrupted
     found = made[0].to(device) if made else torch.empty(wanted, device=device)
     if distributed.world_size() > 1:
         dist.broadcast(found, 0)

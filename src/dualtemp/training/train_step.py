@@ -24,6 +24,14 @@ from dualtemp.training.chunked import ChunkedNetwork
 from dualtemp.training.schedule import highest_lr, step_seed
 
 
+def synchronized(method: Any) -> Any:
+    """A framework whose batch norm has the statistics of all processes, also where it is an attribute of its own."""
+    method = synchronize_batch_norm(method)
+    for name, part in method.named_children():
+        setattr(method.framework, name, part)
+    return method
+
+
 class TrainStep:
     """A framework on its device with everything that updates it: optimizer, gradient scaler, online probe.
 
@@ -39,7 +47,7 @@ class TrainStep:
     def __init__(self, settings: Settings, method: Any, data: TrainingData, device: torch.device) -> None:
         method = method.to(device)
         if device.type == "cuda" and distributed.world_size() > 1:
-            method = synchronize_batch_norm(method)
+            method = synchronized(method)
         self.settings, self.method, self.device = settings, method, device
         self.network: Network = method.network  # the whole one, even if the method sees it in chunks
         if settings.channels_last:

@@ -243,8 +243,12 @@ class Trainer:
         if self.data.held_out is None or (self.done > 0 and self.start.right is None):
             return {}  # the start was never measured, where the setting is younger than the run
         backbone = self.step.network.backbone
-        found = clean_features(backbone, self.data.held_out, self.data.views, self.device, self.workers, {})
-        return self.start.look(bank, labels, *found)
+        held_out, lost = self.data.held_out, dict[str, str]()
+        found = clean_features(backbone, held_out, self.data.views, self.device, self.workers, lost)
+        seen = torch.ones(len(held_out), dtype=torch.bool)
+        if lost:
+            seen = torch.tensor([name not in lost for name in held_out.source.names])
+        return self.start.look(bank, labels, *found, seen)
 
     def judge_encoder(self) -> dict[str, float]:
         """Let the label-free judge look at the encoder as it is, and compare it with what it was."""
