@@ -67,7 +67,7 @@ def test_every_figure_in_the_words_is_in_a_summary_or_on_the_page_of_a_grid() ->
     text = (PUBLISHED / "README.md").read_text().split("## Where it stands")[1].split("## ")[0]
     told = (PUBLISHED.parents[1] / "README.md").read_text().split("With two temperatures")[1].split("##")[0]
     sources = [PUBLISHED / name / "summary.md" for name in COMMANDS]
-    sources += [PUBLISHED / "unequal" / f"{name}.html" for name in ("same-step", "own-rates")]
+    sources += [PUBLISHED / "unequal" / f"{name}.html" for name in ("same-step", "own-rates", "capacity")]
     told_there = re.sub(r"(?s)<style.*?</style>|base64,[^\"]*", "", " ".join(path.read_text() for path in sources))
     known = set(re.findall(r"\d+\.\d\d", told_there))
     figures = re.findall(r"\d+\.\d\d", text + told)
@@ -211,6 +211,34 @@ def test_each_arm_at_its_own_rate_is_told_as_its_cells_and_its_page_say(tmp_path
         assert f"<td>+{gain:.2f}</td><td>+1.63 … +3.13</td>" in cells
         assert "+1.50 … +3.26" in cells
         assert "One comparison, at 97.06 %" in cells
+
+
+def test_the_wider_network_is_told_as_its_cells_and_its_page_say(tmp_path: Path) -> None:
+    whole = (PUBLISHED / "README.md").read_text()
+    text = whole.split("## In a network twice as wide")[1].split("\n## ")[0]
+    words = " ".join(text.split())
+    wide = {**AT_THE_SAME_RATE, "backbone": "resnet_mini_x2", "method": "simmoco"}
+    one, two = (metrics_of("unequal", **wide, tau_beta=beta) for beta in (0.1, 1.0))
+    assert (len(one), len(two)) == (5, 5)
+    for name, found in (("one temperature", one), ("two temperatures", two)):
+        inequality = f"{math.log(64) - fmean(run['entropy'] for run in found):.3f}".removeprefix("0")
+        figures = [mean(found, key) for key in ("probe_top1", "knn_top1", "W_mean")]
+        assert f"| {name} | {' | '.join(figures)} | {inequality} |" in text
+        if found is one:
+            assert (
+                f"| SimMoCo twice as wide, `unequal` | {inequality} | {figures[2]} | +0.71 (-0.36 ... 1.78) |" in whole
+            )
+    gain, by_knn = (
+        fmean(run[key] for run in two) - fmean(run[key] for run in one) for key in ("probe_top1", "knn_top1")
+    )
+    assert f"{gain:+.2f} (97.06 % interval -0.36 to 1.78), undecided**" in words
+    assert f"by kNN {by_knn:.2f}." in words
+    folder, page = PUBLISHED / "unequal", tmp_path / "capacity.html"
+    grid = [str(folder / "capacity.yaml"), "--results", str(folder / "cells"), "--seeds", "5", "--no-run"]
+    assert main(["grid", *grid, "--out", str(page)]) == 0
+    for written in (page, folder / "capacity.html"):
+        cells = re.sub(r"<td[^>]*>", "<td>", written.read_text().replace("\n", ""))
+        assert "<td>+0.71</td><td>\u22120.36 … +1.78</td><td>\u22120.55 … +1.97</td><td>+0.07 … +1.35</td>" in cells
 
 
 def between(metrics: list[dict[str, float]], places: int = 0) -> str:

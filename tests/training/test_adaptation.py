@@ -70,7 +70,7 @@ def test_what_a_framework_holds_in_eval_mode_stays_there_and_batch_norm_of_its_o
         adaptation.begin_step(step)
         assert not any(part.training for part in teacher.modules())
         assert norm.training
-    assert all(part.training for part in method.network.modules())
+    assert all(part.training for part in method.framework.network.modules())
     assert synchronized(method).framework.norm is method.norm
     assert isinstance(method.framework.norm, torch.nn.SyncBatchNorm)
 
