@@ -18,7 +18,7 @@ from PIL import Image
 from dualtemp.data import open_source
 from dualtemp.data.loading import optional_readers
 from dualtemp.data.loading.decode import UnreadableImage, image_extensions
-from dualtemp.data.shards import indexing
+from dualtemp.data.shards import indexing, shard_reading
 from dualtemp.errors import UserError
 
 
@@ -163,6 +163,25 @@ def test_a_shard_that_vanishes_leaves_unreadable_images_and_the_order_of_all_oth
     paths[1].write_bytes(held)
     again = open_source(str(tmp_path / "s" / "{000..003}.tar"))
     assert again.train.fingerprint == fingerprint
+
+
+def test_copies_stay_on_one_side_of_the_split_when_the_shard_of_the_first_vanishes(tmp_path: Path) -> None:
+    for shard, numbers in enumerate((range(20), range(100, 104), range(20))):
+        with tarfile.open(tmp_path / f"{shard}.tar", "w") as archive:
+            for i in numbers:
+                add_member(archive, f"{shard}_{i:03}.png", encoded(i))
+    before = _names_by_part(str(tmp_path / "{0..2}.tar"))
+    (tmp_path / "0.tar").unlink()
+    shard_reading._open.clear()
+    after = _names_by_part(str(tmp_path / "{0..2}.tar"))
+    assert after == before
+    train, test = ({name[2:] for name in names if name[0] in "02"} for names in (after["train"], after["test"]))
+    assert test
+    assert not train & test
+
+
+def _names_by_part(source: str) -> dict[str, list[str]]:
+    return {part: list(images.source.names) for part, images in open_source(source).parts().items()}
 
 
 def test_a_shard_that_was_never_there_is_left_out_and_named(photos: Path, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from torch import Tensor
 from dualtemp import distributed
 from dualtemp.data.image_source import ImageSource
 from dualtemp.data.images import ImageSet
-from dualtemp.data.loading.decode import UnreadableImage, open_image
+from dualtemp.data.loading.decode import NotRead, UnreadableImage, open_image
 from dualtemp.progress_bar import image_progress
 
 ENDS = 4096  # bytes of either end of a file
@@ -139,12 +139,19 @@ def _of_digests(sources: list[ImageSource], digests: np.ndarray) -> np.ndarray:
     found, begins = first[inverse], np.cumsum([0, *map(len, sources)])
     for number in np.unique(found[found != np.arange(len(found))]).tolist():
         which = int(np.searchsorted(begins, number, side="right")) - 1
-        try:
-            sources[which].header(number - int(begins[which]))
-        except UnreadableImage:  # images spoiled alike are no copies
+        if _is_spoiled(sources[which], number - int(begins[which])):  # images spoiled alike are no copies
             alike = np.flatnonzero(found == number)
             found[alike] = alike
     return found
+
+
+def _is_spoiled(source: ImageSource, i: int) -> bool:
+    """Whether image i was read and is none; one that cannot be read now (its shard is gone) may be whole."""
+    try:
+        source.header(i)
+    except UnreadableImage as error:
+        return not isinstance(error.reason, NotRead)
+    return False
 
 
 def _of_contents(images: list[tuple[ImageSource, int]]) -> np.ndarray:
@@ -158,10 +165,7 @@ def _of_contents(images: list[tuple[ImageSource, int]]) -> np.ndarray:
     with ThreadPoolExecutor(AT_ONCE) as pool:
         kinds = list(pool.map(digest, range(len(images))))
     for alike in _groups(dict(enumerate(kinds))):
-        source, i = images[alike[0]]
-        try:
-            source.header(i)
-        except UnreadableImage:  # images spoiled alike are no copies
+        if _is_spoiled(*images[alike[0]]):  # images spoiled alike are no copies
             for number in alike:
                 kinds[number] = number
     return _first_alike(kinds)
