@@ -7,11 +7,13 @@ import pytest
 import torch
 from PIL import Image
 
+from dualtemp.config import settings
 from dualtemp.data.images import FileImages, ImageSet, Splits
 from dualtemp.data.sources.folder import find_images, name_keys, open_folder
 from dualtemp.data.sources.held_out import held_out
 from dualtemp.data.sources.opening import open_source
 from dualtemp.errors import UserError
+from dualtemp.training.run_data import open_data
 
 SMALL, LARGE = (20, 16), (130, 100)  # width, height
 
@@ -92,6 +94,30 @@ def test_unlabelled_images_join_training_without_a_label(tmp_path: Path) -> None
 def test_a_class_may_be_called_train(tmp_path: Path) -> None:
     splits = open_folder(put(tmp_path, *many("car", "train", "tram", count=4)))
     assert splits.train.classes == ("car", "train", "tram")
+
+
+def test_a_folder_called_valid_beside_train_is_the_test_part(tmp_path: Path) -> None:
+    splits = open_folder(put(tmp_path, *many("train/cat", "train/dog", "valid/cat", "valid/dog", count=3)))
+    assert splits.train.classes == ("cat", "dog")
+    assert (len(splits.train), splits.split) == (6, "train/ and valid/")
+    assert classes_of(splits.test) == ["cat"] * 3 + ["dog"] * 3  # pyright: ignore
+
+
+@pytest.mark.parametrize("name", ["unlabelled", "unlabeled"])
+def test_images_without_labels_beside_train_alone_are_no_class(tmp_path: Path, name: str) -> None:
+    root = put(tmp_path, *many("train/cat", "train/dog", count=20), *many(name, count=5), size=LARGE)
+    splits = open_folder(root)
+    assert splits.train.classes == ("cat", "dog")
+    assert names_of(splits.unlabeled) == set(many(name, count=5))
+    assert all(each.startswith("train/") for each in names_of(splits.test))
+
+
+@pytest.mark.parametrize("name", ["valid", "unlabelled"])
+def test_an_earlier_run_goes_on_with_the_classes_that_it_took_these_folders_for(tmp_path: Path, name: str) -> None:
+    root = put(tmp_path, *many("train/cat", f"{name}/cat", count=20), size=LARGE)
+    chosen = settings({"data": str(root)})
+    assert set(open_data(chosen, {"split": 2}).train.classes) == {"train", name}
+    assert open_data(chosen).train.classes == ("cat",)
 
 
 def test_without_a_test_folder_a_tenth_of_each_class_is_held_out(tmp_path: Path) -> None:

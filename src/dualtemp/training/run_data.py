@@ -27,8 +27,10 @@ from dualtemp.models.model_input import INTERPOLATIONS, ModelInput
 from dualtemp.runs.folder import RunFolder
 
 # How a run treats its images, in environment.json: since 2 all copies of an image are on one side of a split, and the
-# user's own color images are normalized by their own mean and std.
-SPLIT = 2
+# user's own color images are normalized by their own mean and std; since 3 valid/ beside train/ is a test part, and
+# unlabelled/ beside train/ alone is no class.
+TOGETHER, PARTS = 2, 3
+SPLIT = PARTS
 
 
 def split_of(environment: Mapping[str, Any] | None) -> int:
@@ -58,8 +60,14 @@ def open_data(settings: Settings, environment: Mapping[str, Any] | None = None) 
     """
 
     def whole() -> Splits:
-        together = split_of(environment) == SPLIT
-        return open_source(settings.data, labels=settings.labels, together=together, labels_from=settings.labels_from)
+        split = split_of(environment)
+        return open_source(
+            settings.data,
+            labels=settings.labels,
+            together=split >= TOGETHER,
+            labels_from=settings.labels_from,
+            earlier_parts=split < PARTS,
+        )
 
     if distributed.world_size() > 1:
         distributed.run_on_rank0(lambda: whole() and None)
@@ -104,7 +112,7 @@ def run_normalization(settings: Settings, splits: Splits, environment: Mapping[s
         assert len(mean) == len(std) == splits.train.channels
         return mean, std
     except (TypeError, KeyError, ValueError, AssertionError):
-        how = normalization if split_of(environment) == SPLIT else earlier_normalization
+        how = normalization if split_of(environment) >= TOGETHER else earlier_normalization
         return distributed.run_on_rank0(lambda: how(settings.data, pixels))
 
 

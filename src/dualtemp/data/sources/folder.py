@@ -1,6 +1,7 @@
 """A folder of image files as a set: what counts as an image, which part it belongs to, which class it has.
 
-FOLDER/train/CLASS/...  FOLDER/test/CLASS/...     or val/, validation/; unlabelled/ beside them if there is one
+FOLDER/train/CLASS/...  FOLDER/test/CLASS/...     or val/, validation/, valid/; unlabelled/ beside them
+FOLDER/train/CLASS/...  FOLDER/unlabelled/...     a tenth of each class of train/ is held out
 FOLDER/CLASS/...                                  a tenth of each class is held out
 FOLDER/...                                        a flat folder: no labels, a tenth is held out
 FOLDER/..., FOLDER/labels.csv                     a flat folder with labels; files that are not listed have none
@@ -23,7 +24,8 @@ from dualtemp.data.sources.label_file import AUTO, LABEL_FILE, read_label_file
 from dualtemp.data.sources.splits_of import splits_of
 from dualtemp.errors import UserError
 
-TEST_NAMES = ("test", "val", "validation")
+EARLIER_TEST_NAMES = ("test", "val", "validation")
+TEST_NAMES = (*EARLIER_TEST_NAMES, "valid")
 UNLABELED_NAMES = ("unlabelled", "unlabeled")
 
 
@@ -50,14 +52,16 @@ def open_folder(
     only_classes: frozenset[str] | None = None,
     together: bool = True,
     labels_from: Path | str | None = AUTO,
+    earlier_parts: bool = False,
 ) -> Splits:
     """Open a folder of images.
 
     labels=False ignores the class folders; only_classes keeps the images of these class folders; together=False
     holds out by names alone, as earlier runs did, so that a copy of a held-out image may be learned from; labels_from:
-    a CSV file of labels (label_file.py) in place of class folders, by default the labels.csv of a flat folder.
+    a CSV file of labels (label_file.py) in place of class folders, by default the labels.csv of a flat folder;
+    earlier_parts takes valid/, and unlabelled/ without a test part, for classes beside train/, as earlier runs did.
     """
-    parts, split = _parts(root, labels, only_classes, together, labels_from)
+    parts, split = _parts(root, labels, only_classes, together, labels_from, earlier_parts)
     classes = tuple(sorted(set(parts["train"].folders) - {""})) if labels else ()
     if labels and "test" in parts:
         _check_classes(root, parts["train"], parts["test"])
@@ -165,11 +169,16 @@ def name_keys(names: Iterable[str]) -> np.ndarray:
 
 
 def _parts(
-    root: Path, labels: bool, only_classes: frozenset[str] | None, together: bool, labels_from: Path | str | None
+    root: Path,
+    labels: bool,
+    only_classes: frozenset[str] | None,
+    together: bool,
+    labels_from: Path | str | None,
+    earlier_parts: bool = False,
 ) -> tuple[dict[str, Part], str]:
     """The parts of a folder by name, and how they were separated, in words."""
     given = given_labels(root, labels_from) if labels else None
-    train_folder, tests, extra = _part_folders(root)
+    train_folder, tests, extra = _part_folders(root, earlier_parts)
     if train_folder is None:
         return _hold_out(root, *_labeled(_part(root, "", labels, only_classes, given), given), together)
     train, unlisted = _labeled(_part(root, "train", labels, only_classes, given), given)
@@ -205,15 +214,16 @@ def folder_parts(root: Path, labels: bool = True) -> dict[str, Part]:
     return {word: part for word, part in parts.items() if part.names}
 
 
-def _part_folders(root: Path) -> tuple[str | None, list[str], str | None]:
+def _part_folders(root: Path, earlier: bool = False) -> tuple[str | None, list[str], str | None]:
     """The folders to learn from and to measure with, and the one without labels; None if it is not divided."""
     try:
         below = {entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith(".")}
     except OSError as error:
         raise UserError(f"{root}: cannot be listed ({error.strerror}); check its permissions") from error
-    tests = [name for name in TEST_NAMES if name in below]
+    tests = [name for name in (EARLIER_TEST_NAMES if earlier else TEST_NAMES) if name in below]
+    parts = {"train"} if earlier else {"train", *UNLABELED_NAMES}
     # A lone train/ beside other folders is a class of its own (car, train, tram), unless a test part is there too.
-    if "train" not in below or not (tests or below == {"train"}):
+    if "train" not in below or not (tests or below <= parts):
         return None, [], None
     return "train", tests, next((name for name in UNLABELED_NAMES if name in below), None)
 

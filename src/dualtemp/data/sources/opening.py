@@ -26,6 +26,7 @@ def open_source(
     root: Path | None = None,
     together: bool = True,
     labels_from: Path | str | None = AUTO,
+    earlier_parts: bool = False,
 ) -> Splits:
     """Open images by set name ("cifar10", "digits", ...), by path, or as shards ("shards/{000..127}.tar").
 
@@ -33,14 +34,15 @@ def open_source(
     labels=False ignores labels and class folders; download=False uses only what is in the cache;
     root is the ImageNet folder of imagenet100 (default: `imagenet100` or `imagenet` in the cache folder);
     together=False holds out by names alone, as earlier runs did: copies of one image may then be separated;
-    labels_from is a CSV file with the labels of a folder's images (label_file.py), by default its labels.csv.
+    labels_from is a CSV file with the labels of a folder's images (label_file.py), by default its labels.csv;
+    earlier_parts tells the parts of a folder as earlier runs did (folder.py).
     """
     if means_shards(source):
         refuse_label_file(source, labels_from)
         return open_shards(source, labels=labels, together=together)
     path = named_path(source)
     if path is not None:
-        return open_path(path, labels, together, labels_from)
+        return open_path(path, labels, together, labels_from, earlier_parts)
     refuse_label_file(source, labels_from)
     entry = named_set(str(source))
     assert entry is not None  # else named_path has raised
@@ -106,10 +108,16 @@ def short_name(source: str | Path) -> str:
     return at.stem if at.is_file() else at.name
 
 
-def open_path(path: Path, labels: bool = True, together: bool = True, labels_from: Path | str | None = AUTO) -> Splits:
+def open_path(
+    path: Path,
+    labels: bool = True,
+    together: bool = True,
+    labels_from: Path | str | None = AUTO,
+    earlier_parts: bool = False,
+) -> Splits:
     """Open a folder of images, of shards or with train.npz, or a file whose ending a source has registered."""
     if image_folder(path) is not None:
-        return open_folder(path, labels=labels, together=together, labels_from=labels_from)
+        return open_folder(path, labels=labels, together=together, labels_from=labels_from, earlier_parts=earlier_parts)
     refuse_label_file(path, labels_from)
     if not path.is_file():
         return (open_npz if is_npz_folder(path) else open_shards)(path, labels=labels, together=together)
