@@ -131,7 +131,8 @@ def test_a_start_changes_the_choice_and_leaves_alone_what_was_given() -> None:
     found = sensible(facts, "cpu", {"freeze": 3}, begun)
     assert "freeze" not in found
     assert (found["backbone"], found["image_size"], found["layer_decay"]) == ("tf_efficientnet_lite0", 224, 0.03)
-    for few in (Facts(800, 0, 224, True), Facts(99, 10, 224, True)):  # no labels; too few to hold some out
+    # No labels; too few to hold some out; too few of them with a label.
+    for few in (Facts(800, 0, 224, True), Facts(99, 10, 224, True), Facts(5000, 2, 224, True, labeled=2)):
         assert "stop_below_start" not in sensible(few, "cpu", {}, begun)
     assert sensible(Facts(100, 10, 224, True), "cpu", {}, begun)["stop_below_start"]
     assert not ADAPTED.keys() & sensible(facts, "cpu", {}).keys()

@@ -24,7 +24,7 @@ from dualtemp.frameworks import build_framework
 from dualtemp.models import build_backbone
 from dualtemp.runs.folder import RunFolder
 from dualtemp.training.launch import ExecutionOptions
-from dualtemp.training.own_images import paragraph, with_sensible_settings
+from dualtemp.training.own_images import facts_of, paragraph, with_sensible_settings
 from dualtemp.training.resume import resume_run
 from dualtemp.training.run_data import image_size, training_data
 from dualtemp.training.run_encoder import RunEncoder
@@ -43,6 +43,14 @@ def folder(root: Path, count: int = 40, size: tuple[int, int] = (40, 30), classe
         width, height = size[0] + number % 3, size[1] + number % 3  # of several sizes, so that they stay in files
         Image.fromarray(coarse).resize((width, height)).save(path)
     return root
+
+
+def test_images_with_a_label_are_counted_beside_those_without(tmp_path: Path) -> None:
+    folder(tmp_path / "train", 6)
+    folder(tmp_path / "test", 4)
+    folder(tmp_path / "unlabelled", 30)
+    splits = open_source(tmp_path)
+    assert facts_of(splits.pretraining, splits)[0] == Facts(36, 2, 31, True, labeled=6)
 
 
 def config(run: Path) -> dict[str, Any]:

@@ -81,8 +81,10 @@ def facts_of(images: ImageSet, splits: Splits) -> tuple[Facts, list[tuple[int, i
     sizes, broken = read_sizes(images.source) if images.size is None else ([images.size], {})
     in_files = not images.in_memory
     side = round(median(min(size) if in_files else max(size) for size in sizes)) if sizes else 1
-    measured = splits.train.labels is not None and splits.test is not None
-    return Facts(len(images), len(splits.train.classes) if measured else 0, side, in_files), sizes, broken
+    if splits.train.labels is None or splits.test is None:
+        return Facts(len(images), 0, side, in_files), sizes, broken
+    labeled = int((splits.train.labels >= 0).sum())
+    return Facts(len(images), len(splits.train.classes), side, in_files, labeled), sizes, broken
 
 
 def read_sizes(source: ImageSource) -> tuple[list[tuple[int, int]], dict[str, str]]:

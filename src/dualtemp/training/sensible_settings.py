@@ -43,13 +43,15 @@ class Facts:
     """What settings are chosen by.
 
     images: number to learn from; classes: 0 without labels; side: in pixels, the typical shorter side of images in
-    files, the larger side of those in memory; in_files: whether they are read from files.
+    files, the larger side of those in memory; in_files: whether they are read from files; labeled: how many of them
+    have a label; 0 if that is not known, as if all had.
     """
 
     images: int
     classes: int
     side: int
     in_files: bool
+    labeled: int = 0
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ def sensible(facts: Facts, device: str, given: Mapping[str, Any], start: Adapted
     chosen["epochs"] = ADAPTED_EPOCHS if start else passes(facts, both, on_cpu)
     if start:
         chosen |= ADAPTED
-        if facts.classes < 2 or facts.images < HELD_OUT_OF * facts.classes:
+        if facts.classes < 2 or (facts.labeled or facts.images) < HELD_OUT_OF * facts.classes:
             del chosen["stop_below_start"]
     if both.get("optimizer", "sgd") == "sgd":
         chosen["lr"] = quoted_lr(STEP_SIZE, both["batch"])
