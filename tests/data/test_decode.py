@@ -6,7 +6,7 @@ import PIL
 import pytest
 from PIL import Image
 
-from dualtemp.data.loading.decode import UnreadableImage, read_image
+from dualtemp.data.loading.decode import UnreadableImage, read_header, read_image
 
 PILLOW = int(PIL.__version__.partition(".")[0])
 RAMP = np.arange(12, dtype=np.uint8).reshape(3, 4) * 20
@@ -113,6 +113,18 @@ def test_exif_rotation_is_applied(tmp_path: Path, orientation: int, upright: obj
     exif[0x0112] = orientation
     path = saved(tmp_path / "x.png", Image.fromarray(RAMP), exif=exif)
     assert (read(path, 1) == upright(RAMP)).all()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("ending", ["png", "webp", "jpg"])
+def test_damaged_exif_data_leave_an_image_as_it_is(tmp_path: Path, ending: str) -> None:
+    plain = saved(tmp_path / f"plain.{ending}", Image.fromarray(RAMP), dpi=(72, 72))
+    damaged = b"Exif\0\0garbage garbage"
+    path = saved(tmp_path / f"damaged.{ending}", Image.fromarray(RAMP), dpi=(72, 72), exif=damaged)
+    assert read_header(path, "x") == read_header(plain, "x")
+    assert np.array_equal(read(path), read(plain))
+    path.write_bytes(path.read_bytes()[: -path.stat().st_size // 4])
+    with pytest.raises(UnreadableImage):
+        read(path)
 
 
 def test_the_first_frame_of_an_animation_is_taken(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageCms, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 
 from dualtemp.data.loading.gray_levels import deep_values, to_eight_bits
@@ -45,7 +45,17 @@ def what_to_do(ending: str) -> str:
 MOST_PIXELS = 100_000_000  # 0.3 GB in color
 MOST_JPEG_PIXELS = 4 * MOST_PIXELS
 _SCALES = (1, 2, 4, 8)  # at which a JPEG can be decoded
-_ORIENTATION, _SIDEWAYS = 0x0112, (5, 6, 7, 8)  # an EXIF tag, and those of its values that turn by a quarter
+_ORIENTATION = 0x0112  # an EXIF tag; by its value:
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_SIDEWAYS = frozenset(_TURNS[value] for value in (5, 6, 7, 8))
 
 _SAMPLES, _PLANAR = 277, 284  # tags of TIFF: channels, and whether each is stored on its own (2)
 
@@ -106,13 +116,28 @@ def read_header(encoded: Encoded, name: str) -> Header:
     try:
         with open_image(encoded, deep=True) as image:
             width, height = image.size
-            if image.getexif().get(_ORIENTATION) in _SIDEWAYS:
+            if _turn(image) in _SIDEWAYS:
                 width, height = height, width
             return Header(height, width, image.mode)
     except IsStack as found:
         return Header(found.stack.height, found.stack.width, str(found.stack))
     except Exception as error:  # PIL's plugins raise nearly anything on broken files
         raise UnreadableImage(name, reason_of(error, encoded)) from error
+
+
+def _turn(image: Image.Image) -> Image.Transpose | None:
+    """How an image is to be turned, by its EXIF data; not at all if these are damaged."""
+    try:
+        return _TURNS.get(image.getexif().get(_ORIENTATION))
+    except Exception:  # Pillow raises nearly anything on damaged EXIF data
+        return None
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """Decode an image and turn it as its EXIF data say: a new image."""
+    image.load()
+    turn = _turn(image)
+    return image.copy() if turn is None else image.transpose(turn)
 
 
 def read_image(
@@ -129,7 +154,7 @@ def read_image(
         with open_image(encoded, deep=levels is not None) as image:
             if isinstance(image, JpegImageFile) and (scale := _jpeg_scale(image.size, enough)) > 1:
                 image.draft(None, (image.width // scale, image.height // scale))
-            upright = ImageOps.exif_transpose(image)
+            upright = _upright(image)
             upright = upright if levels is None else to_eight_bits(upright, levels)
             return _reduced(eight_bit(upright, channels), enough)
     except Exception as error:  # PIL's plugins raise nearly anything on broken files
