@@ -1,10 +1,12 @@
 import pickle
+import zlib
 from pathlib import Path
 
 import numpy as np
 import PIL
 import pytest
 from PIL import Image
+from PIL.PngImagePlugin import PngImageFile
 
 from dualtemp.data.loading.decode import UnreadableImage, read_header, read_image
 
@@ -125,6 +127,26 @@ def test_damaged_exif_data_leave_an_image_as_it_is(tmp_path: Path, ending: str) 
     path.write_bytes(path.read_bytes()[: -path.stat().st_size // 4])
     with pytest.raises(UnreadableImage):
         read(path)
+
+
+def test_the_header_of_a_large_png_is_read_without_decoding_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image, exif = Image.new("L", (300, 400)), Image.Exif()
+    exif[0x0112] = 6
+    plain, turned = saved(tmp_path / "x.png", image), saved(tmp_path / "turned.png", image, exif=exif)
+    content, chunk = plain.read_bytes(), exif_chunk(exif)
+    late = content[:-12] + chunk + content[-12:]  # behind the pixels, where it is found by decoding
+    assert read_header(late, "x") == (300, 400, "L")
+    for cut in (content[:-30], saved(tmp_path / "small.png", image.resize((30, 40))).read_bytes()[:-30]):
+        with pytest.raises(UnreadableImage):
+            read_header(cut, "x")
+    monkeypatch.setattr(PngImageFile, "load", lambda self: pytest.fail("decoded"))
+    assert read_header(plain, "x") == read_header(content, "x") == (400, 300, "L")
+    assert read_header(turned, "x") == (300, 400, "L")
+
+
+def exif_chunk(exif: Image.Exif) -> bytes:
+    content = b"eXIf" + exif.tobytes().removeprefix(b"Exif\0\0")
+    return (len(content) - 4).to_bytes(4) + content + zlib.crc32(content).to_bytes(4)
 
 
 def test_the_first_frame_of_an_animation_is_taken(tmp_path: Path) -> None:

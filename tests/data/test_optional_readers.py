@@ -93,3 +93,27 @@ def test_numbers_of_colors_become_the_colors_of_the_palette(tmp_path: Path, bits
     write_dicom(tmp_path / "x.dcm", numbers, 8, PhotometricInterpretation="PALETTE COLOR", **words)
     assert read_header(tmp_path / "x.dcm", "x") == (12, 9, "RGB")
     assert (np.asarray(read_image(tmp_path / "x.dcm", "x", 3)) == palette[numbers]).all()
+
+
+@pytest.mark.parametrize("kind", ["gray", "dark", "eight", "color", "frames"])
+def test_the_header_of_a_dicom_file_is_what_decoding_it_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    pydicom = pytest.importorskip("pydicom")
+    values = np.arange(80 * 60, dtype=np.uint16).reshape(80, 60) % 4000
+    write = {
+        "gray": lambda path: write_dicom(path, values),
+        "dark": lambda path: write_dicom(path, values, PhotometricInterpretation="MONOCHROME1"),
+        "eight": lambda path: write_dicom(path, (values % 256).astype(np.uint8), 8),
+        "color": lambda path: write_dicom(path, np.zeros((80, 60, 3), np.uint8), 8),
+        "frames": lambda path: write_dicom(path, values, Rows=40, NumberOfFrames=2),
+    }
+    write[kind](tmp_path / "x.dcm")
+    content = (tmp_path / "x.dcm").read_bytes()
+    with decode.open_image(content, deep=True) as image:
+        expected = (image.height, image.width, image.mode)
+    with pytest.raises(UnreadableImage):
+        read_header(content[:-100], "cut short")
+    decoded = property(lambda self: pytest.fail("decoded"))
+    monkeypatch.setattr(pydicom.dataset.Dataset, "pixel_array", decoded)
+    assert read_header(content, "x") == read_header(tmp_path / "x.dcm", "x") == expected

@@ -15,14 +15,21 @@ import stat
 import warnings
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 from PIL import Image, ImageCms, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
+from PIL.PngImagePlugin import PngImageFile
 
 from dualtemp.data.loading.gray_levels import deep_values, to_eight_bits
-from dualtemp.data.loading.optional_readers import DICOM_ENDINGS, NEEDS_PYDICOM, extra_endings, open_otherwise
+from dualtemp.data.loading.optional_readers import (
+    DICOM_ENDINGS,
+    NEEDS_PYDICOM,
+    HeaderAlone,
+    extra_endings,
+    open_otherwise,
+)
 from dualtemp.data.loading.stacks import IsStack, Levels, by_levels, read_stack
 
 GRAY_MODES = frozenset({"1", "L", "LA", "La", "I", "F", "I;16", "I;16L", "I;16B", "I;16N"})
@@ -44,6 +51,8 @@ def what_to_do(ending: str) -> str:
 
 MOST_PIXELS = 100_000_000  # 0.3 GB in color
 MOST_JPEG_PIXELS = 4 * MOST_PIXELS
+LARGE_PNG = 1 << 16  # pixels; of smaller ones the header costs less than a millisecond even if they are decoded
+_PNG, _TELLING = b"\x89PNG\r\n\x1a\n", (b"eXIf", b"tEXt", b"zTXt", b"iTXt")
 _SCALES = (1, 2, 4, 8)  # at which a JPEG can be decoded
 _ORIENTATION = 0x0112  # an EXIF tag; by its value:
 _TURNS = {
@@ -114,23 +123,51 @@ class Header(NamedTuple):
 def read_header(encoded: Encoded, name: str) -> Header:
     """Read height, width and mode without decoding; raises UnreadableImage(name, reason)."""
     try:
-        with open_image(encoded, deep=True) as image:
+        with open_image(encoded, deep=True, pixels=False) as image:
             width, height = image.size
             if _turn(image) in _SIDEWAYS:
                 width, height = height, width
             return Header(height, width, image.mode)
     except IsStack as found:
         return Header(found.stack.height, found.stack.width, str(found.stack))
+    except HeaderAlone as found:
+        return Header(found.height, found.width, found.mode)
     except Exception as error:  # PIL's plugins raise nearly anything on broken files
         raise UnreadableImage(name, reason_of(error, encoded)) from error
 
 
 def _turn(image: Image.Image) -> Image.Transpose | None:
     """How an image is to be turned, by its EXIF data; not at all if these are damaged."""
+    if isinstance(image, PngImageFile) and "exif" not in image.info and not _has_told_all(image):
+        image.load()  # EXIF data may lie behind the pixels
     try:
-        return _TURNS.get(image.getexif().get(_ORIENTATION))
+        return _TURNS.get(Image.Image.getexif(image).get(_ORIENTATION, 1))
     except Exception:  # Pillow raises nearly anything on damaged EXIF data
         return None
+
+
+def _has_told_all(image: PngImageFile) -> bool:
+    """Whether a PNG file is large, whole by its chunks, and has nothing to tell of the image after the pixels."""
+    if image.width * image.height < LARGE_PNG or image.fp is None:
+        return False
+    file, at = image.fp, image.fp.tell()
+    try:
+        return _ends_after_pixels(file)
+    finally:
+        file.seek(at)
+
+
+def _ends_after_pixels(file: IO[bytes]) -> bool:
+    """Whether the chunks of a PNG file reach its end, and none behind the pixels can hold EXIF or XMP data."""
+    file.seek(len(_PNG))
+    pixels = False
+    while len(head := file.read(8)) == 8:
+        length, kind = int.from_bytes(head[:4]), head[4:]
+        if kind == b"IEND" or (pixels and kind in _TELLING):
+            return kind == b"IEND"
+        pixels = pixels or kind == b"IDAT"
+        file.seek(length + 4, os.SEEK_CUR)  # and a checksum
+    return False
 
 
 def _upright(image: Image.Image) -> Image.Image:
@@ -185,10 +222,11 @@ def read_bands(encoded: Encoded, name: str, levels: Levels | None, enough: int |
         raise UnreadableImage(name, reason_of(error, encoded)) from error
 
 
-def open_image(encoded: Encoded, deep: bool = False) -> Image.Image:
+def open_image(encoded: Encoded, deep: bool = False, pixels: bool = True) -> Image.Image:
     """Open an image, by its content, and read its header; refuses too many pixels.
 
     deep: have gray images of more than 8 bits as values, also of formats that Pillow does not know.
+    pixels=False may raise HeaderAlone for an image of such a format, instead of decoding it.
     """
     if isinstance(encoded, Path) and not stat.S_ISREG(os.stat(encoded).st_mode):
         raise OSError("not a regular file")  # a pipe would be waited for, a device read without end
@@ -198,7 +236,7 @@ def open_image(encoded: Encoded, deep: bool = False) -> Image.Image:
             image.close()
             raise UnidentifiedImageError  # Pillow takes it for gray, and cannot decode it
     except UnidentifiedImageError:
-        found = open_otherwise(encoded, deep)
+        found = _open_otherwise(encoded, deep, pixels)
         if found is None:
             raise
         image = found
@@ -212,6 +250,15 @@ def open_image(encoded: Encoded, deep: bool = False) -> Image.Image:
         image.close()
         raise TooLarge(f"{width} x {height}")
     return image
+
+
+def _open_otherwise(encoded: Encoded, deep: bool, pixels: bool) -> Image.Image | None:
+    try:
+        return open_otherwise(encoded, deep, pixels)
+    except HeaderAlone as found:
+        if found.width * found.height > MOST_PIXELS:
+            raise TooLarge(f"{found.width} x {found.height}") from None
+        raise
 
 
 def _is_planar_stack(image: Image.Image) -> bool:

@@ -21,11 +21,26 @@ from dualtemp.data.loading.stacks import IsStack, stack_of
 DICOM_ENDINGS = frozenset({".dcm", ".dicom"})
 NEEDS_PYDICOM = "a DICOM file: reading it needs pydicom, pip install 'dualtemp[dicom]'"
 NEEDS_TIFFFILE = "a TIFF file that Pillow does not read: reading it needs tifffile, pip install 'dualtemp[tiff]'"
+_PIXEL_DATA = (b"\xe0\x7f\x10\0", b"\x7f\xe0\0\x10")  # DICOM's tag, in either order of bytes
+_DICOM_HEADER = (
+    *("Rows", "Columns", "BitsAllocated", "BitsStored", "SamplesPerPixel"),
+    *("PixelRepresentation", "PhotometricInterpretation"),
+)
+_DICOM_KINDS = ((1, "MONOCHROME1"), (1, "MONOCHROME2"), (3, "RGB"), (3, "YBR_FULL"))
 _TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
 
 class NeedsReader(Exception):
     """An image whose reader is not installed, or that has more in it than an image here can have."""
+
+
+class HeaderAlone(Exception):
+    """Raised in the place of an image where only its header is wanted: height, width and PIL mode."""
+
+    def __init__(self, height: int, width: int, mode: str) -> None:
+        """Say what the image would be."""
+        super().__init__(height, width, mode)
+        self.height, self.width, self.mode = height, width, mode
 
 
 @cache
@@ -39,14 +54,15 @@ def extra_endings() -> frozenset[str]:
     return DICOM_ENDINGS if has_reader("pydicom") else frozenset()
 
 
-def open_otherwise(encoded: Path | bytes, deep: bool = False) -> Image.Image | None:
+def open_otherwise(encoded: Path | bytes, deep: bool = False, pixels: bool = True) -> Image.Image | None:
     """Decode an image that Pillow does not know; None if no reader here knows it either. Raises NeedsReader.
 
     deep: gray images of more than 8 bits come as values, not as 8 bits: DICOM and floating point as mode "F".
+    pixels=False raises HeaderAlone where that tells as much without decoding.
     """
     start = _start(encoded)
     if start[128:132] == b"DICM":
-        return _open_dicom(encoded, deep)
+        return _open_dicom(encoded, deep, pixels)
     if start[:4] in _TIFF:
         return _open_tiff(encoded, deep)
     return None
@@ -63,11 +79,13 @@ def _stream(encoded: Path | bytes) -> Any:
     return io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded
 
 
-def _open_dicom(encoded: Path | bytes, deep: bool) -> Image.Image:
+def _open_dicom(encoded: Path | bytes, deep: bool, pixels: bool) -> Image.Image:
     if not has_reader("pydicom"):
         raise NeedsReader(NEEDS_PYDICOM)
     import pydicom
 
+    if not pixels and (found := _dicom_header(encoded, deep)):
+        raise found
     about = pydicom.dcmread(_stream(encoded))
     values = about.pixel_array
     if int(about.get("NumberOfFrames", 1) or 1) > 1:
@@ -83,6 +101,26 @@ def _open_dicom(encoded: Path | bytes, deep: bool) -> Image.Image:
     if deep and int(about.BitsStored) > 8:
         return Image.fromarray(_bright_values(values, about))
     return Image.fromarray(_eight_bit(values, about))
+
+
+def _dicom_header(encoded: Path | bytes, deep: bool) -> HeaderAlone | None:
+    """What a gray or RGB image would be, if its pixels are all there and not packed; None of all others."""
+    import pydicom
+
+    with open(encoded, "rb") if isinstance(encoded, Path) else io.BytesIO(encoded) as file:
+        about = pydicom.dcmread(file, stop_before_pixels=True)
+        at = file.tell()
+        has_pixels, left = file.read(4) in _PIXEL_DATA, file.seek(0, io.SEEK_END) - at
+    packing = about.file_meta.TransferSyntaxUID
+    if not has_pixels or packing.is_compressed or packing.is_deflated or any(n not in about for n in _DICOM_HEADER):
+        return None
+    rows, columns, allocated, stored, samples = (int(about[name].value) for name in _DICOM_HEADER[:5])
+    frames = int(about.get("NumberOfFrames", 1) or 1)
+    whole = left >= 8 + frames * rows * columns * samples * allocated // 8
+    kind = (samples, str(about.PhotometricInterpretation))
+    if not whole or allocated not in (8, 16) or kind not in _DICOM_KINDS:
+        return None
+    return HeaderAlone(rows, columns, "RGB" if samples == 3 else "F" if deep and stored > 8 else "L")
 
 
 def _bright_values(values: np.ndarray, about: Any) -> np.ndarray:
