@@ -1,9 +1,11 @@
 """Shards over http from this machine: the same set, whatever fails on the way; and nothing waits for ever."""
 
+import errno
 import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 import torch
@@ -13,7 +15,7 @@ from sharded_runs import check_kill, seen
 
 from dualtemp.data import open_source
 from dualtemp.data.loading.decode import UnreadableImage
-from dualtemp.data.shards import remote, shard_cache
+from dualtemp.data.shards import indexing, remote, shard_cache
 from dualtemp.errors import UserError
 
 pytest.importorskip("fsspec")
@@ -189,6 +191,20 @@ def test_the_cache_of_shards_keeps_to_its_bound_and_other_sets_make_way(
     monkeypatch.setenv("DUALTEMP_SHARD_CACHE", "plenty")
     with pytest.raises(UserError, match="DUALTEMP_SHARD_CACHE"):
         shard_cache.budget()
+
+
+def test_a_disk_that_fills_up_while_a_copy_is_written_costs_the_copy_alone(
+    server: ShardServer, own_cache: Path, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(place: str, size: int, file: BinaryIO) -> None:
+        file.write(b"some of it")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(indexing, "download", full)
+    found = open_source(f"{server.address}/train/{{000..004}}.tar")
+    assert sum(map(len, found.parts().values())) == len(list((photos / "train").rglob("*.png")))
+    assert not found.unreadable
+    assert not list(own_cache.rglob("*.copy")) + list(own_cache.rglob("*.part"))
 
 
 def test_a_set_that_cannot_be_reached_is_a_mistake_in_one_line(server: ShardServer) -> None:

@@ -1,13 +1,15 @@
 """Index shards once: the index is kept in the cache folder, checked shard by shard, and made anew where it is stale."""
 
 import contextlib
+import errno
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import AbstractContextManager
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from dualtemp import distributed
 from dualtemp.atomic_write import whole_file
@@ -29,6 +31,9 @@ SAVED_EVERY = 60.0  # seconds: what a process that is killed loses of a long ind
 BUFFER = 1 << 20
 
 NOTHING = joined([], [])
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+Copying = Callable[[str], AbstractContextManager[BinaryIO | None]]  # of a kind, COPY or IMAGES: a file to write it to
 
 
 class Stamp(NamedTuple):
@@ -148,29 +153,39 @@ def _listed(place: Place, stamp: Stamp, keep: frozenset[str]) -> tuple[ShardFile
     if stamp.text is None:
         return _without_images(place, stamp.missing)
     try:
-        contents = (_list_parquet if place.place.lower().endswith(".parquet") else _list_tar)(place, stamp.text, keep)
+        contents = _list(place, stamp.text, keep)
     except OSError as error:
         return _without_images(place, error.strerror or str(error))
     return ShardFile(place.place, place.name, stamp.text, contents.classes, contents.trouble), contents
 
 
-def _list_tar(place: Place, stamp: str, keep: frozenset[str]) -> ShardContents:
+def _list(place: Place, stamp: str, keep: frozenset[str]) -> ShardContents:
+    """List a shard; a copy for which there turns out to be no room is done without. Raises OSError."""
+    listed = _list_parquet if place.place.lower().endswith(".parquet") else _list_tar
+    try:
+        return listed(place, stamp, lambda kind: copying(place.place, stamp, kind, size_of(stamp), keep))
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+    return listed(place, stamp, lambda kind: contextlib.nullcontext())
+
+
+def _list_tar(place: Place, stamp: str, copy_of: Copying) -> ShardContents:
     """List a tar; of a remote one a copy stays, if there is room."""
     if not is_remote(place.place):
         with open(place.place, "rb", buffering=BUFFER) as file:
             return list_tar(file)
-    size = size_of(stamp)
-    with copying(place.place, stamp, COPY, size, keep) as copy:
+    with copy_of(COPY) as copy:
         if copy is None:
             with open_remote(place.place, stamp) as file:
                 return list_tar(file)
-        download(place.place, size, copy)
+        download(place.place, size_of(stamp), copy)
         copy.flush()
         with open(copy.name, "rb", buffering=BUFFER) as file:
             return list_tar(file)
 
 
-def _list_parquet(place: Place, stamp: str, keep: frozenset[str]) -> ShardContents:
+def _list_parquet(place: Place, stamp: str, copy_of: Copying) -> ShardContents:
     """List a Parquet file; of one that is remote or packed its images stay, unpacked, if there is room."""
     from dualtemp.data.shards.parquet_shard import list_parquet, packs_images
 
@@ -180,7 +195,7 @@ def _list_parquet(place: Place, stamp: str, keep: frozenset[str]) -> ShardConten
             file.seek(0)
             return list_parquet(file)
         file.seek(0)
-        with copying(place.place, stamp, IMAGES, size_of(stamp), keep) as images:
+        with copy_of(IMAGES) as images:
             return list_parquet(file, images)
 
 
