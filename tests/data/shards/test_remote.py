@@ -1,6 +1,7 @@
 """Shards over http from this machine: the same set, whatever fails on the way; and nothing waits for ever."""
 
 import errno
+import os
 import re
 import time
 from collections.abc import Iterator
@@ -205,6 +206,23 @@ def test_a_disk_that_fills_up_while_a_copy_is_written_costs_the_copy_alone(
     assert sum(map(len, found.parts().values())) == len(list((photos / "train").rglob("*.png")))
     assert not found.unreadable
     assert not list(own_cache.rglob("*.copy")) + list(own_cache.rglob("*.part"))
+
+
+def test_room_for_a_copy_is_made_without_looking_at_all_of_them_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i in range(20):
+        (tmp_path / f"{i:02}.copy").write_bytes(bytes(100))
+        (tmp_path / f"{i:02}.of").write_text(f"shard {i}")
+        os.utime(tmp_path / f"{i:02}.copy", (i, i))
+    calls: list[Path] = []
+    taken = shard_cache._taken
+    monkeypatch.setattr(shard_cache, "_taken", lambda folder: (calls.append(folder), taken(folder))[1])
+    monkeypatch.setenv(shard_cache.VARIABLE, "2000")
+    assert shard_cache._has_room(tmp_path, 450, frozenset({"shard 1"}))
+    assert len(calls) == 1
+    assert sorted(path.stem for path in tmp_path.glob("*.copy")) == ["01", *(f"{i:02}" for i in range(6, 20))]
+    assert len(list(tmp_path.glob("*.of"))) == 15
 
 
 def test_a_set_that_cannot_be_reached_is_a_mistake_in_one_line(server: ShardServer) -> None:

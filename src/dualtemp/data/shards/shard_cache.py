@@ -99,18 +99,27 @@ def _reserve(path: Path, size: int, keep: frozenset[str]) -> bool:
 
 
 def _has_room(folder: Path, size: int, keep: frozenset[str]) -> bool:
-    most = min(budget(), _taken(folder) + shutil.disk_usage(folder).free // 2)
+    taken = _taken(folder)
+    most = min(budget(), taken + shutil.disk_usage(folder).free // 2)
     if size > most:
         return False
     for path in sorted(_copies(folder), key=lambda each: each.stat().st_mtime):
-        if _taken(folder) + size <= most:
+        if taken + size <= most:
             break
-        with contextlib.suppress(OSError):
-            note = path.with_suffix(".of")
-            if note.read_text(errors="surrogateescape") not in keep:
-                path.unlink()
-                note.unlink()
-    return _taken(folder) + size <= most
+        taken -= _removed(path, keep)
+    return taken + size <= most
+
+
+def _removed(path: Path, keep: frozenset[str]) -> int:
+    """Remove a copy and what is noted beside it, unless it is to stay; returns the bytes that are free now."""
+    note, freed = path.with_suffix(".of"), 0
+    with contextlib.suppress(OSError):
+        if note.read_text(errors="surrogateescape") not in keep:
+            length = path.stat().st_size
+            path.unlink()
+            freed = length
+            note.unlink()
+    return freed
 
 
 def _copies(folder: Path) -> list[Path]:
