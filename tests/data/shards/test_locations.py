@@ -20,6 +20,13 @@ PATTERNS = [
     "plain.tar",
     "{x}.tar",
     "{08..11}.tar",
+    "{{0..1},{5..6}}.tar",
+    "{train-{0..2},test-{a,b}}.tar",
+    "{a,b{c,{d,e}}f}-{1..2}.tar",
+    "{{a,b}}.tar",
+    "{a,{b,c}.tar",
+    "{a,b}}.tar",
+    "{x{a,b},{0..1}{c,d}}",
 ]
 
 

@@ -5,13 +5,12 @@ import re
 from dualtemp.errors import UserError
 
 MOST = 1_000_000
-_BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)(?:\.\.(\d+))?")
 
 
 def has_braces(text: str) -> bool:
     """Whether a text holds braces that stand for several names."""
-    return any("," in inside or _RANGE.fullmatch(inside) for inside in _BRACES.findall(text))
+    return _first_pair(text) is not None
 
 
 def expand_braces(text: str) -> list[str]:
@@ -19,19 +18,52 @@ def expand_braces(text: str) -> list[str]:
 
     A range keeps the zeros that it is written with.
     """
-    found = next((each for each in _BRACES.finditer(text) if has_braces(each[0])), None)
+    found = _first_pair(text)
     if found is None:
         return [text]
-    words, after = _words(found[1]), expand_braces(text[found.end() :])
+    start, end = found
+    words, after = _words(text[start + 1 : end]), expand_braces(text[end + 1 :])
     if len(words) * len(after) > MOST:
         raise UserError(f"{text}: the braces stand for more than {MOST:,} names")
-    return [text[: found.start()] + word + rest for word in words for rest in after]
+    return [text[:start] + word + rest for word in words for rest in after]
+
+
+def _first_pair(text: str) -> tuple[int, int] | None:
+    """Where the first braces, from the left, that stand for several names open and close; None if there are none."""
+    for start, letter in enumerate(text):
+        if letter == "{" and (end := _closing(text, start)) is not None:
+            inside = text[start + 1 : end]
+            if len(_split(inside)) > 1 or _RANGE.fullmatch(inside):
+                return start, end
+    return None
+
+
+def _closing(text: str, start: int) -> int | None:
+    """Where the brace closes that opens at `start`; None if it does not."""
+    depth = 0
+    for at in range(start, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[at], 0)
+        if depth == 0:
+            return at
+    return None
+
+
+def _split(inside: str) -> list[str]:
+    """The parts between commas that stand in no further braces."""
+    depth, parts = 0, [""]
+    for letter in inside:
+        depth += {"{": 1, "}": -1}.get(letter, 0)
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
 
 
 def _words(inside: str) -> list[str]:
     ends = _RANGE.fullmatch(inside)
     if ends is None:
-        return inside.split(",")
+        return [word for part in _split(inside) for word in expand_braces(part)]
     first, last, step = int(ends[1]), int(ends[2]), max(1, int(ends[3] or 1))
     padded = any(word.startswith("0") and len(word) > 1 for word in ends.group(1, 2))
     width = max(map(len, ends.group(1, 2))) if padded else 0
