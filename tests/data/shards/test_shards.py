@@ -100,6 +100,24 @@ def test_labels_come_from_cls_and_json(tmp_path: Path, kind: str) -> None:
     assert open_source(tmp_path / "x.tar", labels=False).train.labels is None
 
 
+@pytest.mark.parametrize("ending", ["cls", "json"])
+def test_a_label_of_minus_one_is_none(tmp_path: Path, ending: str) -> None:
+    for part, first in (("train", 0), ("test", 10), ("val", 20)):
+        with tarfile.open(tmp_path / f"{part}-0.tar", "w") as archive:
+            for i in range(first, first + 6):
+                label = -1 if part == "test" else i % 2
+                add_member(archive, f"{i:03}.png", encoded(i))
+                told = json.dumps({"cls": label} if ending == "json" else label)
+                add_member(archive, f"{i:03}.{ending}", told.encode())
+    splits = open_source(tmp_path)
+    assert splits.train.classes == ("0", "1")
+    assert splits.test is not None
+    assert list(splits.test.source.names) == [f"val/{i:03}.png" for i in range(20, 26)]  # test/ has no labels
+    (tmp_path / "val-0.tar").unlink()
+    (tmp_path / "train-0.tar").unlink()
+    assert open_source(tmp_path / "test-0.tar").train.labels is None
+
+
 def test_an_image_without_a_label_among_others_is_a_mistake(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "x.tar", "w") as archive:
         for i in range(4):

@@ -14,6 +14,7 @@ from dualtemp.data.shards.shard_index import ShardIndex
 from dualtemp.errors import UserError
 
 MOST_CLASSES = 1 << 20  # numbers above are no classes, but names of something else
+KEPT_BACK = "-1"  # what sets write where a label is not told
 CLASSES_FILE = "classes.txt"  # beside the shards: a name a line, in the order of the numbers
 
 
@@ -28,9 +29,10 @@ class Labels:
 def read_labels(index: ShardIndex, place: str) -> Labels | None:
     """Read the labels of an index; None if there are none. Raises UserError if names and numbers do not fit."""
     used = np.unique(index.images.labels[index.images.labels >= 0])
-    if not len(used):
+    if all(index.words[i] == KEPT_BACK for i in used):
         return None
     told = _told(index, place)
+    used = np.array([i for i in used if index.words[i] != KEPT_BACK or KEPT_BACK in told], np.int64)
     words = [index.words[i] for i in used]
     if all(word.isdecimal() for word in words):
         number = {word: int(word) for word in words}
