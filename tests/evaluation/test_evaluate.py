@@ -496,6 +496,25 @@ def test_copies_of_test_images_among_those_to_learn_from_are_told(
     assert "copies" not in capsys.readouterr().err
 
 
+def test_test_images_that_are_not_those_of_the_beginning_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for place, label in enumerate(("cat", "dog")):
+        draw_photos(tmp_path / "mine" / label, 20, first=100 * place)
+    words = ["--epochs", "1", "--image-size", "16", "--batch", "8", "--workers", "0", "--init", "none", "--quiet"]
+    assert main(["train", "--data", str(tmp_path / "mine"), *words, "--out", str(tmp_path / "run")]) == 0
+    capsys.readouterr()
+    evaluate(tmp_path / "run", only="knn")
+    assert "no longer those" not in capsys.readouterr().err
+    for name in list(open_source(tmp_path / "mine").test.source.names)[:2]:  # pyright: ignore
+        (tmp_path / "mine" / name).unlink()
+    evaluate(tmp_path / "run", only="knn")
+    told = capsys.readouterr().err
+    assert (
+        told.count("the images to measure with are no longer those that the run began with; it may have learned") == 1
+    )
+
+
 def test_processes_that_measure_a_run_at_once_lose_no_result(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path\n"

@@ -78,7 +78,7 @@ def evaluate(
     if found.untested:
         few = ", ".join(found.untested[:3]) + (f" and {len(found.untested) - 3} more" * (len(found.untested) > 3))
         tell(f"no test image of {few}, which cannot be measured (the only image of a class is for training)")
-    for line in twins(found.train, found.test).lines():
+    for line in filter(None, (found.changed, *twins(found.train, found.test).lines())):
         tell(line)
     kept, lost = _Kept(folder, found.names), _LeftOut(found.unreadable, tell)
     encoders = with_baselines(encoder)

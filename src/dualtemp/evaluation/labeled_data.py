@@ -1,7 +1,9 @@
 """Labeled images to measure an encoder with: the run's own, or any others."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -13,7 +15,7 @@ from dualtemp.data.sources.opening import absolute_source, short_name
 from dualtemp.errors import UserError
 from dualtemp.evaluation.evaluation_file import LABELS_OF
 from dualtemp.runs.folder import RunFolder
-from dualtemp.training.run_data import open_data
+from dualtemp.training.run_data import describe_part, open_data
 
 VALIDATION = "validation"  # what results on a run's own data are filed under
 
@@ -23,7 +25,8 @@ class LabeledData:
     """Training and test images with labels.
 
     names: for tables and evaluation.json, from the shortest to one that no other data have; classes: number of classes;
-    untested: names of classes without a test image; unreadable: files that were left out, name -> reason.
+    untested: names of classes without a test image; unreadable: files that were left out, name -> reason; changed:
+    a line if the run began with other images to measure with, "" if not.
     """
 
     names: tuple[str, ...]
@@ -32,6 +35,7 @@ class LabeledData:
     classes: int
     untested: tuple[str, ...]
     unreadable: dict[str, str] = field(default_factory=dict)
+    changed: str = ""
 
     @property
     def name(self) -> str:
@@ -48,9 +52,11 @@ def labeled_data(
     """
     if data is None and labels_from is not None:
         data = settings.data
+    changed = ""
     if data is None:
         environment = RunFolder(run).read_environment()
         splits, names = open_data(with_right_labels(settings), environment), (VALIDATION,)
+        changed = _changed(settings, splits, environment)
         missing = (
             f"{run} was trained without labels: give labeled images, --data FOLDER|SET|FILE.npz, or --labels FILE.csv"
         )
@@ -59,7 +65,18 @@ def labeled_data(
         names = _names(data, labels_from)
         expected = "class folders (FOLDER/CLASS/...), a labels.csv, or an .npz file with `labels`"
         missing = f"{data} has no labels: expected {expected}"
-    return _checked(splits, names, str(data or run), missing)
+    return replace(_checked(splits, names, str(data or run), missing), changed=changed)
+
+
+def _changed(settings: Settings, splits: Splits, environment: Mapping[str, Any]) -> str:
+    """Say that the images to measure with are not those that the run began with; "" if they are, or if nobody knows."""
+    then, now = environment.get("test"), describe_part(splits.test) or {}
+    about_labels = ("labels", "classes", "commonest")
+    same = not isinstance(then, dict) or all(now.get(k) == value for k, value in then.items() if k not in about_labels)
+    if same:
+        return ""
+    changed = "the images to measure with are no longer those that the run began with"
+    return f"{settings.data}: {changed}; it may have learned from some of them"
 
 
 def _names(data: str | Path, labels_from: str | Path | None) -> tuple[str, ...]:
