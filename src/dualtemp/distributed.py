@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
@@ -197,6 +197,15 @@ def agree(*mine: bool) -> list[bool]:
     said = torch.tensor(mine, dtype=torch.int32, device=device)
     dist.all_reduce(said, op=dist.ReduceOp.MAX)
     return [bool(x) for x in said.tolist()]
+
+
+def union(mine: Mapping[str, str]) -> dict[str, str]:
+    """The entries of all processes together; every process must call it."""
+    if world_size() == 1:
+        return dict(mine)
+    parts: list[Any] = [None] * world_size()
+    dist.all_gather_object(parts, dict(mine))
+    return {name: text for part in parts for name, text in part.items()}
 
 
 def wait() -> None:

@@ -69,6 +69,30 @@ def test_two_processes_make_the_same_run_as_one(method: str, commands: Commands,
         assert shared["knn_top1"] == pytest.approx(alone["knn_top1"], abs=1)
 
 
+def test_files_that_any_process_could_not_read_are_listed_and_stay_so_when_a_run_is_resumed(
+    commands: Commands, tmp_path: Path
+) -> None:
+    for first, (place, count) in enumerate({"train/a": 4, "train/b": 4, "test/a": 2, "test/b": 2}.items()):
+        draw_photos(tmp_path / "photos" / place, count, first=10 * first)
+    broken = draw_photos(tmp_path / "photos" / "unlabelled", 16, first=50)[::2]
+    for path in broken:  # which are learned from, and not measured with
+        path.write_bytes(b"broken")
+    words = ("--data", tmp_path / "photos", "--image-size", "16", "--batch", "8", "--epochs", "1", "--init", "none")
+    for count in (1, 2):
+        out = ("--backbone", "resnet_mini", "--workers", "0", "--quiet", "--out", tmp_path / f"{count}")
+        ended = [process.wait() for process in together(commands, "train", *words, *out, count=count)]
+        assert [each.code for each in ended] == [0] * count, ended
+    listed = (tmp_path / "1" / "unreadable.txt").read_text()
+    assert [line.split(": ")[0] for line in listed.splitlines()] == [f"unlabelled/{path.name}" for path in broken]
+    assert (tmp_path / "2" / "unreadable.txt").read_text() == listed
+    draw_photos(tmp_path / "photos" / "unlabelled", 16, first=50)
+    (tmp_path / "photos/unlabelled/051.png").write_bytes(b"broken since")
+    resumed = commands.run("resume", tmp_path / "1", "--epochs", "2", "--workers", "0")
+    assert resumed.code == 0, resumed.err
+    assert set((tmp_path / "1" / "unreadable.txt").read_text().splitlines()) > set(listed.splitlines())
+    assert "9 files could not be read" in resumed.err
+
+
 @pytest.mark.slow
 def test_two_processes_learn_from_a_folder_and_say_how_long_it_will_take(commands: Commands, tmp_path: Path) -> None:
     for number in range(2):

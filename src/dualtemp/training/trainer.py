@@ -38,7 +38,7 @@ from dualtemp.training.observers.observer import Observer, Snapshot, notify
 from dualtemp.training.schedule import highest_lr, lr_factor
 from dualtemp.training.start_comparison import StartComparison, describe_fall
 from dualtemp.training.train_step import TrainStep
-from dualtemp.training.unreadable_files import short_list, write_unreadable
+from dualtemp.training.unreadable_files import read_unreadable, short_list, write_unreadable
 
 LOSS_EVERY = 16  # steps on an accelerator: reading the loss waits for the device
 
@@ -91,6 +91,7 @@ class Trainer:
         self.start = StartComparison()
         self.done = 0  # steps of the whole run
         self.seconds_before = 0.0  # of training, before this process
+        self.unreadable_before: dict[str, str] = {}  # that the run has listed, before this process
         self.metrics_length = 0  # bytes of metrics.jsonl that belong to `done` steps
         self.started = self.last_saved = time.monotonic()
 
@@ -98,6 +99,8 @@ class Trainer:
         """Train the epochs that are left; returns the last epoch's metrics. Raises Interrupted if asked to stop."""
         if distributed.rank() == 0:
             self.run.cut_back(self.metrics_length)
+            if self.done > 0:
+                self.unreadable_before = read_unreadable(self.run.path, self.data.images.source.names)
         self.started = self.last_saved = time.monotonic()
         metrics: dict[str, Any] = {}
         if (order := self.loader.describe_order()) and distributed.rank() == 0:
@@ -113,8 +116,8 @@ class Trainer:
                 (stop,) = distributed.agree(self.stop_requested())
                 if stop and not self.is_last(epoch):
                     raise Interrupted
-        if self.data.unreadable and distributed.rank() == 0:
-            self.observer.note(short_list(self.run.path, self.data.unreadable))
+        if distributed.rank() == 0 and (unreadable := self.all_unreadable()):
+            self.observer.note(short_list(self.run.path, unreadable))
         return metrics
 
     def run_epoch(self, epoch: int) -> None:
@@ -142,6 +145,7 @@ class Trainer:
         if (due or stop) and self.done % self.loader.steps:  # an epoch's last step is saved with its metrics
             self.require_finite_state()
             self.save_checkpoint()
+            self.list_unreadable()
             if stop:
                 raise Interrupted
 
@@ -151,13 +155,21 @@ class Trainer:
         metrics = distributed.run_on_rank0(partial(self.record_epoch, epoch))
         self.statistics = EpochStatistics()
         self.save_checkpoint()
-        self.data.unreadable.update(self.loader.problems)
+        self.list_unreadable()
+        if distributed.rank() == 0 and not self.is_last(epoch):
+            notify(self.observer, "snapshot", self.snapshot())
+        return metrics
+
+    def list_unreadable(self) -> None:
+        """Write the files that no process could read, now or before the run was resumed; on all processes."""
+        self.data.unreadable.update(distributed.union(self.loader.problems))
         if distributed.rank() == 0:
             with explain_disk_errors(self.run):
-                write_unreadable(self.run.path, self.data.unreadable)
-            if not self.is_last(epoch):
-                notify(self.observer, "snapshot", self.snapshot())
-        return metrics
+                write_unreadable(self.run.path, self.all_unreadable())
+
+    def all_unreadable(self) -> dict[str, str]:
+        """Files that could not be read, name -> reason."""
+        return {**self.unreadable_before, **self.data.unreadable}
 
     def record_epoch(self, epoch: int) -> dict[str, Any]:
         """Append the epoch's metrics to metrics.jsonl and write the encoder; on rank 0 alone."""

@@ -1,6 +1,6 @@
 """Files that a run could not read: all are listed in RUN/unreadable.txt, a few on the terminal."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from dualtemp.atomic_write import whole_file
@@ -16,6 +16,20 @@ def write_unreadable(run: Path, unreadable: Mapping[str, str]) -> None:
         lines = [f"{name}: {reason}\n" for name, reason in sorted(unreadable.items())]
         with whole_file(run / NAME) as file:
             file.write("".join(lines).encode(errors="backslashreplace"))  # names need not be valid text
+
+
+def read_unreadable(run: Path, names: Iterable[str] = ()) -> dict[str, str]:
+    """Reasons by name, as RUN/unreadable.txt has them; names: of the images, which tell a colon in one from its end."""
+    try:
+        lines = (run / NAME).read_text(errors="replace").splitlines()
+    except OSError:
+        return {}
+    known = {name for name in names if ": " in name}
+    found: dict[str, str] = {}
+    for line in lines:
+        whole = next((name for name in known if line.startswith(f"{name}: ")), line.partition(": ")[0])
+        found[whole] = line[len(whole) + 2 :]
+    return found
 
 
 def short_list(run: Path, unreadable: Mapping[str, str]) -> str:
