@@ -164,7 +164,7 @@ def test_a_run_that_falls_below_its_start_stops_and_leaves_what_was_better(
     photos: Path, timm_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tmp_path / "run"
-    monkeypatch.setattr("dualtemp.training.trainer.clearly_below", lambda metrics: metrics["epoch"] == 2)
+    monkeypatch.setattr("dualtemp.runs.kept_encoder.clearly_below", lambda metrics: metrics["epoch"] == 2)
     given = {**SMALL, "epochs": 4, "stop_below_start": True}
     last = train(data=str(photos), init=str(timm_folder), out=run, **given)
     assert (last["epoch"], last["stopped"]) == (2, True)
@@ -174,7 +174,7 @@ def test_a_run_that_falls_below_its_start_stops_and_leaves_what_was_better(
     assert resume(run, **QUIET) == last  # nothing goes on by itself
     assert (run / "backbone.safetensors").read_bytes() == kept
     one = tmp_path / "one"  # the first two epochs of the same schedule, without the stop
-    monkeypatch.setattr("dualtemp.training.trainer.clearly_below", lambda metrics: False)
+    monkeypatch.setattr("dualtemp.runs.kept_encoder.clearly_below", lambda metrics: False)
     config = yaml.safe_load((run / "config.yaml").read_text())
     assert config["epochs"] == 4
     whole: list[bytes] = []
@@ -196,7 +196,7 @@ def test_a_run_goes_on_where_it_was_when_it_is_no_longer_to_stop(
     photos: Path, timm_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tmp_path / "run"
-    monkeypatch.setattr("dualtemp.training.trainer.clearly_below", lambda metrics: metrics["epoch"] == 2)
+    monkeypatch.setattr("dualtemp.runs.kept_encoder.clearly_below", lambda metrics: metrics["epoch"] == 2)
     given = {**SMALL, "batch": 4, "epochs": 3, "stop_below_start": True}
     last = train(data=str(photos), init=str(timm_folder), out=run, **given)
     assert last["stopped"]

@@ -20,6 +20,7 @@ from dualtemp.quantities import counted, duration
 from dualtemp.renamed import renamed_arguments
 from dualtemp.runs.evaluated_measures import EVALUATED, WORDS, encoder_title
 from dualtemp.runs.folder import RunFolder
+from dualtemp.runs.kept_encoder import kept_history
 from dualtemp.runs.metrics import measures
 from dualtemp.text import suggest
 
@@ -161,8 +162,9 @@ def online(
 ) -> list[dict[str, Any]]:
     """Rows of what the run itself measured of the same weights in training; problems: unreadable files."""
     images, learned = found.test.readable_count(problems), found.train.readable_count(problems)
-    last: dict[str, Any] = next(iter(run.history()[-1:]), {})
-    labels = {"probe": learned, "knn": min(run.settings().knn_images, learned)}
+    settings = run.settings()
+    last: dict[str, Any] = next(iter(kept_history(run.history(), settings)[-1:]), {})
+    labels = {"probe": learned, "knn": min(settings.knn_images, learned)}
     words = {each.name: each.asked_as for each in EVALUATED}
     rows: list[dict[str, Any]] = []
     for each in measures().values():

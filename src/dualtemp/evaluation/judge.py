@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from dualtemp.atomic_write import whole_file
 from dualtemp.file_lock import Busy, locked
 
-SURE = 0.8  # chance from which an advice is given without "perhaps", and from which a run that is asked to stops
 MEASURES = ("cluster_learnability", "intrinsic_dimension")
 TRANSFORMED = {"effective_rank", "lidar", "intrinsic_dimension"}  # whose logarithm is taken
 JUDGE_FILE = "judge.json"  # of a run folder

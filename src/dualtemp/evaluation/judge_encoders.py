@@ -10,10 +10,12 @@ from dualtemp.data.images import ImageSet
 from dualtemp.encoder.encoder import RunEncoder, run_encoder
 from dualtemp.errors import UserError
 from dualtemp.evaluation.baselines import with_baselines
-from dualtemp.evaluation.judge import FEWEST, IMAGES, SURE, Forecast, best_before, chance_better, forecast, keep_judged
+from dualtemp.evaluation.judge import FEWEST, IMAGES, Forecast, best_before, chance_better, forecast, keep_judged
 from dualtemp.evaluation.label_free import judged_images, judged_measures
 from dualtemp.runs.evaluated_measures import START
 from dualtemp.runs.folder import RunFolder
+from dualtemp.runs.kept_encoder import kept_history
+from dualtemp.runs.thresholds import SURE
 from dualtemp.training.run_data import open_data
 
 
@@ -79,7 +81,7 @@ def _judged(path: Path, images: int, device: str, workers: int | None) -> Judged
     over = START if START in encoders else "untrained"
     measures = _measures(encoder, some, workers)
     now, then = forecast(measures), forecast(_measures(encoders[over], some, workers))
-    step = next((line.get("step", 0) for line in folder.history()[-1:]), 0)
+    step = next((line.get("step", 0) for line in kept_history(folder.history(), settings)[-1:]), 0)
     best, past = best_before(keep_judged(path, step, measures), step)
     return Judged(path, settings.data, measures, now, over, chance_better(now, then), step, best, past)
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from dualtemp import __version__
+from dualtemp.config import Settings
 from dualtemp.data.loading.loader import evaluation_batches
 from dualtemp.encoder.encoder import RunEncoder, names_start, run_encoder
 from dualtemp.encoder.feature_records import images_of
@@ -32,6 +33,7 @@ from dualtemp.file_names import valid_text
 from dualtemp.models.backbones import describe_backbone
 from dualtemp.renamed import renamed_arguments
 from dualtemp.runs.folder import RunFolder
+from dualtemp.runs.kept_encoder import kept_history
 
 FOLDER = "export"  # in the run's, unless --out names another
 TUNED_FOLDER = "export-fine-tuned"  # for other weights than the run's
@@ -101,7 +103,7 @@ def export(
         graphs = [each.name for each in export_formats().values() if each.is_graph and each.in_all]
         raise UserError(f"normalize is for graphs: give --format {' or '.join(graphs)}, or leave it out")
     how = preprocessing(trained.views)
-    manifest = _facts(RunFolder(path), encoder, how)
+    manifest = _facts(RunFolder(path), settings, encoder, how)
     with _workshop(out) as workshop:
         fresh = {}
         for name in names:
@@ -225,8 +227,8 @@ def _holds_something(folder: Path) -> bool:
     return any(not (path.name.startswith(".") and path.name.endswith(UNFINISHED)) for path in folder.iterdir())
 
 
-def _facts(run: RunFolder, encoder: ExportedEncoder, how: dict[str, Any]) -> dict[str, Any]:
-    last = (run.history() or [{}])[-1]
+def _facts(run: RunFolder, settings: Settings, encoder: ExportedEncoder, how: dict[str, Any]) -> dict[str, Any]:
+    last = (kept_history(run.history(), settings) or [{}])[-1]
     return {
         "dualtemp": __version__,
         "run": run.path.resolve().name,

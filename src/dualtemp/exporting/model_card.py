@@ -10,6 +10,7 @@ from dualtemp.evaluation.evaluation_file import LABELS_OF
 from dualtemp.exporting.loading import how_to_classify, how_to_preprocess
 from dualtemp.exporting.lookup import export_formats
 from dualtemp.runs.folder import RunFolder
+from dualtemp.runs.kept_encoder import kept_history
 from dualtemp.runs.metrics import measures
 from dualtemp.runs.record import evaluated, read_run
 
@@ -33,6 +34,11 @@ class CardFacts:
     def is_fine_tuned(self) -> bool:
         """Whether these are weights that fine-tuning on labels has changed."""
         return self.manifest.get("classifier", {}).get("learned_by") == "fine-tuning"
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl up to the epoch that these weights are of."""
+        return kept_history(self.run.history(), self.settings)
 
     @property
     def is_start(self) -> bool:
@@ -78,6 +84,8 @@ def _origin(facts: CardFacts) -> str:
         )
     learned = "with" if settings.framework.learns_from_labels else "without"
     epochs = "" if facts.manifest["epoch"] is None else f" after epoch {facts.manifest['epoch']} of {settings.epochs}"
+    if facts.run.history() and not facts.history:
+        epochs = " before the first epoch, since no later ones were better"
     begun = facts.run.read_environment().get("start")
     began = ""
     if isinstance(begun, dict):
@@ -119,9 +127,9 @@ def _figures(facts: CardFacts) -> str:
 
 
 def _of_training(facts: CardFacts) -> list[list[str]]:
-    """The run's last measurements on its validation images."""
+    """The run's last measurements of these weights on its validation images."""
     last: dict[str, Any] = {}
-    for line in facts.run.history():
+    for line in facts.history:
         last |= {key: value for key, value in line.items() if value is not None}
     images = (facts.run.read_environment().get("train") or {}).get("images")
     bank = facts.settings.knn_images
@@ -223,7 +231,7 @@ def _limits(facts: CardFacts) -> str:
         "The features carry what the training images have in common with yours, biases included; the figures above "
         "hold for the data that they name. Measure on your own images before you rely on them.",
     ]
-    if any(line.get("collapsed") for line in facts.run.history()[-1:]):
+    if any(line.get("collapsed") for line in facts.history[-1:]):
         lines.insert(0, "**The features have collapsed: they hardly differ from image to image.**")
     return "\n\n".join(["## Limits", *lines])
 

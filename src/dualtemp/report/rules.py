@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from dualtemp.evaluation.judge import SURE
 from dualtemp.report.accuracies import (
     POINT,
     accuracy_name,
@@ -22,7 +21,7 @@ from dualtemp.report.standing import Standing, Word, clear_difference, standings
 from dualtemp.runs.evaluated_measures import BASELINES, START, encoder_title
 from dualtemp.runs.metrics import accuracies
 from dualtemp.runs.record import Beside, Facts, History, points
-from dualtemp.runs.thresholds import COLLAPSED
+from dualtemp.runs.thresholds import COLLAPSED, clearly_past
 
 LOSS_STILL = 1e-3  # share of the loss: a run whose loss never leaves this band learns nothing
 RISES = 3  # in a row: by chance four values come in this order once in 24 times
@@ -190,7 +189,7 @@ def _stopped(history: History, facts: Facts) -> Verdict | None:
     last = history[-1]
     if not last.get("stopped"):
         return None
-    if last.get("judged_past", 0.0) >= SURE:
+    if clearly_past(last):
         reason = (
             f"Without labels, by the look of its features, the encoder of step {last['judged_best_step']} is better "
             f"with a chance of {last['judged_past']:.0%}. The judge is often wrong: with a few labels, `dualtemp "

@@ -14,10 +14,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from dualtemp.errors import UserError
-from dualtemp.evaluation.judge import SURE, Forecast, chance_better, forecast, read_judged
+from dualtemp.evaluation.judge import Forecast, chance_better, forecast, read_judged
 from dualtemp.report.run_groups import group_key
 from dualtemp.runs.metrics import accuracies
 from dualtemp.runs.record import read_run
+from dualtemp.runs.thresholds import SURE
 
 # Accuracies by their name in JSON and `--sort`.
 ACCURACIES = {each.column.lower(): each for each in accuracies()}

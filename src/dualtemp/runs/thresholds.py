@@ -1,4 +1,7 @@
-"""Thresholds that measurements and pages share: collapse, the hardest tenth, a fall below the start. Needs no torch."""
+"""Thresholds that measurements and pages share: collapse, the hardest tenth, a fall below the start, a sure judge.
+
+Needs no torch.
+"""
 
 import math
 from collections.abc import Mapping
@@ -7,6 +10,7 @@ from typing import Any
 # Feature spread below which all images look the same to the encoder. Isotropic features have 1; measured: untrained
 # encoders 0.06 (resnet50) to 0.7, transformers that collapse 0.005 to 0.016.
 COLLAPSED = 0.02
+SURE = 0.8  # chance from which an advice is given without "perhaps", and from which a run that is asked to stops
 CLEAR = 1.645  # standard errors: chance alone falls so far below the start once in 20 times
 
 
@@ -21,3 +25,8 @@ def clearly_below(metrics: Mapping[str, Any]) -> bool:
     if gained is None or lost is None or lost <= gained:
         return False
     return lost - gained > CLEAR * math.sqrt(gained + lost)
+
+
+def clearly_past(metrics: Mapping[str, Any]) -> bool:
+    """Whether the judge is sure that the encoder was better before."""
+    return metrics.get("judged_past", 0.0) >= SURE

@@ -15,7 +15,7 @@ from dualtemp.data.loading.loader import evaluation_batches
 from dualtemp.data.training_data import TrainingData
 from dualtemp.errors import UserError
 from dualtemp.evaluation.features import image_features
-from dualtemp.evaluation.judge import FEWEST, IMAGES, SURE, best_before, forecast, keep_judged
+from dualtemp.evaluation.judge import FEWEST, IMAGES, best_before, forecast, keep_judged
 from dualtemp.evaluation.label_free import judged_images, judged_measures
 
 
@@ -36,11 +36,6 @@ def judged(
     measures = judged_measures(features)
     best, past = best_before(keep_judged(run, step, measures), step)
     return {"judged_knn": forecast(measures).knn, "judged_best_step": best, "judged_past": past if best < step else 0.0}
-
-
-def clearly_past(metrics: dict[str, Any]) -> bool:
-    """Whether the judge is sure that the encoder was better before."""
-    return metrics.get("judged_past", 0.0) >= SURE
 
 
 def describe_past(metrics: dict[str, Any]) -> str:

@@ -22,7 +22,8 @@ from dualtemp.models.weights import save_backbone
 from dualtemp.runs import checkpoint
 from dualtemp.runs.checkpoint import Checkpoint
 from dualtemp.runs.folder import RunFolder
-from dualtemp.runs.thresholds import COLLAPSED, clearly_below
+from dualtemp.runs.kept_encoder import fell_below, replaces_encoder, went_past
+from dualtemp.runs.thresholds import COLLAPSED
 from dualtemp.training.epoch_statistics import EpochStatistics
 from dualtemp.training.failures import (
     Interrupted,
@@ -33,7 +34,7 @@ from dualtemp.training.failures import (
     nonfinite_loss,
     nonfinite_weights,
 )
-from dualtemp.training.judged_stop import clearly_past, describe_past, judged
+from dualtemp.training.judged_stop import describe_past, judged
 from dualtemp.training.observers.observer import Observer, Snapshot, notify
 from dualtemp.training.schedule import highest_lr, lr_factor
 from dualtemp.training.start_comparison import StartComparison, describe_fall
@@ -174,25 +175,17 @@ class Trainer:
     def record_epoch(self, epoch: int) -> dict[str, Any]:
         """Append the epoch's metrics to metrics.jsonl and write the encoder; on rank 0 alone."""
         metrics = self.measure_epoch(epoch)
-        below = self.settings.stop_below_start and clearly_below(metrics)
-        past = self.settings.stop_by_judge and clearly_past(metrics)
+        below, past = fell_below(metrics, self.settings), went_past(metrics, self.settings)
         if self.settings.stop_below_start or self.settings.stop_by_judge:
             metrics["stopped"] = (below or past) and not self.is_last(epoch)
         with explain_disk_errors(self.run):
             self.run.append(metrics)
-            # An encoder that is worse than one before does not replace it; nor does one that is unmeasured.
-            if not below and not past and (self.is_measured(metrics) or not self.run.backbone.exists()):
+            if replaces_encoder(metrics, self.settings, self.run.backbone.exists()):
                 self.save_encoder()
         self.observer.epoch(metrics)
         if below or past:
             self.observer.note(describe_fall(metrics) if below else describe_past(metrics))
         return metrics
-
-    def is_measured(self, metrics: dict[str, Any]) -> bool:
-        """Whether an epoch's metrics have all that the run was asked to stop by."""
-        by_start = self.settings.stop_below_start and "held_out_lost" not in metrics
-        by_judge = self.settings.stop_by_judge and "judged_past" not in metrics
-        return not (by_start or by_judge)
 
     def save_encoder(self) -> None:
         """Write the encoder as it is now."""

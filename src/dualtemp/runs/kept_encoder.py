@@ -1,0 +1,43 @@
+"""Which epoch's encoder a run folder holds: one that is worse than one before does not replace it. Needs no torch."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dualtemp.config import Settings
+from dualtemp.runs.thresholds import clearly_below, clearly_past
+
+
+def fell_below(metrics: Mapping[str, Any], chosen: Settings) -> bool:
+    """Whether an epoch is below the start, and the run was asked to stop by that."""
+    return chosen.stop_below_start and clearly_below(metrics)
+
+
+def went_past(metrics: Mapping[str, Any], chosen: Settings) -> bool:
+    """Whether the judge is sure that the encoder was better before, and the run was asked to stop by that."""
+    return chosen.stop_by_judge and clearly_past(metrics)
+
+
+def is_measured(metrics: Mapping[str, Any], chosen: Settings) -> bool:
+    """Whether an epoch's metrics have all that the run was asked to stop by."""
+    by_start = chosen.stop_below_start and "held_out_lost" not in metrics
+    by_judge = chosen.stop_by_judge and "judged_past" not in metrics
+    return not (by_start or by_judge)
+
+
+def replaces_encoder(metrics: Mapping[str, Any], chosen: Settings, has_encoder: bool) -> bool:
+    """Whether the run folder gets the encoder of an epoch; has_encoder: it holds one of an earlier step."""
+    if fell_below(metrics, chosen) or went_past(metrics, chosen):
+        return False
+    return is_measured(metrics, chosen) or not has_encoder
+
+
+def kept_history(history: Sequence[dict[str, Any]], chosen: Settings) -> list[dict[str, Any]]:
+    """Return the lines of metrics.jsonl up to the epoch whose encoder the folder holds; none if that is the start's.
+
+    A line without `stopped` is of a time at which the run was not asked to stop.
+    """
+    kept, has_encoder = 0, chosen.init is not None
+    for count, line in enumerate(history, 1):
+        if "stopped" not in line or replaces_encoder(line, chosen, has_encoder):
+            kept, has_encoder = count, True
+    return list(history[:kept])
