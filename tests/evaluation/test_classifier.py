@@ -77,6 +77,26 @@ def test_confidences_on_other_images_can_be_believed() -> None:
     assert float(found.confidence.mean()) == pytest.approx(right, abs=0.08)
 
 
+def test_with_one_label_a_class_it_is_not_surer_than_its_logits_and_knows_strangers() -> None:
+    g = np.random.default_rng(0)
+    known = 3.0 + g.normal(size=(8, 32)).astype(np.float32)  # photographs have much in common, whatever their class
+    strangers = g.normal(size=(100, 32)).astype(np.float32)
+    made = fit_classifier(known, np.arange(8), unknown_rate=0.05)
+    assert made.temperature == 1.0
+    assert made.spread[1, 0] == np.inf, "the energy of answers that nothing was learned for says nothing"
+    found = made.predict(strangers)
+    assert found.novelty.isfinite().all()
+    assert (found.label == NONE_OF_THESE).double().mean() > 0.9
+    others = known + 0.3 * g.normal(size=known.shape).astype(np.float32)
+    assert (made.predict(others).label == NONE_OF_THESE).double().mean() < 0.2
+
+
+def test_all_answers_right_are_no_reason_to_be_surer() -> None:
+    made = fit_classifier(*blobs(4, 20, spread=0.1))
+    assert made.facts["accuracy"] == 1
+    assert made.temperature >= 1
+
+
 def test_features_of_another_width_and_one_class_are_refused() -> None:
     x, y = blobs(2, 10)
     with pytest.raises(ValueError, match="16 a row"):

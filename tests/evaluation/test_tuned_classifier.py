@@ -21,8 +21,9 @@ from dualtemp.encoder.encoder import run_encoder
 from dualtemp.encoder.fine_tuned import HEAD_FILE, WEIGHTS_FILE, fine_tuned
 from dualtemp.encoder.image_list import listed
 from dualtemp.errors import UserError
+from dualtemp.evaluation.calibration import cautious_temperature
 from dualtemp.evaluation.classifier_file import load_classifier
-from dualtemp.evaluation.tuned_classifier import cautious_temperature, tuned_classifier
+from dualtemp.evaluation.tuned_classifier import tuned_classifier
 from dualtemp.models import build_backbone, save_backbone
 
 SMALL = {"device": "cpu", "workers": 0}

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,10 @@ from dualtemp.cli import main
 from dualtemp.data.loading.loader import evaluation_batches
 from dualtemp.encoder.encoder import run_encoder
 from dualtemp.encoder.image_list import listed
+from dualtemp.evaluation.classifier import fit_classifier
 from dualtemp.evaluation.classifier_file import CLASSIFIER_FILE, classifier_bytes, load_classifier, save_classifier
+from dualtemp.exporting.exported_encoder import ClassifyingEncoder
+from dualtemp.exporting.loading import how_to_classify
 from dualtemp.training.run_encoder import onnx_encoder
 
 ALONE = """
@@ -53,6 +57,23 @@ def test_the_cards_program_answers_as_predict_does_without_dualtemp(run_copy: Pa
     np.testing.assert_allclose(theirs["probabilities"], found.predictions.probabilities, atol=1e-5)
     names = [*found.classifier.classes, "none of these"]
     assert theirs["answers"].tolist() == [names[label] for label in found.predictions.label.tolist()]
+
+
+def test_card_and_graph_leave_out_a_score_that_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    g = np.random.default_rng(0)
+    made = fit_classifier(3 + g.normal(size=(8, 32)).astype(np.float32), np.arange(8), list("abcdefgh"))
+    assert made.spread[1, 0] == np.inf
+    features = torch.tensor(g.normal(size=(20, 32)) + 3 * (np.arange(20) % 2)[:, None], dtype=torch.float32)
+    ours = made.predict(features)
+    _, probabilities, novelty = ClassifyingEncoder(torch.nn.Identity(), made)(features)
+    torch.testing.assert_close(probabilities, ours.probabilities)
+    torch.testing.assert_close(novelty, ours.novelty, rtol=1e-4, atol=1e-4)
+    save_classifier(tmp_path / CLASSIFIER_FILE, made)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"features": features.numpy()}
+    exec(how_to_classify(CLASSIFIER_FILE), names)
+    assert names["answers"] == [[*made.classes, "none of these"][label] for label in ours.label.tolist()]
+    assert "none of these" in names["answers"]
 
 
 def test_a_classifier_of_other_weights_is_not_exported_and_an_earlier_one_goes(run_copy: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from dualtemp.evaluation.accuracy import predicted
 from dualtemp.evaluation.arrays import Array, as_features, as_labels
 
 LOWEST, HIGHEST = 0.05, 20.0  # temperatures; where all answers are right, or none, there is no best one
@@ -27,6 +28,18 @@ def fit_temperature(logits: Array, labels: Array) -> float:
         middle = (low * high) ** 0.5
         low, high = (middle, high) if slope(middle) <= 0 else (low, middle)
     return 1 / (low * high) ** 0.5
+
+
+def cautious_temperature(logits: Array, labels: Array) -> float:
+    """`fit_temperature`, but at least 1 where every answer is right: then nothing says how sure is too sure.
+
+    1 where all logits are 0, which nothing was learned for.
+    """
+    z = as_features(logits)
+    if not bool(z.any()):
+        return 1.0
+    found = fit_temperature(z, labels)
+    return max(found, 1.0) if bool((predicted(z) == as_labels(labels, len(z))).all()) else found
 
 
 def expected_calibration_error(probabilities: Array, labels: Array, bins: int = BINS) -> float:

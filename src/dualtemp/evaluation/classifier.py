@@ -11,7 +11,7 @@ from torch import Tensor
 from dualtemp.data.subset import BANK, FOLDS, random_keys, rank_within
 from dualtemp.evaluation.accuracy import predicted
 from dualtemp.evaluation.arrays import Array, as_features, as_labels
-from dualtemp.evaluation.calibration import expected_calibration_error, fit_temperature
+from dualtemp.evaluation.calibration import cautious_temperature, expected_calibration_error
 from dualtemp.evaluation.knn import nearest
 from dualtemp.evaluation.probe import fit_probe, logistic_regression, standardization
 from dualtemp.losses.similarity import unit
@@ -21,6 +21,7 @@ FOLD_COUNT = 5
 NEIGHBORS = 5  # whose mean distance says how far an image is from all classes
 BANK_IMAGES = 2_000  # training images that are kept to measure it, at most
 CROSS_FITTED = 10_000  # images that calibration is made from, at most, unless all are asked for
+CONSTANT = 1e-6  # deviation of a score up to which it is as good as constant
 UNKNOWN_RATE = 0.05  # share of images of known classes that may be called "none of these"
 
 
@@ -45,8 +46,9 @@ class Classifier:
 
     weight (C, F), bias (C,), mean (F,), scale (F,): logits are (x - mean) / scale * weight + bias; classes: names;
     temperature: logits are divided by it; bank: unit features (M, F) of training images; spread: means and deviations
-    (2, 2) of negative energy and of distance among training images, by which novelty is computed; threshold: an image
-    of larger novelty is none of these (inf: never); facts: how it was made, for JSON.
+    (2, 2) of negative energy and of distance among training images, by which novelty is computed (deviation inf: the
+    score does not count); threshold: an image of larger novelty is none of these (inf: never); facts: how it was made,
+    for JSON.
     """
 
     weight: Tensor
@@ -139,13 +141,12 @@ def fit_with_answers(
     weight, bias, penalty = fit_probe((x - mean) / scale, y, len(names), seed=seed)
     asked = balanced_sample(y, len(y) if most is None else most, seed)
     apart, truth = cross_fitted_logits(x[asked], y[asked], len(names), penalty, seed=seed), y[asked]
-    temperature = fit_temperature(apart, truth)
+    temperature = cautious_temperature(apart, truth)
     kept = balanced_sample(y, BANK_IMAGES, seed)
     (bank,) = unit(x[kept])
     place = torch.full((len(x),), -1).index_put((kept,), torch.arange(len(kept)))
     distance = neighbor_distance(x[asked], bank, itself=place[asked])
-    scores = torch.stack([-apart.logsumexp(1), distance])
-    spread = torch.stack([scores.mean(1), scores.std(1, correction=0).clamp_min(1e-6)])
+    spread = novelty_spread(torch.stack([-apart.logsumexp(1), distance]))
     facts = {
         "images": len(x),
         "penalty": penalty,
@@ -181,6 +182,12 @@ def cross_fitted_logits(
         fit = logistic_regression((x[~held] - mean) / scale, y[~held], classes, penalty)
         logits[held] = F.linear((x[held] - mean) / scale, *fit)
     return logits
+
+
+def novelty_spread(scores: Tensor) -> Tensor:
+    """Means and deviations (2, 2) of both scores (2, N) of novelty; inf for a constant one, which says nothing."""
+    deviation = scores.std(1, correction=0)
+    return torch.stack([scores.mean(1), deviation.where(deviation > CONSTANT, torch.inf)])
 
 
 @torch.no_grad()

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from dualtemp.data.subset import FOLDS, random_keys, rank_within
 from dualtemp.evaluation.accuracy import predicted
-from dualtemp.evaluation.calibration import expected_calibration_error, fit_temperature
-from dualtemp.evaluation.classifier import UNKNOWN_RATE, Classifier, neighbor_distance
+from dualtemp.evaluation.calibration import cautious_temperature, expected_calibration_error
+from dualtemp.evaluation.classifier import UNKNOWN_RATE, Classifier, neighbor_distance, novelty_spread
 from dualtemp.losses.similarity import unit
 
 HALVES = 2
@@ -45,8 +45,7 @@ def tuned_classifier(
     mean, scale = torch.zeros(weight.shape[1]), torch.ones(weight.shape[1])
     plain = Classifier(weight, bias, mean, scale, tuple(classes), 1.0, near, torch.ones(2, 2), torch.inf, {})
     logits, distance = plain.logits(x), neighbor_distance(x, near)
-    scores = torch.stack([-logits.logsumexp(1), distance])
-    spread = torch.stack([scores.mean(1), scores.std(1, correction=0).clamp_min(1e-6)])
+    spread = novelty_spread(torch.stack([-logits.logsumexp(1), distance]))
     facts = {
         "learned_by": "fine-tuning",
         "unknown_rate": unknown_rate,
@@ -61,12 +60,6 @@ def tuned_classifier(
         return made
     threshold = float(made.answers(logits, distance).novelty.double().quantile(1 - unknown_rate))
     return Classifier(*shared, threshold, facts)
-
-
-def cautious_temperature(logits: Tensor, labels: Tensor) -> float:
-    """`fit_temperature`, but at least 1 where every answer is right: then nothing says how sure is too sure."""
-    found = fit_temperature(logits, labels)
-    return max(found, 1.0) if bool((predicted(logits) == labels).all()) else found
 
 
 def _answered_by_other_half(logits: Tensor, labels: Tensor, seed: int) -> Tensor:
