@@ -65,6 +65,16 @@ def test_what_is_suggested_for_a_suspect_is_another_class(seed: int) -> None:
     assert (found.suggested.numpy() != y)[found.order.numpy()].all()
 
 
+@pytest.mark.parametrize("each", [8, 1])
+def test_the_only_image_of_a_class_is_not_suspected(each: int) -> None:
+    x, y = blobs(6, each)
+    some = np.flatnonzero((y < 5) | (np.arange(len(y)) == 5 * each))
+    found = suspected_wrong_labels(x[some], y[some])
+    assert len(found.order) == 0
+    assert not found.suspected.any()
+    assert found.score[-1] == 0
+
+
 def test_one_class_has_no_suspects() -> None:
     x, _ = blobs(1, 10)
     assert len(suspected_wrong_labels(x, np.zeros(10, int)).order) == 0

@@ -35,6 +35,7 @@ def suspected_wrong_labels(features: Array, labels: Array, *, seed: int = 0) -> 
     """Find labels that neighbors and a cross-fitted classifier both contradict.
 
     No image has a say about its own label: its neighbors are others, and the classifier has learned from other folds.
+    The only image of a class is never suspected; its score is 0.
 
     Args:
         features: (N, F).
@@ -53,8 +54,9 @@ def suspected_wrong_labels(features: Array, labels: Array, *, seed: int = 0) -> 
     learned = (logits / fit_temperature(logits, y)).softmax(1)
     near = neighbor_votes(x, y, classes)
     both = (learned + near) / 2
-    score = 1 - both.gather(1, y[:, None])[:, 0]
-    suspected = (predicted(learned) != y) & (predicted(near) != y)
+    comparable = y.bincount(minlength=classes)[y] > 1  # nobody could name the class of which there is one image
+    score = (1 - both.gather(1, y[:, None])[:, 0]).where(comparable, 0.0)
+    suspected = (predicted(learned) != y) & (predicted(near) != y) & comparable
     order = suspected.nonzero()[:, 0]
     others = both.scatter(1, y[:, None], -1.0)  # where they contradict a label, but not with the same class
     suggested = predicted(both).where(~suspected, predicted(others))
