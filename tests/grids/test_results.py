@@ -37,6 +37,19 @@ def test_a_key_knows_the_datas_content_and_not_its_place(tmp_path: Path) -> None
     assert job_on(here).name != job_on(other).name
 
 
+def test_a_key_knows_the_content_of_a_file_of_labels_and_not_its_place(tmp_path: Path) -> None:
+    one, copy = tmp_path / "labels.csv", tmp_path / "copy.csv"
+    for path in (one, copy):
+        path.write_text("file,label\na.png,cat\nb.png,dog\n")
+    before = tiny_job(labels_from=str(one)).name
+    assert tiny_job(labels_from=str(copy)).name == before != tiny_job().name
+    one.write_text("file,label\na.png,cat\nb.png,cat\n")
+    assert tiny_job(labels_from=str(one)).name != before
+    one.unlink()
+    with pytest.raises(UserError, match=r"labels\.csv: cannot be read \(No such file or directory\)"):
+        tiny_job(labels_from=str(one))
+
+
 def test_every_setting_that_changes_the_run_changes_the_key() -> None:
     plain = tiny_job()
     for name, value in {"tau_beta": 0.5, "epochs": 2, "batch": 32, "lr": 0.1, "recipe": "weak", "subset": 256}.items():

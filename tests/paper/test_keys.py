@@ -56,7 +56,8 @@ def test_what_was_added_later_counts_only_away_from_what_every_run_had_before() 
         same = plain.settings.model_copy(update={name: before})
         assert key(same, plain.facts) == key(plain.settings, plain.facts)
         with warnings.catch_warnings(action="ignore"):  # pydantic's, of a value that no setting has
-            assert key(plain.settings.model_copy(update={name: "other"}), plain.facts) != key(same, plain.facts)
+            other = plain.settings.model_copy(update={name: __file__})  # a file that is there, for `labels_from`
+            assert key(other, plain.facts) != key(same, plain.facts)
 
 
 def test_a_weight_and_a_schedule_are_in_the_key_only_where_they_change_a_run() -> None:

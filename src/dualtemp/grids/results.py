@@ -76,15 +76,26 @@ def key(chosen: Settings, facts: DataFacts) -> str:
     """Hash complete settings and the data's content to 16 hexadecimal digits: no path, output, device or seed.
 
     Settings that were added later count only if they change a run, so that older keys stay valid. A start or a teacher
-    counts by its content, and by its word as long as nothing has read it: in a grid.
+    counts by its content, and by its word as long as nothing has read it: in a grid. A file of labels always counts by
+    its content.
     """
     values = canonical(chosen, exclude=NOT_IN_KEY)
     values = {name: value for name, value in values.items() if value != ADDED_LATER.get(name, _COUNTS)}
     values |= {name: chosen.get(name) for name, content in CONTENT_OF.items() if _is_unread(chosen, name, content)}
+    if chosen.labels_from is not None:
+        values["labels_from"] = label_file_digest(chosen.labels_from)
     text = json.dumps(
         ["dualtemp cell 1", to_plain_json(values), facts.fingerprint, facts.normalised_as], sort_keys=True
     )
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def label_file_digest(word: str) -> str:
+    """Hash a file of labels to 32 hexadecimal digits; one that cannot be read is a UserError."""
+    try:
+        return hashlib.blake2b(Path(os.path.expanduser(word)).read_bytes(), digest_size=16).hexdigest()
+    except OSError as error:
+        raise UserError(f"{word}: cannot be read ({error.strerror}); give a CSV file of labels") from None
 
 
 def takes_backbone_of_start(chosen: Settings) -> bool:
