@@ -9,7 +9,7 @@ from dualtemp.errors import UserError
 from dualtemp.report.curves import compared_charts
 from dualtemp.report.epoch_chart import COLORS, DASHES, line_class
 from dualtemp.report.page import link_to, render, write_page
-from dualtemp.report.run_groups import describe_mean, group_runs, has_groups
+from dualtemp.report.run_groups import describe_mean, furthest_runs, group_runs, has_groups, seed_means
 from dualtemp.report.run_page import PAGE, format_value
 from dualtemp.report.standing import clear_difference
 from dualtemp.report.verdict import verdict, verdict_context
@@ -157,19 +157,22 @@ def _strongest_rival(rows: Sequence[dict[str, Any]], name: str) -> dict[str, Any
 
 
 def grouped_figures(runs: Sequence[RunRecord], names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return a row per group of runs that differ in nothing but their seed: name, seeds, mean figures."""
+    """Return a row per group of runs that differ in nothing but their seed: name, seeds, mean figures.
+
+    Runs that have not come as far as the furthest of their group are left out, unless they have stopped themselves.
+    """
     groups = group_runs(runs)
     first = [runs[group[0]] for group in groups]
     apart = {name: values for name, values in differing_settings(first) if name != "seed"}
     rows = []
     for place, group in enumerate(groups):
         words = [f"{name} {values[place]}" for name, values in apart.items() if values[place] != NONE]
-        means = []
+        some, means = furthest_runs([runs[one] for one in group]), []
         for each in (each for each in measures().values() if each.compared and each.rated):
-            values = [value for one in group if (value := each.last(runs[one])) is not None]
+            values = seed_means((run.chosen.seed, value) for run in some if (value := each.last(run)) is not None)
             means.append((each.name or each.title, describe_mean(values, each.form) if values else NONE))
-        seeds = ", ".join(str(runs[one].chosen.seed) for one in group)
-        rows.append({"name": ", ".join(words) or names[group[0]], "seeds": seeds, "runs": len(group), "means": means})
+        seeds = ", ".join(map(str, dict.fromkeys(run.chosen.seed for run in some)))
+        rows.append({"name": ", ".join(words) or names[group[0]], "seeds": seeds, "runs": len(some), "means": means})
     return rows
 
 

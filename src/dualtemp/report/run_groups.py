@@ -1,7 +1,8 @@
 """Runs that differ in nothing but their seed, as one: mean and interval of each figure. Needs no torch."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from statistics import fmean
 from typing import Any
 
 from dualtemp.intervals import Interval, mean_interval
@@ -35,6 +36,20 @@ def has_groups(runs: Sequence[RunRecord]) -> bool:
     return any(len({runs[number].chosen.seed for number in group}) > 1 for group in group_runs(runs))
 
 
+def seed_means(values: Iterable[tuple[int, float]]) -> list[float]:
+    """Average (seed, value) of runs seed by seed: copies of a run and repeats of a seed are no further seeds."""
+    found: dict[int, list[float]] = {}
+    for seed, value in values:
+        found.setdefault(seed, []).append(value)
+    return [fmean(some) for some in found.values()]
+
+
+def furthest_runs(runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """Return the runs of a group that have come as far as any of them, or have stopped themselves."""
+    furthest = max(run.epoch for run in runs)
+    return [run for run in runs if run.epoch == furthest or (run.history and run.history[-1].get("stopped"))]
+
+
 def describe_mean(values: Sequence[float], form: str = "{:.2f}") -> str:
     """Describe a mean with half of its 95 % interval: 43.21 ± 0.40."""
     found = mean_interval(values, CONFIDENCE)
@@ -49,7 +64,7 @@ def half_width(interval: Interval) -> float:
 
 
 def group_rows(rows: Sequence[dict[str, Any]], figures: Sequence[str]) -> list[dict[str, Any]]:
-    """Join rows of the list of runs whose `group` is the same; a figure is the mean over finished runs.
+    """Join rows of the list of runs whose `group` is the same; a figure is the mean over the seeds of finished runs.
 
     `FIGURE_half` is half of the 95 % interval, None for one seed; runs that are not done are counted apart.
     """
@@ -71,7 +86,7 @@ def _join(group: list[dict[str, Any]], figures: Sequence[str]) -> dict[str, Any]
         "done": len(done),
     }
     for name in figures:
-        values = [row[name] for row in done if row.get(name) is not None]
+        values = seed_means((row["seed"], row[name]) for row in done if row.get(name) is not None)
         interval = mean_interval(values, CONFIDENCE) if values else None
         joined[name] = None if interval is None else interval.effect
         joined[f"{name}_half"] = None if interval is None or interval.low is None else half_width(interval)
