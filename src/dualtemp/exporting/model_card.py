@@ -7,6 +7,7 @@ from typing import Any
 from dualtemp.config import Settings, to_yaml
 from dualtemp.evaluation.answers import TRAINED
 from dualtemp.evaluation.evaluation_file import LABELS_OF
+from dualtemp.evaluation.labeled_data import VALIDATION
 from dualtemp.exporting.loading import how_to_classify, how_to_preprocess
 from dualtemp.exporting.lookup import export_formats
 from dualtemp.runs.folder import RunFolder
@@ -118,8 +119,8 @@ def _temperatures(settings: Settings) -> str:
 
 def _figures(facts: CardFacts) -> str:
     rows = [*_of_training(facts), *_of_evaluation(facts)]
-    if facts.is_fine_tuned:  # other weights than all else was measured with
-        rows = [row for row in rows if row[:2] == ["fine-tuning", TRAINED]]
+    if facts.is_fine_tuned:  # other weights than all else was measured with, also than those tuned on other data
+        rows = [row for row in rows if row[:3] == ["fine-tuning", TRAINED, VALIDATION]]
     if not rows:
         return "## Measured\n\nNothing was measured. `dualtemp evaluate` measures on any set of labeled images."
     heads = "| measured | encoder | images | training labels | top 1, % | top 5, % |\n|---|---|---|---|---|---|"

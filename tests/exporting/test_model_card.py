@@ -1,0 +1,27 @@
+"""The model card: what it says was measured."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from made_runs import FULL, made_run
+
+from dualtemp.exporting.model_card import CardFacts, _figures
+from dualtemp.runs.folder import RunFolder
+
+
+def result_row(data: str, top1: float, name: str = "fine-tuning") -> dict[str, Any]:
+    """A result as it stands in evaluation.json."""
+    return {"name": name, "encoder": "trained", "data": data, "top1": top1, "images": 100, "labels": 800}
+
+
+def test_the_card_of_a_fine_tuned_network_has_no_figures_of_others(tmp_path: Path) -> None:
+    run = RunFolder(made_run(tmp_path / "run", FULL))
+    rows = [result_row("validation", 60.0), result_row("other", 97.0), result_row("validation", 50.0, "linear probe")]
+    rows.append(result_row("validation/", 98.0))  # a folder of that name
+    (run.path / "evaluation.json").write_text(json.dumps({"step": 40, "made": "today", "measured": rows}))
+    tuned = _figures(CardFacts(run, run.settings(), (), {}, {}, {"classifier": {"learned_by": "fine-tuning"}}))
+    assert "60.00" in tuned
+    assert not any(figure in tuned for figure in ("97.00", "98.00", "50.00", "43.21"))
+    plain = _figures(CardFacts(run, run.settings(), (), {}, {}, {}))
+    assert all(figure in plain for figure in ("60.00", "97.00", "98.00", "50.00", "43.21"))
