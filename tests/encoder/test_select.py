@@ -160,6 +160,7 @@ def test_how_many_random_labels_are_needed_is_read_off_the_curve_of_random() -> 
         (["--simulate", "--seed", "0"], "--seeds"),
         (["--simulate", "--budgets", "1000"], "budgets go from 2"),
         (["--simulate", "--labels", "one.csv"], "at least two classes, there are 1"),
+        (["--simulate", "--labels", "few.csv"], "no class has five labeled images"),
         (["--embeddings", "e.csv", "-n", "3"], "leave --embeddings out"),
     ],
 )
@@ -171,8 +172,9 @@ def test_mistakes_are_one_line(
     Path("foreign.csv").write_text("name,label\nx.png,cat\n")
     Path("two.csv").write_text("name,label\nx.png,cat\nx.png,dog\n")
     Path("binary.csv").write_bytes(b"\xff\xfe\x00")
-    first = rows_of(features).names[0]
-    Path("one.csv").write_text(f"name,label\n{first},cat\n")
+    names = rows_of(features).names
+    Path("one.csv").write_text(f"name,label\n{names[0]},cat\n")
+    Path("few.csv").write_text("name,label\n" + "".join(f"{name},{i % 4}\n" for i, name in enumerate(names[:16])))
     before = sorted(path.name for path in tmp_path.iterdir())
     assert main(["select", str(features), *words]) == 2
     error = capsys.readouterr().err

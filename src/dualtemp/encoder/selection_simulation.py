@@ -83,7 +83,10 @@ def simulate(
         raise UserError(f"a simulation needs labels of at least two classes, there are {len(classes)}")
     features, numbers = features[torch.from_numpy(known)], np.searchsorted(classes, labels[known])
     weights = None if weights is None else weights[known]
-    pool = len(known) - int(_held_out(numbers, 0).sum())
+    held = int(_held_out(numbers, 0).sum())
+    if not held:
+        raise UserError("a simulation holds out one of five images of a class: no class has five labeled images")
+    pool = len(known) - held
     asked = [len(classes) * each for each in A_CLASS] if budgets is None else sorted(set(budgets))
     kept = [budget for budget in asked if 1 < budget <= pool // 2]
     if not kept or (budgets is not None and kept != asked):
