@@ -86,6 +86,20 @@ def test_a_folder_of_parts_has_the_bits_of_one_file(
     assert pq.read_table(tmp_path / "e").column("name").to_pylist() == whole.names
 
 
+def test_files_that_cannot_be_read_are_named_again_when_their_part_is_finished(
+    photos_run: Path, tmp_path: Path
+) -> None:
+    paths = draw_photos(tmp_path / "some", 8)
+    paths[1].write_bytes(b"broken")
+    first, again = (
+        embed(photos_run, data=tmp_path / "some", out=tmp_path / "e", batch=2, parts=2, **HOW) for _ in range(2)
+    )
+    assert (first.resumed, again.resumed) == (0, 7)
+    assert list(first.unreadable) == [paths[1].name]
+    assert again.unreadable == first.unreadable
+    assert again.images == 7
+
+
 def test_images_of_a_set_in_parts_have_the_bits_of_one_file(digits_run: Path, tmp_path: Path) -> None:
     embed(digits_run, out=tmp_path / "e.npz", part="test", batch=100, **HOW)
     embed(digits_run, out=tmp_path / "e", part="test", batch=100, parts=3, **HOW)

@@ -15,7 +15,7 @@ from dualtemp.atomic_write import whole_file
 from dualtemp.data.images import ImagesGone
 from dualtemp.data.loading.loader import EVALUATION_BATCH
 from dualtemp.encoder.embedding_file import FORMATS, Columns, checked_format, write_features
-from dualtemp.encoder.embedding_parts import COMPUTED, SHARE, Share, check_parts, parts_begun, read_share
+from dualtemp.encoder.embedding_parts import COMPUTED, SHARE, UNREADABLE, Share, check_parts, parts_begun, read_share
 from dualtemp.encoder.embedding_reader import read_about
 from dualtemp.encoder.encoder import RunEncoder, run_encoder
 from dualtemp.encoder.feature_records import EncodingOptions, Progress, feature_records, features_facts, images_of
@@ -157,8 +157,9 @@ def _finished(output: _Output, encoder: RunEncoder) -> Embedded | None:
     """What an earlier process has finished: a part that says that it was computed from the same."""
     with suppress(UserError):
         about, rows = read_about(output.path)
+        problems = about.pop(UNREADABLE, {})
         if about == output.about:
-            return Embedded(output.path, rows, encoder.width, output.images.foreign, rows)
+            return Embedded(output.path, rows, encoder.width, output.images.foreign | problems, rows)
     return None
 
 
@@ -205,10 +206,11 @@ def _embed(encoder: RunEncoder, output: _Output, work: WorkFile, options: Encodi
     if not len(kept) and not output.is_share:
         name, reason = next(iter(problems.items()))
         raise UserError(f"none of {len(images)} images of {images.source} can be read, the first {name}: {reason}")
+    about = {**output.about, UNREADABLE: problems} if output.is_share and problems else output.about
     with whole_file(out) as file:
         blocks = (record.features for record in work.records())
         columns = _columns(images, kept, output.has_parts)
-        write_features(file, checked_format(out), columns, blocks, encoder.width, output.about, output.dtype)
+        write_features(file, checked_format(out), columns, blocks, encoder.width, about, output.dtype)
     return Embedded(out, len(kept), encoder.width, images.foreign | problems, resumed)
 
 

@@ -18,6 +18,7 @@ _NAME = re.compile(r"part-(\d{5})-of-(\d{5})\.parquet")
 _BEGUN = re.compile(r"\.part-(\d{5})-of-(\d{5})\.parquet\.work")
 MOST = 99_999
 COMPUTED, SHARE = "computed", "share"  # of a part's metadata: what it was computed from, and which part it is
+UNREADABLE = "unreadable"  # of its metadata too, if there are any: files left out, name -> reason
 
 
 class Share(NamedTuple):
