@@ -72,6 +72,11 @@ def make_job(run: PlannedRun, seed: int, facts: DataFacts) -> Job:
     return Job(f"{key(chosen, facts)}-s{seed}", chosen, facts, run.measured)
 
 
+def job_key(job: Job) -> str:
+    """Return the key of a job's result, which its seeds share, and planned runs that are the same on this data."""
+    return job.name.rpartition("-s")[0]
+
+
 def key(chosen: Settings, facts: DataFacts) -> str:
     """Hash complete settings and the data's content to 16 hexadecimal digits: no path, output, device or seed.
 

@@ -8,7 +8,7 @@ from dualtemp.grids.artifact import Artifact
 from dualtemp.grids.comparisons import MeasuredCell, Table
 from dualtemp.grids.known_data import display_name
 from dualtemp.grids.plan import Plan, PlannedCell
-from dualtemp.grids.results import DataFacts, Job, Results, make_job
+from dualtemp.grids.results import DataFacts, Job, Results, job_key, make_job
 from dualtemp.runs.metrics import accuracies
 
 NO_LABELS = "the set has no labels to measure with"
@@ -38,19 +38,24 @@ def make_jobs(plan: Plan, seeds: Sequence[int], facts: Mapping[str, DataFacts]) 
 def collect_results(plan: Plan, seeds: Sequence[int], facts: Mapping[str, DataFacts], results: Results) -> Collected:
     """Collect all existing results of a plan."""
     found: dict[str, dict[int, dict[str, Any]]] = {}
-    for (word, seed), one in make_jobs(plan, seeds, facts).items():
+    jobs = make_jobs(plan, seeds, facts)
+    keys = {word: job_key(one) for (word, _), one in jobs.items()}
+    for (word, seed), one in jobs.items():
         result = results.read(one)
         if result is not None:
             found.setdefault(word, {})[seed] = result
     tables = {
-        artifact.id: {place: _measured(artifact, cell, found) for place, cell in plan.cells[artifact.id].items()}
+        artifact.id: {place: _measured(artifact, cell, found, keys) for place, cell in plan.cells[artifact.id].items()}
         for artifact in plan.artifacts
     }
     words = {run.settings["data"] for run in plan.runs.values()}
     return Collected(tables, found, {word: display_name(word, facts.get(word), results) for word in words})
 
 
-def _measured(artifact: Artifact, cell: PlannedCell, found: dict[str, dict[int, dict[str, Any]]]) -> MeasuredCell:
+def _measured(
+    artifact: Artifact, cell: PlannedCell, found: dict[str, dict[int, dict[str, Any]]], keys: Mapping[str, str]
+) -> MeasuredCell:
+    """A cell with its values; keys: those of results by the id of a planned run, equal for runs that are the same."""
     if cell.run is None:
         return MeasuredCell(absent=cell.absent)
     values, failed, collapsed, short = {}, {}, set[int](), ""
@@ -67,7 +72,7 @@ def _measured(artifact: Artifact, cell: PlannedCell, found: dict[str, dict[int, 
             failed[seed] = _why_none(artifact, value)
         elif artifact.drawn == "lines":
             short = "the dictionary has fewer keys"
-    return MeasuredCell(values, failed, frozenset(collapsed), "" if values else short, cell.run)
+    return MeasuredCell(values, failed, frozenset(collapsed), "" if values else short, keys.get(cell.run, cell.run))
 
 
 def _why_none(artifact: Artifact, value: str | None) -> str:
