@@ -13,8 +13,9 @@ from scipy import stats
 
 from dualtemp.cli import main
 from dualtemp.commands.runs import SORTS
+from dualtemp.evaluation.judge import keep_judged
 from dualtemp.file_lock import locked
-from dualtemp.report.runs_list import ORDERS, find_runs
+from dualtemp.report.runs_list import ORDERS, better_by_forecast, find_runs, runs_below
 
 
 @pytest.fixture
@@ -96,6 +97,26 @@ def test_runs_that_differ_in_nothing_but_their_seed_are_one_line(
     out = capsys.readouterr().out
     assert f"43.00 ± {half:.2f}" in out
     assert "3/4" in out
+
+
+def judged_run(path: Path, data: str, learnability: float, test: dict[str, Any] | None = None) -> None:
+    """A run on data that the label-free judge has looked at."""
+    made_run(path, FULL, data=data)
+    (path / "environment.json").write_text(json.dumps({} if test is None else {"test": test}))
+    keep_judged(path, 40, {"cluster_learnability": learnability, "intrinsic_dimension": 8.0})
+
+
+def test_runs_on_other_images_are_not_compared_by_the_judge(tmp_path: Path) -> None:
+    judged_run(tmp_path / "a", "/cats/photos", 0.9)
+    judged_run(tmp_path / "b", "/xrays/photos", 0.1)
+    judged_run(tmp_path / "c", "/here/photos", 0.8, {"fingerprint": "f1"})
+    judged_run(tmp_path / "d", "/there/photos", 0.2, {"fingerprint": "f2"})
+    assert better_by_forecast(runs_below([tmp_path])) == []
+    judged_run(tmp_path / "e", "/cats/photos", 0.1)
+    judged_run(tmp_path / "f", "/moved/images", 0.1, {"fingerprint": "f1"})
+    one, other = better_by_forecast(runs_below([tmp_path]))
+    assert "of 2 judged runs on photos: a, better than e " in one
+    assert "of 2 judged runs on photos: c, better than f " in other
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from dualtemp.report.standing import clear_difference
 from dualtemp.report.verdict import verdict, verdict_context
 from dualtemp.runs.evaluated_measures import BASELINES, FROZEN, MEANINGS, NAMES, encoder_title
 from dualtemp.runs.metrics import PERCENT, accuracies, measures
-from dualtemp.runs.record import RunRecord, beside_trained, evaluated, facts_of, number, part, read_run, rows_of
+from dualtemp.runs.record import RunRecord, beside_trained, evaluated, facts_of, number, read_run, rows_of, tested_on
 
 NONE = "\N{EN DASH}"
 MOST = COLORS * DASHES
@@ -90,12 +90,6 @@ def distinct_names(paths: Sequence[Path]) -> list[str]:
 
 def _has_accuracy(run: RunRecord) -> bool:
     return any(run.last(each.key) is not None for each in accuracies())
-
-
-def tested_on(run: RunRecord) -> str:
-    """Identify the test images: by their fingerprint, by that of their names, or by where they came from."""
-    images = part(run.environment, "test")
-    return str(images.get("fingerprint") or images.get("names") or run.chosen.data)
 
 
 def final_figures(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:

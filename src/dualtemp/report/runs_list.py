@@ -17,7 +17,7 @@ from dualtemp.errors import UserError
 from dualtemp.evaluation.judge import Forecast, chance_better, forecast, read_judged
 from dualtemp.report.run_groups import group_key
 from dualtemp.runs.metrics import accuracies
-from dualtemp.runs.record import read_run
+from dualtemp.runs.record import read_run, tested_on
 from dualtemp.runs.thresholds import SURE
 
 # Accuracies by their name in JSON and `--sort`.
@@ -78,6 +78,7 @@ def describe_run(path: Path, name: str) -> dict[str, Any]:
     return row | {
         "method": chosen.method,
         "data": run.data,
+        "tested_on": tested_on(run),
         "tau_alpha": chosen.get("tau_alpha"),
         "tau_beta": chosen.in_effect("tau_beta"),
         "seed": chosen.seed,
@@ -104,12 +105,12 @@ def _forecast(path: Path) -> dict[str, Any]:
 
 
 def better_by_forecast(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """For each data of which several runs were judged without labels, a line about which to take, and how sure."""
+    """For runs on the same images that were judged without labels, a line about which to take, and how sure."""
     lines, sets = [], {}
     for row in rows:
         if row.get("forecast") is not None:
-            sets.setdefault(row["data"], []).append(row)
-    for data, some in sets.items():
+            sets.setdefault(row["tested_on"], []).append(row)
+    for some in sets.values():
         if len(some) < 2:
             continue
         first, second = sorted(some, key=lambda row: -row["forecast_score"])[:2]
@@ -117,8 +118,8 @@ def better_by_forecast(rows: Sequence[dict[str, Any]]) -> list[str]:
         chance = chance_better(one, other)
         sure = "" if chance >= SURE else ", which is not sure"
         lines.append(
-            f"without labels, of {len(some)} judged runs on {data}: {first['name']}, better than {second['name']} with "
-            f"chance {chance:.0%}{sure}"
+            f"without labels, of {len(some)} judged runs on {first['data']}: {first['name']}, better than "
+            f"{second['name']} with chance {chance:.0%}{sure}"
         )
     return lines
 

@@ -77,6 +77,12 @@ class RunRecord:
         return found[-1][1] if found else None
 
 
+def tested_on(run: RunRecord) -> str:
+    """Identify the test images: by their fingerprint, by that of their names, or by where they came from."""
+    images = part(run.environment, "test")
+    return str(images.get("fingerprint") or images.get("names") or run.chosen.data)
+
+
 class Beside(NamedTuple):
     """A measure of the trained encoder beside that of another ("untrained", "raw pixels"): top-1 in %, test images.
 
