@@ -11,9 +11,9 @@ from dualtemp.data.sources.copies import twins
 from dualtemp.encoder.encoder import names_start, open_run, run_encoder
 from dualtemp.errors import UserError
 from dualtemp.evaluation.baselines import with_baselines
-from dualtemp.evaluation.evaluation_file import EVALUATION_FILE, add_to_evaluation, place, result
+from dualtemp.evaluation.evaluation_file import EVALUATION_FILE, VALIDATION, add_to_evaluation, place, result
 from dualtemp.evaluation.frozen_measures import Features, frozen_measures
-from dualtemp.evaluation.labeled_data import VALIDATION, LabeledData, labeled_data
+from dualtemp.evaluation.labeled_data import LabeledData, labeled_data
 from dualtemp.evaluation.run_classifier import keep_classifier, keep_fine_tuned
 from dualtemp.evaluation.tuned_measures import Tuned, tuned_measures
 from dualtemp.quantities import counted, duration

@@ -13,6 +13,7 @@ from dualtemp.file_lock import locked
 from dualtemp.runs.evaluated_measures import ENCODERS, NAMES
 
 EVALUATION_FILE = "evaluation.json"
+VALIDATION = "validation"  # what results on a run's own data are filed under
 LABELS_OF = ", labels of "  # between the name of data and that of their file of labels
 
 

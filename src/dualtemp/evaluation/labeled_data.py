@@ -13,11 +13,9 @@ from dualtemp.data.images import ImageSet, Splits
 from dualtemp.data.sources.label_file import AUTO
 from dualtemp.data.sources.opening import absolute_source, short_name
 from dualtemp.errors import UserError
-from dualtemp.evaluation.evaluation_file import LABELS_OF
+from dualtemp.evaluation.evaluation_file import LABELS_OF, VALIDATION
 from dualtemp.runs.folder import RunFolder
 from dualtemp.training.run_data import describe_part, open_data
-
-VALIDATION = "validation"  # what results on a run's own data are filed under
 
 
 @dataclass(frozen=True)

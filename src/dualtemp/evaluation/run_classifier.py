@@ -12,9 +12,9 @@ from dualtemp.errors import UserError
 from dualtemp.evaluation.answers import TRAINED
 from dualtemp.evaluation.classifier import BANK_IMAGES, Classifier, balanced_sample, fit_classifier
 from dualtemp.evaluation.classifier_file import CLASSIFIER_FILE, kept_classifier, save_classifier
-from dualtemp.evaluation.evaluation_file import read_evaluation
+from dualtemp.evaluation.evaluation_file import VALIDATION, read_evaluation
 from dualtemp.evaluation.frozen_measures import readable_features
-from dualtemp.evaluation.labeled_data import VALIDATION, LabeledData, labeled_data, labels_of
+from dualtemp.evaluation.labeled_data import LabeledData, labeled_data, labels_of
 from dualtemp.evaluation.tuned_classifier import tuned_classifier
 from dualtemp.evaluation.tuned_measures import Tuned
 

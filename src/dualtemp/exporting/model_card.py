@@ -6,8 +6,7 @@ from typing import Any
 
 from dualtemp.config import Settings, to_yaml
 from dualtemp.evaluation.answers import TRAINED
-from dualtemp.evaluation.evaluation_file import LABELS_OF
-from dualtemp.evaluation.labeled_data import VALIDATION
+from dualtemp.evaluation.evaluation_file import LABELS_OF, VALIDATION
 from dualtemp.exporting.loading import how_to_classify, how_to_preprocess
 from dualtemp.exporting.lookup import export_formats
 from dualtemp.runs.folder import RunFolder
