@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm, spearmanr
 
-from dualtemp.evaluation.judge import MEASURES, SURE, TRANSFORMED
+from dualtemp.evaluation.judge import MEASURES, TRANSFORMED
+from dualtemp.runs.thresholds import SURE
 
 RIDGE = 1.0
 CANDIDATES: dict[str, tuple[str, ...]] = {
