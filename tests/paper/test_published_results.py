@@ -18,7 +18,7 @@ COMMANDS = {
     "mini-cifar100": "T-reverse --scale mini --seeds 3 --data cifar100 --data cifar100=fbb43d70",
     "long": "T-reverse S-noise --scale long --seeds 3",
     "sharp": "T-unified --scale sharp --seeds 3",
-    "unequal": "T-reverse T-arch F-entropy S-similarity S-noise --scale unequal --seeds 5",
+    "unequal": "T-reverse T-arch F-dict F-entropy S-similarity S-noise --scale unequal --seeds 5",
 }
 
 # Beside the runs of the paper's tables, `unequal` has runs of other steps, rates and networks; older cells know no such
@@ -44,7 +44,7 @@ def test_every_published_folder_is_compared_and_its_command_is_in_the_text() -> 
 
 
 FRAMEWORKS: dict[tuple[str, str], dict[str, object]] = {
-    ("MoCo v2", "one"): {"method": "moco"},
+    ("MoCo v2", "one"): {"method": "moco", "scalar_size": False, "vector_size": False},  # without the setting
     ("SimMoCo", "one"): {"method": "simmoco", "tau_beta": 0.1},
     ("SimMoCo", "two"): {"method": "simmoco", "tau_beta": 1.0},
     ("SimCo", "one"): {"method": "simco", "tau_beta": 0.1},
@@ -211,6 +211,37 @@ def test_each_arm_at_its_own_rate_is_told_as_its_cells_and_its_page_say(tmp_path
         assert f"<td>+{gain:.2f}</td><td>+1.63 … +3.13</td>" in cells
         assert "+1.50 … +3.26" in cells
         assert "One comparison, at 97.06 %" in cells
+
+
+SHRUNK: dict[str, dict[str, object]] = {
+    "whole dictionary | 16,384 | 16,384": {"scalar_size": False, "vector_size": False},
+    "scalar shrunk | 16 | 16,384": {"scalar_size": 16},
+    "vector shrunk | 16,384 | 64": {"vector_size": 64},
+    "vector shrunk further | 16,384 | 16": {"vector_size": 16},
+}
+
+
+def test_the_dictionaries_of_scalar_and_vector_are_told_as_their_cells_say() -> None:
+    text = (PUBLISHED / "README.md").read_text().split("## The dictionaries of scalar")[1].split("\n## ")[0]
+    whole: list[dict[str, float]] = []
+    effects = []
+    for row, sizes in SHRUNK.items():
+        found = metrics_of("unequal", **AT_THE_SAME_RATE, method="moco", **sizes)
+        assert len(found) == 5
+        whole = whole or found
+        figures = [mean(found, key) for key in ("probe_top1", "knn_top1", "W_mean")] + [mean(found, "entropy", 3)]
+        assert f"| {row} | {' | '.join(figures)} |" in text
+        effects.append(fmean(run["probe_top1"] for run in found) - fmean(run["probe_top1"] for run in whole))
+    words = " ".join(text.split())
+    assert f"costs {-effects[1]:.2f} points. The interval, 0.00 to 2.53" in words
+    assert f"{effects[2]:+.2f} (-1.16 to 1.38)" in words
+    assert f"{-effects[3]:.2f} points worse (1.05 to 3.59)" in words
+    summary = (PUBLISHED / "unequal" / "summary.md").read_text()
+    for effect, interval in zip(
+        effects[1:], ("\u22120.00 … +2.53", "\u22121.16 … +1.38", "\u22123.59 … \u22121.05"), strict=True
+    ):
+        shown = abs(effect) if interval.endswith("2.53") else effect
+        assert f"{shown:+.2f} ({interval})".replace("-", "\u2212") in summary
 
 
 def test_the_wider_network_is_told_as_its_cells_and_its_page_say(tmp_path: Path) -> None:
