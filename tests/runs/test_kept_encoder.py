@@ -10,8 +10,11 @@ from made_runs import made_run
 from dualtemp.evaluation.evaluate import online
 from dualtemp.exporting import export as export_module
 from dualtemp.exporting.model_card import CardFacts, _figures, _limits, _origin
+from dualtemp.report.compare_page import final_figures
+from dualtemp.report.runs_list import describe_run
 from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.kept_encoder import kept_history
+from dualtemp.runs.record import read_run
 
 FINE = {"held_out_gained": 3, "held_out_lost": 1, "judged_past": 0.0, "stopped": False}
 FALLEN = {**FINE, "held_out_gained": 0, "held_out_lost": 60}
@@ -69,3 +72,22 @@ def test_the_card_says_that_a_run_which_only_fell_kept_its_start(tmp_path: Path)
     facts = CardFacts(run, run.settings(), (), {}, {}, {"dualtemp": "1", "epoch": None})
     assert "these are its weights before the first epoch" in _origin(facts)
     assert "Nothing was measured" in _figures(facts)
+
+
+@pytest.mark.parametrize(
+    ("lines", "probe", "knn"),
+    [
+        ([{"probe_top1": 80.0, "knn_top1": 81.0, **FINE}], 80.0, 81.0),
+        ([], None, 70.0),  # the start is kept
+    ],
+)
+def test_lists_and_comparisons_show_what_the_kept_encoder_reached_and_how_far_training_went(
+    tmp_path: Path, lines: list[dict[str, Any]], probe: float | None, knn: float
+) -> None:
+    fallen = {"probe_top1": 40.0, "knn_top1": 41.0, "loss": 0.5, **FALLEN, "stopped": True}
+    history = [{"start_knn_top1": 70.0, **line} for line in [*lines, fallen]]
+    path = made_run(tmp_path / "run", history, **BY_START)
+    row = describe_run(path, "run")
+    assert (row["epoch"], row["probe"], row["knn"]) == (len(history), probe, knn)
+    figures = {row["key"]: row["cells"][0]["value"] for row in final_figures([read_run(path)])}
+    assert (figures.get("probe_top1"), figures["knn_top1"], figures["loss"]) == (probe, knn, 0.5)

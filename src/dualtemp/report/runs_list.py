@@ -87,7 +87,7 @@ def describe_run(path: Path, name: str) -> dict[str, Any]:
         "reason": run.status.reason,
         "epoch": run.epoch,
         "epochs": chosen.epochs,
-        **{name: run.last(each.key) for name, each in ACCURACIES.items()},
+        **{name: each.last(run) for name, each in ACCURACIES.items()},
         **_forecast(path),
         "date": run.moved.isoformat(timespec="seconds"),
     }

@@ -58,6 +58,7 @@ class Measure:
         card: its row in the model card, if it has one.
         evaluated_as: what `dualtemp evaluate` calls the same measure of the finished encoder.
         top5: the key of its top-5 counterpart.
+        of_start: the key of the same measure of what the run started from.
         logged: whether TensorBoard and Weights & Biases get it.
         above_classes: shown only for data with more classes; a top-5 of five classes is always right.
         reference: a level to compare a run's values with.
@@ -83,6 +84,7 @@ class Measure:
     card: str = ""
     evaluated_as: str = ""
     top5: str = ""
+    of_start: str = ""
     logged: bool = True
     above_classes: int = 0
     reference: Callable[[RunRecord], Reference | None] = lambda run: None
@@ -94,5 +96,14 @@ class Measure:
         return duration(value) if self.form == DURATION else self.form.format(value)
 
     def last(self, run: RunRecord) -> float | None:
-        """The newest value in a run; None if it has none, or none that means anything."""
-        return None if 0 < run.classes <= self.above_classes else run.last(self.key)
+        """The newest value in a run; None if it has none, or none that means anything.
+
+        What runs are rated by is read of the encoder that the run kept: an earlier one, or the start's, if training
+        made it worse.
+        """
+        if 0 < run.classes <= self.above_classes:
+            return None
+        if not self.rated:
+            return run.last(self.key)
+        kept = run.as_kept()
+        return kept.last(self.key) if kept.history or not self.of_start else run.last(self.of_start)

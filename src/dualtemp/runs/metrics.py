@@ -148,6 +148,7 @@ _ENTRIES = (
         card="kNN while training",
         evaluated_as="kNN",
         top5="",
+        of_start="start_knn_top1",
     ),
     Measure(
         "start_knn_top1",

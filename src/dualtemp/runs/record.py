@@ -4,7 +4,7 @@ import json
 import math
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from dualtemp.data.sources.catalogue import named_set
 from dualtemp.frameworks.protocol import W_OF_TAU_BETA, AnchorWeight
 from dualtemp.runs.evaluated_measures import BASELINES, FROZEN, START
 from dualtemp.runs.folder import RunFolder
+from dualtemp.runs.kept_encoder import kept_history
 from dualtemp.runs.status import Status, status_of
 
 History = Sequence[dict[str, Any]]
@@ -75,6 +76,10 @@ class RunRecord:
         """The newest value of a measure."""
         found = points(self.history, key)
         return found[-1][1] if found else None
+
+    def as_kept(self) -> "RunRecord":
+        """The run up to the epoch whose encoder the folder holds: without history if that is the start's."""
+        return replace(self, history=kept_history(self.history, self.chosen))
 
 
 def tested_on(run: RunRecord) -> str:
