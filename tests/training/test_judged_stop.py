@@ -62,7 +62,7 @@ def test_clearly_better_before_it_stops_keeps_that_encoder_and_says_so(
     assert (last["epoch"], last["stopped"], last["judged_best_step"]) == (3, True, 1)
     assert last["judged_past"] > 0.8
     assert (run / "backbone.safetensors").read_bytes() == before, "the encoder of the measurement before"
-    assert "the judge held it for better before" in status_of(RunFolder(run)).reason
+    assert "the judge rated an earlier encoder higher" in status_of(RunFolder(run)).reason
     assert dualtemp.resume(run, **QUIET)["epoch"] == 3, "it stays as it is"
     dualtemp.resume(whole, epochs=4, **QUIET)
     assert RunFolder(whole).history()[-1]["epoch"] == 4

@@ -104,8 +104,8 @@ def test_asking_needs_no_torch(run: RunFolder) -> None:
     [
         ({"held_out_gained": 1, "held_out_lost": 30}, "it fell below its start"),
         ({"held_out_gained": 1, "held_out_lost": 30, "judged_past": 0.1}, "it fell below its start"),
-        ({"held_out_gained": 3, "held_out_lost": 3, "judged_past": 0.9}, "the judge held it for better before"),
-        ({"judged_past": 0.9}, "the judge held it for better before"),
+        ({"held_out_gained": 3, "held_out_lost": 3, "judged_past": 0.9}, "the judge rated an earlier encoder higher"),
+        ({"judged_past": 0.9}, "the judge rated an earlier encoder higher"),
     ],
 )
 def test_a_run_that_was_asked_to_stop_by_two_tells_which_of_them_did(run: RunFolder, told: dict, why: str) -> None:

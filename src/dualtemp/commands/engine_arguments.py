@@ -9,8 +9,6 @@ from dualtemp.errors import UserError
 if TYPE_CHECKING:
     from dualtemp.engines.choice import EngineOptions
 
-ENGINES = ("local", "slurm", "ray")
-
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
     """Declare --on, --jobs, --threads, --slurm and --device."""
@@ -23,6 +21,8 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 
 def add_engine_choice(group: Flags, what: str, about: str, default: str | None) -> None:
     """Declare --on, --jobs and --slurm; what: the independent pieces, in the plural; about: of --on."""
+    from dualtemp.engines.choice import ENGINES
+
     group.add_argument("--on", choices=ENGINES, default=default, help=about)
     text = f"{what} at a time (default: GPUs, or cores; clusters: all)"
     group.add_argument("--jobs", type=int, metavar="N", help=text)

@@ -22,7 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where it goes (default: RUN/export)")
     parser.add_argument(
-        "--normalize", action="store_true", help="let graphs (onnx, torch-export) take uint8 pixels and normalize them"
+        "--normalize",
+        action="store_true",
+        help="let graphs (onnx, onnx-int8, torch-export) take uint8 pixels and normalize them",
     )
     parser.add_argument(
         "--data",

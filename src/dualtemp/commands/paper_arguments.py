@@ -10,13 +10,16 @@ if TYPE_CHECKING:
     from dualtemp.paper.reproduce import Request
 
 SCALES = "paper, unequal, mini or smoke"
+SEEDS = 3  # at scales without a plan of looks
 
 
 def add_request(parser: argparse.ArgumentParser) -> None:
     """Declare flags for tables and figures, scale, seeds, data and results."""
     parser.add_argument("ids", nargs="*", metavar="ID", help="tables and figures, or all")
     parser.add_argument("--scale", default="unequal", help=f"{SCALES} (default: unequal, for a CPU)")
-    parser.add_argument("--seeds", default="3", metavar="N", help="how many, from 1 on; or which: 1,4 (default: 3)")
+    parser.add_argument(
+        "--seeds", metavar="N", help="how many, from 1 on; or which: 1,4 (default: 5 at scale unequal, else 3)"
+    )
     parser.add_argument(
         "--data",
         action="append",
@@ -38,9 +41,12 @@ def add_request(parser: argparse.ArgumentParser) -> None:
 def parse_request(given: dict[str, Any]) -> "Request":
     """Return the request that the flags of `add_request` make."""
     from dualtemp.grids.missing import parse_seeds
+    from dualtemp.paper.claims import planned_looks
     from dualtemp.paper.reproduce import Request
 
-    seeds = parse_seeds(given["seeds"])
+    # As many as the first look at the scale's claims needs: with fewer, none of them is decided.
+    fewest = next(iter(planned_looks(given["scale"]).seeds), SEEDS)
+    seeds = parse_seeds(given["seeds"] or str(fewest))
     return Request(given["ids"], given["scale"], seeds, given["data"], given["results"], given["validate"])
 
 

@@ -52,7 +52,7 @@ def run(given: dict[str, Any]) -> int:
 
 COMMAND = Command(
     name="reproduce",
-    about="Run what a table or figure still lacks: dualtemp reproduce T-reverse --seeds 3.",
+    about="Run what a table or figure still lacks: dualtemp reproduce T-reverse --seeds 5.",
     place=(Group.PAPER, 2),
     add_arguments=add_arguments,
     run=run,

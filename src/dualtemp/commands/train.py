@@ -73,7 +73,7 @@ def _help(name: str, field: Any) -> str:
     from dualtemp.frameworks import frameworks
 
     text = field.description.rstrip(".")
-    text = text if text.startswith(("MoCo", "BYOL")) else text[0].lower() + text[1:]
+    text = text if text.startswith(("MoCo", "BYOL", "CSV")) else text[0].lower() + text[1:]
     of_frameworks = {method: kind.Settings.model_fields for method, kind in frameworks().items()}
     owners = {method: fields[name].default for method, fields in of_frameworks.items() if name in fields}
     if owners:

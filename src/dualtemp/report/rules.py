@@ -196,7 +196,9 @@ def _stopped(history: History, facts: Facts) -> Verdict | None:
             f"evaluate {facts.path} --labels FILE.csv` knows more. The encoder in the folder is that of the "
             "measurement before."
         )
-        return Verdict(f"stopped after epoch {last['epoch']}: the judge held it for better before", "open", reason)
+        return Verdict(
+            f"stopped after epoch {last['epoch']}: the judge rated an earlier encoder higher", "open", reason
+        )
     reason = (
         f"After epoch {last['epoch']} kNN got {last.get('held_out_lost', 0):,} held-out images wrong that were right "
         f"with the start, and {last.get('held_out_gained', 0):,} right that were wrong. The encoder in the folder is "

@@ -37,6 +37,6 @@ def _status(run: RunFolder, running: bool) -> Status:
         return Status("failed", run.trouble.read_text(errors="replace").strip())
     if history and history[-1].get("stopped"):
         fell = clearly_below(history[-1]) or "judged_past" not in history[-1]
-        why = "it fell below its start" if fell else "the judge held it for better before"
+        why = "it fell below its start" if fell else "the judge rated an earlier encoder higher"
         return Status("done", f"{so_far}; stopped, because {why}")
     return Status("done" if reached >= epochs else "interrupted", so_far)
