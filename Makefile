@@ -7,7 +7,7 @@ QUICK := tests/losses/test_exactness.py tests/losses/test_identities.py tests/lo
 	tests/losses/test_arguments.py tests/models/test_dictionary.py tests/models/test_heads.py \
 	tests/models/test_momentum.py tests/data/test_philox.py tests/data/test_subset.py \
 	tests/data/test_fingerprint.py tests/test_config.py tests/test_rooms.py tests/test_packaging.py \
-	tests/paper/test_keys.py tests/frameworks/test_frameworks.py tests/training/test_optimizers.py \
+	tests/paper/test_keys.py tests/frameworks/test_frameworks.py tests/test_optimizers.py \
 	tests/training/test_chunked.py tests/training/test_computations.py
 # Runs with wide heads take as long as all other runs together: with the whole suite.
 COMPUTES := tests/training/test_computations.py::test_a_version_still_computes_what_it_did

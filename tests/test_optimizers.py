@@ -164,6 +164,21 @@ def step_by_closure(optimizer: torch.optim.Optimizer, p: nn.Parameter) -> Tensor
     return optimizer.step(closure)  # pyright: ignore[reportArgumentType, reportReturnType, reportCallIssue]
 
 
+def test_lars_leaves_a_matrix_without_gradient_as_it_is() -> None:
+    weight = nn.Parameter(torch.ones(2, 3))
+    weight.grad = torch.zeros(2, 3)
+    LARS([weight], lr=0.1).step()
+    assert torch.equal(weight, torch.ones(2, 3))
+
+
+def test_a_step_of_muon_has_the_length_of_adams() -> None:
+    weight = nn.Parameter(torch.zeros(4, 6, dtype=torch.float64))
+    gradient = torch.randn(4, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    weight.grad = gradient.clone()
+    Muon([weight], lr=0.1, momentum=0.0).step()
+    torch.testing.assert_close(weight.detach(), -0.1 * 0.2 * 6**0.5 * orthogonalize(gradient, 5))
+
+
 def test_lars_calls_a_closure_before_it_steps_and_returns_its_loss() -> None:
     p = nn.Parameter(torch.tensor([[3.0, 4.0]]))
     assert step_by_closure(LARS([p], lr=0.1, momentum=0.0, trust=0.5), p) == 12.5

@@ -32,3 +32,9 @@ def test_everything_that_is_needed_has_a_lower_bound_and_the_suites_version_meet
 def test_the_highest_of_several_bounds_counts() -> None:
     assert numbers("1.0.16") > numbers("1.0.9")
     assert lowest()["scipy"] == "1.13"
+
+
+def test_the_quick_tests_that_the_makefile_names_are_there() -> None:
+    named = set(re.findall(r"tests/[\w/]+\.py", (ROOT / "Makefile").read_text()))
+    assert len(named) > 10
+    assert [name for name in sorted(named) if not (ROOT / name).is_file()] == []

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualtemp.data.images import ImageSet
-from dualtemp.data.subset import random_keys, rank_within, subset_index
+from dualtemp.data.subset import random_keys, rank_within, subset_count, subset_index
 from dualtemp.errors import UserError
 
 
@@ -103,5 +103,15 @@ def test_an_impossible_amount_is_refused_in_one_line(amount: float) -> None:
 
 def test_images_without_a_label_make_the_choice_unbalanced_but_legal() -> None:
     labels = torch.tensor([-1] * 90 + [0] * 5 + [1] * 5)
-    chosen = subset_index(labels, 100, 50, 0)
-    assert (chosen < 90).sum() > 35
+    taken = [int((subset_index(labels, 100, 50, seed) < 90).sum()) for seed in range(300)]
+    assert np.mean(taken) == pytest.approx(45, abs=0.5)  # classes that take turns would give 40
+
+
+def test_images_without_labels_are_those_with_the_smallest_philox_words() -> None:
+    words = [word for counter in range(1, 6) for word in philox4x64(counter, (3, 0))]
+    assert subset_index(None, 20, 7, 3).tolist() == sorted(np.argsort(np.array(words, dtype=np.uint64))[:7].tolist())
+
+
+def test_fractions_are_rounded_not_cut() -> None:
+    assert subset_count(0.29, 100) == 29  # 28.999999999999996
+    assert subset_count(0.05, 30) == 2

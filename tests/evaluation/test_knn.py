@@ -172,3 +172,9 @@ def test_few_neighbours_are_chosen_where_classes_are_small_and_many_where_they_a
     two = torch.arange(400) % 2
     assert best_k(torch.randn(400, 8, generator=generator) + 0.5 * torch.eye(8)[two], two) >= 20
     assert best_k(torch.ones(1, 3), torch.zeros(1, dtype=torch.int64)) == 1
+
+
+def test_an_image_that_its_copies_push_out_of_the_list_still_has_its_nearest_others() -> None:
+    features = torch.tensor([[1.0, 0.0]] * 7 + [[0.0, 1.0]])
+    ((own, _, index),) = knn._nearest_others(features, torch.tensor([6]), 3)
+    assert (own.tolist(), index.tolist()) == ([6], [[0, 1, 2]])

@@ -9,6 +9,7 @@ from torch import nn
 
 from dualtemp import distributed
 from dualtemp.evaluation import OnlineProbe, linear_probe, logistic_regression
+from dualtemp.evaluation.probe import _held_out, fit_probe
 
 
 def labelled(n: int, features: int, classes: int, seed: int, noise: float = 1.5) -> tuple[torch.Tensor, torch.Tensor]:
@@ -156,3 +157,17 @@ def test_it_works_on_detached_features_under_no_grad() -> None:
     x, labels = labelled(60, 4, 3, 0)
     with torch.no_grad():
         assert linear_probe(x, labels, x, labels, penalties=(0.01,)).top1 > 0.5
+
+
+def test_the_penalty_is_chosen_on_a_tenth_of_every_class() -> None:
+    labels = torch.arange(200) % 4
+    assert labels[_held_out(labels, 0)].bincount().tolist() == [5] * 4
+
+
+def test_the_final_fit_learns_from_the_images_that_chose_the_penalty_too() -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(60) % 3
+    z = torch.randn(60, 4, generator=generator) + F.one_hot(labels, 4)
+    weight, _, _ = fit_probe(z, labels, 3, penalties=(0.01,))
+    peer = LogisticRegression(C=1 / (len(z) * 0.01), tol=1e-8, max_iter=2000).fit(z.double().numpy(), labels.numpy())
+    torch.testing.assert_close(weight.double(), torch.from_numpy(peer.coef_), atol=5e-3, rtol=5e-3)

@@ -127,6 +127,7 @@ def test_the_gradient_for_the_temperature_is_that_of_the_value(tiling, monkeypat
             (lambda tau, a, b: losses.two_towers(a, b, tau), (a, b)),
             (lambda tau, a, b: losses.two_towers(a, b, tau, labels=labels, both_views=True), (a, b)),
             (lambda tau, a: losses.two_towers(a, fixed_b, tau, both_directions=False), (a,)),
+            (lambda tau, a: losses.two_towers(a, a, tau, both_directions=False), (a,)),
             (lambda tau: losses.two_towers(fixed_a, fixed_b, tau, ids=labels), ()),
             (lambda tau, a, b: losses.supervised_contrastive(a, b, labels, tau), (a, b)),
             (lambda tau, a: losses.supervised_contrastive(a, None, labels, tau), (a,)),

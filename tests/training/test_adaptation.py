@@ -20,7 +20,7 @@ from dualtemp.models.stages import frozen_modules, parameter_stages, split_backb
 from dualtemp.optimizers import build_optimizer, set_lr
 from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.status import status_of
-from dualtemp.runs.thresholds import clearly_below
+from dualtemp.runs.thresholds import clearly_below, clearly_past
 from dualtemp.training.adaptation import Adaptation
 from dualtemp.training.train_step import synchronized
 
@@ -222,11 +222,17 @@ def test_a_run_that_began_without_a_held_out_tenth_cannot_be_told_to_stop_by_it(
 
 
 @pytest.mark.parametrize(
-    ("gained", "lost", "below"), [(0, 0, False), (5, 3, False), (3, 5, False), (0, 3, True), (2, 12, True)]
+    ("gained", "lost", "below"),
+    [(0, 0, False), (5, 3, False), (3, 5, False), (0, 3, True), (2, 12, True), (10, 16, False), (10, 19, True)],
 )
 def test_a_fall_counts_beyond_chance(gained: int, lost: int, below: bool) -> None:
     assert clearly_below({"held_out_gained": gained, "held_out_lost": lost}) is below
     assert not clearly_below({})
+
+
+def test_the_judge_is_sure_from_80_percent_on() -> None:
+    assert not clearly_past({"judged_past": 0.79})
+    assert clearly_past({"judged_past": 0.8})
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from command_processes import Commands
 from PIL import Image
 
 import dualtemp
-from dualtemp.config import settings
+from dualtemp.config import complete, settings
 from dualtemp.data import open_source
 from dualtemp.data.images import ImageSet, Splits
 from dualtemp.data.sources.validation import held_out_for_validation
@@ -108,6 +108,27 @@ def test_copies_of_held_out_images_are_neither_in_train_nor_among_the_unlabelled
     assert found.unlabeled is not None
     assert not set(rows(found.test)) & (set(rows(found.train)) | set(rows(found.unlabeled)))
     assert len(set(rows(found.test))) + len(found.unlabeled) == 50
+
+
+def with_copies_unlabeled(root: Path) -> Path:
+    """Every training image lies among the unlabeled ones as well."""
+    np.savez(npz(root) / "unlabelled.npz", images=images(90, 0))
+    return root
+
+
+def test_what_tells_when_to_stop_is_not_learned_from_as_an_unlabeled_copy(tmp_path: Path) -> None:
+    given = {"data": str(with_copies_unlabeled(tmp_path / "set")), "stop_below_start": True, "image_size": 8}
+    data = training_data(complete(settings(given), 8), open_source(given["data"]))
+    assert data.held_out is not None
+    assert not set(rows(data.held_out)) & set(rows(data.images))
+    assert len(data.images) == 2 * (90 - len(data.held_out))
+
+
+def test_a_subset_leaves_out_all_unlabeled_images(tmp_path: Path) -> None:
+    given = {"data": str(with_copies_unlabeled(tmp_path / "set"))}
+    assert open_data(settings(given)).unlabeled is not None
+    few = open_data(settings({**given, "subset": 20}))
+    assert (few.unlabeled, len(few.pretraining)) == (None, 20)
 
 
 def test_a_set_without_labels_holds_out_a_tenth_too(tmp_path: Path) -> None:
