@@ -18,12 +18,17 @@ COMMANDS = {
     "mini-cifar100": "T-reverse --scale mini --seeds 3 --data cifar100 --data cifar100=fbb43d70",
     "long": "T-reverse S-noise --scale long --seeds 3",
     "sharp": "T-unified --scale sharp --seeds 3",
-    "unequal": "T-reverse T-arch F-dict F-entropy S-similarity S-noise --scale unequal --seeds 5",
+    "unequal": "T-reverse T-arch T-data F-dict F-entropy S-similarity S-noise --scale unequal --seeds 5",
 }
 
-# Beside the runs of the paper's tables, `unequal` has runs of other steps, rates and networks; older cells know no such
-# setting.
-AT_THE_SAME_RATE: dict[str, object] = {"match_step": False, "lr": 0.12, "validate": "test", "backbone": "resnet_mini"}
+# Beside the runs of C1, `unequal` has runs of other steps, rates, networks and losses; older cells lack such settings.
+AT_THE_SAME_RATE: dict[str, object] = {
+    "match_step": False,
+    "lr": 0.12,
+    "validate": "test",
+    "backbone": "resnet_mini",
+    "symmetric": False,
+}
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "mini")) for name in COMMANDS])
@@ -242,6 +247,32 @@ def test_the_dictionaries_of_scalar_and_vector_are_told_as_their_cells_say() -> 
     ):
         shown = abs(effect) if interval.endswith("2.53") else effect
         assert f"{shown:+.2f} ({interval})".replace("-", "\u2212") in summary
+
+
+ONE_PAIR_OR_TWO: dict[str, dict[str, object]] = {
+    "MoCo v2 | one | 2": {"method": "moco", "scalar_size": False, "vector_size": False},
+    "MoCo v2+ | two | 4": {"method": "moco", "scalar_size": False, "vector_size": False, "symmetric": True},
+    "SimMoCo | one | 2": {"method": "simmoco", "tau_beta": 1.0},
+    "SimMoCo+ | two | 4": {"method": "simmoco", "tau_beta": 1.0, "symmetric": True},
+    "SimCo | one, both ways | 2": {"method": "simco", "tau_beta": 1.0},
+}
+
+
+def test_the_symmetric_loss_is_told_as_its_cells_say() -> None:
+    text = (PUBLISHED / "README.md").read_text().split("## Two pairs of views")[1].split("\n## ")[0]
+    summary = (PUBLISHED / "unequal" / "summary.md").read_text().replace("\u2212", "-").replace(" … ", " to ")
+    probes = []
+    for row, settings in ONE_PAIR_OR_TWO.items():
+        found = metrics_of("unequal", **{**AT_THE_SAME_RATE, **settings})
+        assert len(found) == 5
+        figures = [mean(found, key) for key in ("probe_top1", "knn_top1", "W_mean")] + [mean(found, "entropy", 3)]
+        assert f"| {row} | {' | '.join(figures)} |" in text
+        probes.append(fmean(run["probe_top1"] for run in found))
+    for name, gain in (("MoCo v2", probes[1] - probes[0]), ("SimMoCo", probes[3] - probes[2])):
+        shown = re.search(rf"\| {re.escape(name)}\+ > {name} \| \{gain:+.2f} \((\S+ to \S+)\)", summary)
+        assert shown is not None
+        low, high = (float(end) for end in shown[1].split(" to "))
+        assert f"{name}: {gain:+.2f} ({low:.2f} to {high:.2f}" in " ".join(text.split())
 
 
 def test_the_wider_network_is_told_as_its_cells_and_its_page_say(tmp_path: Path) -> None:
