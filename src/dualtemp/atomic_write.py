@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from dualtemp.errors import writing
+from dualtemp.errors import UserError, writing
 from dualtemp.file_lock import open_locked, remove_abandoned
 
 _END, _LONGEST = ".part", 50  # characters of the name; with those around it a name of any length stays possible
@@ -59,6 +59,13 @@ def write_output(path: Path, content: str | bytes, flag: str = "--out") -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path) as file:
             file.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
+
+
+def refuse_input(out: Path | None, *inputs: str | Path | None) -> None:
+    """Raise UserError if the file to be written is one of those that are read."""
+    for given in inputs:
+        if out is not None and given is not None and os.path.realpath(out) == os.path.realpath(given):
+            raise UserError(f"--out {out} is what is read, and would be overwritten: give another file's name")
 
 
 def _settle(folder: Path) -> None:

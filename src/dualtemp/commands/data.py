@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dualtemp.commands.arguments import add_json
+from dualtemp.commands.arguments import add_json, check_ending
 from dualtemp.commands.command import Command, Group
 from dualtemp.commands.printing import print_json
 from dualtemp.errors import UserError
@@ -141,6 +141,11 @@ def _show(source: str, out: Path | None, recipe: str, labels: bool) -> None:
 
     recipe_named(recipe)  # a mistyped recipe is answered before anything is opened
     own = not is_named_set(source)
+    check_ending(out, ".png")
+    if out is not None and own and out.exists() and out.resolve().is_relative_to(absolute_source(source)):
+        raise UserError(
+            f"--out {out} is an image of the set, and would be overwritten: give a file outside of the folder"
+        )
     if out is None and own and Path.cwd().resolve().is_relative_to(absolute_source(source)):
         raise UserError("the sheet would become an image of the set: give --out FILE.png, outside of the folder")
     with status_line(f"opening {source}"):

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from dualtemp.commands.arguments import add_device, add_encoder, default_out
+from dualtemp.commands.arguments import add_device, add_encoder, check_ending, default_out
 from dualtemp.commands.command import Command, Group
 
 
@@ -26,6 +26,7 @@ def run(given: dict[str, Any]) -> int:
     from dualtemp.encoder.encoder import names_start
     from dualtemp.report.explorer import write_explorer
 
+    check_ending(given["out"], ".html", ".htm")
     open_run = frozen_start if names_start(given["run"]) else open_trained_run
     opened = open_run(given["run"], open_device(given["device"]), given["data"])
     print(write_explorer(opened, given["out"] or default_out(given["run"], "explore.html")))

@@ -72,6 +72,7 @@ def run(given: dict[str, Any]) -> int:
     check_at_least(given, clusters=1)
     if not 0 <= given["unknown_rate"] < 1:
         raise UserError(f"--unknown-rate must be from 0 to below 1, got {given['unknown_rate']}")
+    from dualtemp.atomic_write import refuse_input
     from dualtemp.evaluation.predict import predict
     from dualtemp.evaluation.prediction_files import check_prediction_file, for_json, write_predictions
     from dualtemp.progress_bar import image_progress
@@ -79,6 +80,7 @@ def run(given: dict[str, Any]) -> int:
     outs = given["out"] or ([] if given["json"] else [default_out(given["run"], "predictions.html")])
     for out in outs:
         check_prediction_file(out)
+        refuse_input(out, given["data"], given["labels"], given["learn"])
     words = {
         name: given[name] for name in ("data", "labels", "learn", "classifier", "clusters", "unknown_rate", "cache")
     }

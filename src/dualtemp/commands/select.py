@@ -52,8 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: dict[str, Any]) -> int:
     """Print the selected images and write them to a file; or print what a simulation found."""
+    from dualtemp.atomic_write import refuse_input
+
     options = encoding_options(given)
     check_at_least(given, n=1, seeds=1, seed=0)
+    refuse_input(given["out"], given["run"], given["data"], given["labels"])
     if given["simulate"]:
         check_ending(given["out"], ".csv", ".html", ".htm", ".json")
         return _simulate(given, options)

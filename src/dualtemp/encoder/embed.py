@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualtemp.atomic_write import whole_file
+from dualtemp.atomic_write import refuse_input, whole_file
 from dualtemp.data.images import ImagesGone
 from dualtemp.data.loading.loader import EVALUATION_BATCH
 from dualtemp.encoder.embedding_file import FORMATS, Columns, checked_format, write_features
@@ -98,6 +98,7 @@ def embed(
     if not in_parts and out.is_dir():
         raise UserError(f"{out} is a folder: give --out a file's name, such as {out / 'embeddings.parquet'}")
     checked_format(out / "part.parquet" if in_parts else out, dtype)
+    refuse_input(out, data)
     if batch < 1:
         raise UserError(f"batch must be at least 1, got {batch}")
     shares = _shares(out, share, parts, in_parts)

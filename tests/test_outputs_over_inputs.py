@@ -1,0 +1,52 @@
+"""A file that is read is never the one that is written."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from dualtemp.cli import main
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    pixels = np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), dtype=np.uint8)
+    for number, each in enumerate(pixels):
+        Image.fromarray(each).save(tmp_path / "photos" / f"{number}.png")
+    np.savez(tmp_path / "photos.npz", images=pixels)
+    (tmp_path / "labels.csv").write_text("file,label\n0.png,a\n")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").write_text("data: photos\n")
+    (tmp_path / "linked.npz").symlink_to("photos.npz")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "embed run --data photos.npz --out photos.npz",
+        "embed run --data photos.npz --out linked.npz",
+        "embed run --data ./photos.npz --out photos/../photos.npz",
+        "predict run --data photos --labels labels.csv --out labels.csv",
+        "select run --data photos --labels labels.csv -n 1 --out labels.csv",
+        "select labels.csv -n 1 --out labels.csv",
+        "near-duplicates run --embeddings labels.csv --out labels.csv",
+        "data photos --show --out photos/0.png",
+        "data photos.npz --show --out photos.npz",
+        "explore run --out run/config.yaml",
+    ],
+)
+def test_an_output_over_an_input_is_one_line_and_nothing_changes(
+    words: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = sorted(path for path in here.rglob("*") if path.is_file())
+    before = [path.read_bytes() for path in files]
+    assert main(words.split()) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(r"overwritten|ends with", line)
+    assert sorted(path for path in here.rglob("*") if path.is_file()) == files
+    assert [path.read_bytes() for path in files] == before
