@@ -48,6 +48,17 @@ def test_every_command_that_computes_takes_threads(command: str, tmp_path: Path,
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("command", ["train", "resume", "search", "grid"])
+@pytest.mark.parametrize("threads", ["100000", "3000000000"])
+def test_more_threads_than_can_start_are_one_line(
+    command: str, threads: str, tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([command, *WORDS.get(command, []), "--threads", threads]) == 2
+    assert f"--threads must be at most 1,024, got {threads}" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("command", ["report", "explore", "analyze", "evaluate", "embed", "search", "export", "data"])
 def test_threads_are_those_that_torch_then_uses(command: str, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)

@@ -10,6 +10,7 @@ from dualtemp.bf16_on_cpu import allow_bf16
 from dualtemp.config import from_yaml, overridden, settings
 from dualtemp.errors import UserError
 from dualtemp.lazy import lazily
+from dualtemp.machine import check_threads
 from dualtemp.renamed import renamed_arguments
 from dualtemp.runs.folder import RunFolder
 
@@ -208,9 +209,9 @@ def _allow_precision(amp: str, device: str) -> None:
 
 
 def _how(device: str, workers: int | None, threads: int | None, checkpoint_minutes: float, quiet: bool) -> "Any":
-    for name, value, least in (("workers", workers, 0), ("threads", threads, 1)):
-        if value is not None and value < least:
-            raise UserError(f"--{name} must be at least {least}, got {value}")
+    check_threads(threads)
+    if workers is not None and workers < 0:
+        raise UserError(f"--workers must be at least 0, got {workers}")
     if not checkpoint_minutes >= 0:
         raise UserError(f"--checkpoint-minutes must be a number from 0 on, got {checkpoint_minutes}")
     from dualtemp.training.launch import ExecutionOptions

@@ -4,18 +4,27 @@ import os
 
 from dualtemp.errors import UserError
 
+MOST_THREADS = 1024  # far beyond it, threads no longer start, and the process ends without a word
+
 
 def cores() -> int:
     """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def check_threads(count: int | None) -> None:
+    """Refuse a number of threads that cannot be."""
+    if count is not None and count < 1:
+        raise UserError(f"--threads must be at least 1, got {count}")
+    if count is not None and count > MOST_THREADS:
+        raise UserError(f"--threads must be at most {MOST_THREADS:,}, got {count}")
+
+
 def use_threads(count: int | None) -> None:
     """Set the number of CPU threads; None leaves it to torch. Loads torch only if a number is given."""
+    check_threads(count)
     if count is None:
         return
-    if count < 1:
-        raise UserError(f"--threads must be at least 1, got {count}")
     import torch
 
     torch.set_num_threads(count)

@@ -47,7 +47,7 @@ def test_seeds_are_a_number_or_a_list_and_the_pilots_is_not_among_a_number(text:
     assert parse_seeds(text) == seeds
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "", ",", "x", "1,x"])
+@pytest.mark.parametrize("text", ["0", "-1", "", ",", "x", "1,x", "1000000000000"])
 def test_other_seeds_are_refused(text: str) -> None:
     with pytest.raises(UserError, match="--seeds"):
         parse_seeds(text)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from dualtemp.commands.arguments import Flags, add_device, check_at_least
 from dualtemp.errors import UserError
+from dualtemp.machine import check_threads
 
 if TYPE_CHECKING:
     from dualtemp.engines.choice import EngineOptions
@@ -42,7 +43,8 @@ def engine_options(given: dict[str, Any]) -> "EngineOptions":
     """Return what the flags of `add_engine` say."""
     from dualtemp.engines.choice import EngineOptions
 
-    check_at_least(given, jobs=1, threads=1)
+    check_at_least(given, jobs=1)
+    check_threads(given["threads"])
     if given["slurm"] and given["on"] != "slurm":
         raise UserError(f"--slurm {given['slurm'][0]} is for --on slurm alone: add --on slurm, or leave it out")
     return EngineOptions(given["on"], given["jobs"], given["threads"], given["device"], tuple(given["slurm"]))

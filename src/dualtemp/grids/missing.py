@@ -12,6 +12,7 @@ from dualtemp.grids.results import NAME, DataFacts, Job, Results, read_data_fact
 from dualtemp.grids.same_weights import refuse_other_weights
 from dualtemp.grids.tables import make_jobs
 
+MOST_SEEDS = 10_000
 PILOT = 0  # the seed for choosing settings; claims do not use it
 
 
@@ -46,6 +47,8 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         seeds = ()
     if not seeds or min(seeds) < 0 or ("," not in text and seeds[0] < 1):
         raise UserError(f"--seeds {text!r}: give how many (3), or which (1,2,5; one alone: 4,)")
+    if "," not in text and seeds[0] > MOST_SEEDS:
+        raise UserError(f"--seeds {text}: give at most {MOST_SEEDS:,}; the one seed {text} is --seeds {text},")
     return tuple(dict.fromkeys(seeds)) if "," in text else tuple(range(PILOT + 1, PILOT + 1 + seeds[0]))
 
 
