@@ -78,6 +78,13 @@ def test_words_of_the_command_line_become_numbers() -> None:
             "subset must be a number of images, 1 or more, or a fraction above 0 and at most 1",
         ),
         ({"data": "x", "batch": "1e9"}, "batch must be a whole number of at least 2, got '1e9'"),
+        (
+            {"data": "x", "batch": 10**23},
+            "batch must be a whole number of at least 2 and of at most a",
+        ),
+        ({"data": "x", "method": "vicreg", "projector_width": 10**23}, "and of at most 1000000, got 1000"),
+        ({"data": "x", "tau_alpha": 1e39}, "tau_alpha must be from 1e-06 to 1e+30, got 1e+39"),
+        ({"data": "x", "tau_beta": 1e-45}, "tau_beta must be from 1e-06 to inf, got 1e-45"),
         ({"data": "x", "lr": math.nan}, "lr must be a number above 0 and of at most 1e+38, got nan"),
         ({"data": "x", "weight_decay": math.inf}, "weight_decay must be a number of at least 0 and of at most 1e+38"),
         ({"data": "x", "weight_decay": 1e300}, "weight_decay must be a number of at least 0 and of at most 1e+38"),

@@ -38,6 +38,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "data photos --show --out photos/0.png",
         "data photos.npz --show --out photos.npz",
         "explore run --out run/config.yaml",
+        "analyze run entropy --out run/environment.json",
+        "predict run --data photos --labels labels.csv --out run/evaluation.json",
     ],
 )
 def test_an_output_over_an_input_is_one_line_and_nothing_changes(

@@ -59,6 +59,17 @@ def test_more_threads_than_can_start_are_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("command", ["train", "resume", "evaluate", "embed", "judge"])
+@pytest.mark.parametrize("workers", ["-1", "100000", "1" * 23])
+def test_workers_that_cannot_be_are_one_line(
+    command: str, workers: str, tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([command, *WORDS[command], "--workers", workers]) == 2
+    assert capsys.readouterr().err == f"dualtemp: --workers must be from 0 to 1,024, got {workers}\n"
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("command", ["report", "explore", "analyze", "evaluate", "embed", "search", "export", "data"])
 def test_threads_are_those_that_torch_then_uses(command: str, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)

@@ -10,7 +10,7 @@ from dualtemp.bf16_on_cpu import allow_bf16
 from dualtemp.config import from_yaml, overridden, settings
 from dualtemp.errors import UserError
 from dualtemp.lazy import lazily
-from dualtemp.machine import check_threads
+from dualtemp.machine import check_threads, check_workers
 from dualtemp.renamed import renamed_arguments
 from dualtemp.runs.folder import RunFolder
 
@@ -210,8 +210,7 @@ def _allow_precision(amp: str, device: str) -> None:
 
 def _how(device: str, workers: int | None, threads: int | None, checkpoint_minutes: float, quiet: bool) -> "Any":
     check_threads(threads)
-    if workers is not None and workers < 0:
-        raise UserError(f"--workers must be at least 0, got {workers}")
+    check_workers(workers)
     if not checkpoint_minutes >= 0:
         raise UserError(f"--checkpoint-minutes must be a number from 0 on, got {checkpoint_minutes}")
     from dualtemp.training.launch import ExecutionOptions

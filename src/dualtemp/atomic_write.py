@@ -10,6 +10,10 @@ from typing import BinaryIO
 from dualtemp.errors import UserError, writing
 from dualtemp.file_lock import open_locked, remove_abandoned
 
+# What a run writes about itself (runs/folder.py, evaluation): never a place for what a command is asked to write.
+RUN_RECORDS = frozenset(
+    ("config.yaml", "environment.json", "metrics.jsonl", "evaluation.json", "judge.json", "pictures.json")
+)
 _END, _LONGEST = ".part", 50  # characters of the name; with those around it a name of any length stays possible
 
 
@@ -62,7 +66,9 @@ def write_output(path: Path, content: str | bytes, flag: str = "--out") -> None:
 
 
 def refuse_input(out: Path | None, *inputs: str | Path | None) -> None:
-    """Raise UserError if the file to be written is one of those that are read."""
+    """Raise UserError if the file to be written is one of those that are read, or a run's own record."""
+    if out is not None and out.name in RUN_RECORDS and os.path.isfile(out.parent / "config.yaml"):
+        raise UserError(f"--out {out} is a file of a run, and would be overwritten: give another file's name")
     for given in inputs:
         if out is not None and given is not None and os.path.realpath(out) == os.path.realpath(given):
             raise UserError(f"--out {out} is what is read, and would be overwritten: give another file's name")

@@ -20,6 +20,7 @@ from dualtemp.frameworks.protocol import Framework, FrameworkSettings, newest_ve
 from dualtemp.frameworks.registry import framework_named, frameworks
 from dualtemp.frameworks.temperature_settings import TAU_BETA_VALUES
 from dualtemp.optimizers import OPTIMIZERS
+from dualtemp.temperatures import LEAST_TAU, MOST_TAU
 from dualtemp.text import suggest
 from dualtemp.yaml_file import read_yaml
 
@@ -123,7 +124,7 @@ class Settings(BaseModel):
     )
 
     epochs: int = Field(200, ge=1, le=10**9, description="Passes over the images.")
-    batch: int = Field(256, ge=2, description="Images in a step, over all processes.")
+    batch: int = Field(256, ge=2, le=10**9, description="Images in a step, over all processes.")
     optimizer: Literal[*OPTIMIZERS] = Field("sgd", description="The optimizer.")  # pyright: ignore
     lr: float = Field(0.03, gt=0, le=1e38, description="Highest learning rate, at batch 256; scaled with the batch.")
     warmup_epochs: float | None = Field(
@@ -283,6 +284,9 @@ def _check_values(chosen: Settings) -> None:
     for name, value in chosen.model_dump().items():
         if isinstance(value, float) and not math.isfinite(value) and name not in ("tau_beta", "subset"):
             raise UserError(f"{name} must be finite, got {value}")
+        most = math.inf if name.startswith("tau_beta") else MOST_TAU
+        if name.startswith("tau_") and isinstance(value, float) and value > 0 and not LEAST_TAU <= value <= most:
+            raise UserError(f"{name} must be from {LEAST_TAU:g} to {most:g}, got {value}")
     try:
         shards_at_once(chosen.order)
     except ValueError as error:

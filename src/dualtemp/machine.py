@@ -5,6 +5,7 @@ import os
 from dualtemp.errors import UserError
 
 MOST_THREADS = 1024  # far beyond it, threads no longer start, and the process ends without a word
+MOST_WORKERS = 1024
 
 
 def cores() -> int:
@@ -18,6 +19,12 @@ def check_threads(count: int | None) -> None:
         raise UserError(f"--threads must be at least 1, got {count}")
     if count is not None and count > MOST_THREADS:
         raise UserError(f"--threads must be at most {MOST_THREADS:,}, got {count}")
+
+
+def check_workers(count: int | None) -> None:
+    """Refuse a number of reading processes that cannot be."""
+    if count is not None and not 0 <= count <= MOST_WORKERS:
+        raise UserError(f"--workers must be from 0 to {MOST_WORKERS:,}, got {count}")
 
 
 def use_threads(count: int | None) -> None:

@@ -7,6 +7,8 @@ import yaml
 
 from dualtemp.errors import UserError
 
+MERGE = "tag:yaml.org,2002:merge"
+
 
 class UniqueKeys(yaml.SafeLoader):
     """Refuses a mapping that names a key twice, of which YAML would keep the last without a word."""
@@ -14,12 +16,13 @@ class UniqueKeys(yaml.SafeLoader):
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         """Compose a mapping as it is written, before `<<` has merged others into it."""
         node = super().compose_mapping_node(anchor)
-        named: set[tuple[str, str]] = set()
+        named: set[Any] = set()
         for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if (key.tag, key.value) in named:
+            if isinstance(key, yaml.ScalarNode) and key.tag != MERGE:
+                value = self.construct_object(key)  # 0.1 and 0.10 are one key
+                if value in named:
                     raise ValueError(f"'{key.value}' is given twice, line {key.start_mark.line + 1}")
-                named.add((key.tag, key.value))
+                named.add(value)
         return node
 
 

@@ -140,6 +140,8 @@ def test_cells_that_compute_the_same_share_one_run(tmp_path: Path) -> None:
         ("a: " + 5000 * "[", "is not YAML"),
         ("rows:\n  a: {lr: 0.1}\n  b: {}\n  a: {lr: 0.2}", "'a' is given twice, line 4"),
         ("seeds: 3\nrows: {a: {}}\nseeds: 5", "'seeds' is given twice, line 3"),
+        ("rows:\n  0.1: {lr: 0.1}\n  0.10: {lr: 0.2}", "'0.10' is given twice, line 3"),
+        ("rows:\n  1: {lr: 0.1}\n  '1': {lr: 0.2}", "'1' is the name of two of its rows"),
         ("rows: {tau_alpha: []}", "rows: tau_alpha must be a list of different values"),
         ("rows: {tau_alpha: [0.1, 0.10]}", "rows: tau_alpha must be a list of different values"),
         ("rows: {a: {}}\nseeds: []", "seeds: give how many (3), or which ([1, 2, 5])"),

@@ -38,6 +38,34 @@ def test_temperatures_that_are_not_positive_numbers_are_refused(tau: Any) -> Non
             call()
 
 
+@pytest.mark.parametrize("tau", [1e-45, 1e-7, 1e39])
+def test_temperatures_that_float32_cannot_compute_with_are_refused(tau: float) -> None:
+    pairs = torch.nn.functional.normalize(torch.randn(4, 3, generator=torch.Generator().manual_seed(0)))
+    for call in (
+        lambda: losses.dual_temperature(pairs, X[:, :3], tau),
+        lambda: losses.nt_xent(pairs, pairs, tau),
+        lambda: losses.supervised_contrastive(pairs, pairs, torch.zeros(4, dtype=torch.long), tau),
+    ):
+        with pytest.raises(ValueError, match=r"must be from 1e-06 to 1e\+30, got"):
+            call()
+
+
+@pytest.mark.parametrize("tau_alpha", [1e-6, 1e30])
+def test_the_extreme_temperatures_give_finite_losses_and_gradients(tau_alpha: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    q, k = (torch.randn(4, 3, generator=generator, requires_grad=True) for _ in range(2))
+    loss = losses.dual_temperature(q, k, tau_alpha, 1.0)
+    loss.backward()
+    assert loss.isfinite()
+    assert q.grad is not None
+    assert q.grad.isfinite().all()
+
+
+def test_true_is_no_temperature() -> None:
+    with pytest.raises(ValueError, match="got True"):
+        losses.nt_xent(X, X, True)
+
+
 def test_a_vector_has_a_temperature_and_it_cannot_be_taken_away() -> None:
     criterion = losses.DualTemperatureLoss()
     with pytest.raises(ValueError, match=r"tau_alpha must be a number > 0 \(finite\), got None"):

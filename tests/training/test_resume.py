@@ -164,6 +164,12 @@ def test_another_batch_would_count_epochs_twice_and_is_refused(run: Path) -> Non
     assert [line["epoch"] for line in RunFolder(run).history()] == [1, 2, 3, 4]
 
 
+def test_other_first_weights_than_the_run_began_with_are_refused(run: Path) -> None:
+    edit(run, "whiten_stem: false", "whiten_stem: true")
+    with pytest.raises(UserError, match=r"whiten_stem True, but .* began with False: put it back, or train anew"):
+        resume(run, epochs=4, **QUIET)
+
+
 def test_a_finished_run_whose_metrics_were_taken_away_has_none_and_can_be_extended(run: Path) -> None:
     (run / "metrics.jsonl").unlink()
     assert resume(run, **QUIET) == {}
@@ -299,6 +305,17 @@ def test_a_run_whose_checkpoints_were_taken_away_is_not_begun_anew(run: Path, co
     assert (ended.code, ended.err.count("\n")) == (2, 1)
     assert "no checkpoint" in ended.err
     assert (run / "metrics.jsonl").read_text() == metrics
+
+
+def test_a_run_of_one_epoch_whose_checkpoints_were_taken_away_is_not_begun_anew(run: Path) -> None:
+    metrics = (run / "metrics.jsonl").read_text().splitlines(keepends=True)[0]
+    (run / "metrics.jsonl").write_text(metrics)
+    shutil.rmtree(run / "checkpoints")
+    weights = (run / "backbone.safetensors").read_bytes()
+    with pytest.raises(UserError, match="has no checkpoint to go on from"):
+        resume(run, epochs=4, **QUIET)
+    assert (run / "metrics.jsonl").read_text() == metrics
+    assert (run / "backbone.safetensors").read_bytes() == weights
 
 
 @pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from dualtemp.analysis.analyses import ANALYSES, check_asked
+from dualtemp.atomic_write import refuse_input
 from dualtemp.commands.arguments import add_device, add_json, add_run
 from dualtemp.commands.command import Command, Group
 from dualtemp.commands.printing import print_json
@@ -36,6 +37,7 @@ def run(given: dict[str, Any]) -> int:
     check_asked(given["what"], taus, sizes, given["images"])  # before torch is loaded
     if out is not None and (out.suffix not in ENDINGS or out.is_dir()):
         raise UserError(f"--out {out}: a file that ends in {' or '.join(ENDINGS)} is expected")
+    refuse_input(out, given["data"])
     from dualtemp.analysis.analyze import analyze
 
     others = {name: given[name] for name in ("data", "images", "device")}

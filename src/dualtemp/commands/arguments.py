@@ -6,6 +6,7 @@ from typing import Any
 
 from dualtemp.commands.printing import print_note
 from dualtemp.errors import UserError
+from dualtemp.machine import check_workers
 
 SOURCE = "FOLDER | SET | FILE.npz"
 # argparse's parsers and groups of flags have only a private class in common.
@@ -110,7 +111,8 @@ def add_former_switch(parser: argparse.ArgumentParser, former: str, new: str) ->
 
 def encoding_options(given: dict[str, Any]) -> dict[str, Any]:
     """Check the values of `add_encoding_options`; those not given are left to the function that is called."""
-    check_at_least(given, batch=1, workers=0)
+    check_at_least(given, batch=1)
+    check_workers(given["workers"])
     return {name: given[name] for name in ("device", "batch", "workers") if given[name] is not None}
 
 

@@ -14,6 +14,7 @@ from dualtemp.commands.arguments import (
 )
 from dualtemp.commands.command import Command, Group
 from dualtemp.commands.printing import print_json
+from dualtemp.machine import check_workers
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: dict[str, Any]) -> int:
     """Measure a run, with progress on standard error, and print a table or JSON."""
-    check_at_least(given, seed=0, workers=0)
+    check_at_least(given, seed=0)
+    check_workers(given["workers"])
     from dualtemp.evaluation.evaluate import evaluate
     from dualtemp.progress_bar import image_progress
 

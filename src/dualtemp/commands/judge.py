@@ -4,9 +4,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from dualtemp.commands.arguments import add_device, add_json, add_workers, check_at_least
+from dualtemp.commands.arguments import add_device, add_json, add_workers
 from dualtemp.commands.command import Command, Group
 from dualtemp.commands.printing import print_json, print_note, print_table
+from dualtemp.machine import check_workers
 
 DETAILS = """It measures 256 images and forecasts kNN. The level is vague, since it depends on classes that nobody has
 named; which of two runs on the same images is better is told with its chance. docs/judge.md says how often that is
@@ -23,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: dict[str, Any]) -> int:
     """Print the runs, the best forecast first, and which one to take."""
-    check_at_least(given, workers=0)
+    check_workers(given["workers"])
     from dualtemp.evaluation.judge import chance_better
     from dualtemp.evaluation.judge_encoders import judge
 

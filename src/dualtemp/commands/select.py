@@ -16,6 +16,8 @@ from dualtemp.commands.command import Command, Group
 from dualtemp.commands.printing import print_json, print_note, print_table, print_unreadable
 from dualtemp.errors import UserError
 
+MOST_SEEDS = 10_000
+
 SHOWN = 20  # lines of a table before it is cut
 PICTURES = 500  # on a page
 WAYS = ("diverse", "typical", "hardest", "uncertain", "random")
@@ -56,6 +58,8 @@ def run(given: dict[str, Any]) -> int:
 
     options = encoding_options(given)
     check_at_least(given, n=1, seeds=1, seed=0)
+    if (given["seeds"] or 0) > MOST_SEEDS:
+        raise UserError(f"--seeds must be at most {MOST_SEEDS:,}, got {given['seeds']}")
     refuse_input(given["out"], given["run"], given["data"], given["labels"])
     if given["simulate"]:
         check_ending(given["out"], ".csv", ".html", ".htm", ".json")

@@ -61,7 +61,7 @@ def projector_batch_norm() -> Any:
 def projector_width(default: int = 512) -> Any:
     """Width of the projectors of VICReg, Barlow Twins and SimSiam."""
     published = "published: 2048 for simsiam, 8192 for the others"
-    return Field(default, ge=1, description=f"Width of the projector's three layers ({published}).")
+    return Field(default, ge=1, le=10**6, description=f"Width of the projector's three layers ({published}).")
 
 
 class OneTemperature(FrameworkSettings):

@@ -92,7 +92,7 @@ def load_grid(path: Path) -> Grid:
     if not isinstance(said, dict):
         raise UserError(f"{path} holds no grid: give {EXPECTED}")
     try:
-        file = _File.model_validate({name: _with_words(part) for name, part in said.items()})
+        file = _File.model_validate({name: _with_words(path, name, part) for name, part in said.items()})
     except ValidationError as error:
         raise UserError(f"{path}: {_sentence(error)}") from None
     rows, row_title = _expand(path, "rows", file.rows)
@@ -195,9 +195,15 @@ def _list(said: Any) -> list[Any]:
     return said if isinstance(said, list) else [said]
 
 
-def _with_words(part: Any) -> Any:
+def _with_words(path: Path, where: str, part: Any) -> Any:
     """Names of rows, columns and claims may be numbers, or true and false, which YAML reads `on` and `off` as."""
-    return {_word(name): value for name, value in part.items()} if isinstance(part, dict) else part
+    if not isinstance(part, dict):
+        return part
+    found = {_word(name): value for name, value in part.items()}
+    if len(found) < len(part):
+        twice = next(word for word in found if sum(_word(name) == word for name in part) > 1)
+        raise UserError(f"{path}: {twice!r} is the name of two of its {where}: give each a name of its own")
+    return found
 
 
 def _seeds(path: Path, said: int | list[int]) -> str:

@@ -5,6 +5,8 @@ from typing import Literal
 
 from torch import Tensor
 
+from dualtemp.temperatures import LEAST_TAU, MOST_TAU
+
 Reduction = Literal["mean", "none"]
 Gather = bool | Literal["ring"]
 
@@ -80,8 +82,10 @@ def _require_temperature(tau: object, name: str, limit: str) -> None:
         value = float(+tau)  # pyright: ignore[reportOperatorIssue]
     except (TypeError, ValueError, RuntimeError):  # a word, even if it is "0.1"; None, several numbers
         raise ValueError(f"{name} must be a number > 0 ({limit}), got {tau!r}") from None
-    if not value > 0 or (limit == "finite" and math.isinf(value)):
-        raise ValueError(f"{name} must be a number > 0 ({limit}), got {value}")
+    if not value > 0 or isinstance(tau, bool) or (limit == "finite" and math.isinf(value)):
+        raise ValueError(f"{name} must be a number > 0 ({limit}), got {tau if isinstance(tau, bool) else value}")
+    if value < LEAST_TAU or (limit == "finite" and value > MOST_TAU):
+        raise ValueError(f"{name} must be from {LEAST_TAU:g} to {MOST_TAU:g}, got {value}")
 
 
 def _require_one_device(x: Tensor, y: Tensor) -> None:

@@ -60,6 +60,7 @@ def resume_run(
         data = training_data(with_begun_holdout(run, chosen, checkpoint), splits, environment)
         check_batch(chosen, data)
         refuse_other_batch(run, chosen, checkpoint)
+        refuse_other_beginning(run, chosen, checkpoint)
         load = run_start(run) if checkpoint is not None else initial_weights(chosen, data, run_start(run))
         with explain_memory_errors(chosen, run):
             method = build_framework(chosen, data.images.channels, data.classes, len(data.images), load)
@@ -146,6 +147,16 @@ def refuse_other_batch(run: RunFolder, chosen: Settings, checkpoint: Checkpoint 
         )
 
 
+def refuse_other_beginning(run: RunFolder, chosen: Settings, checkpoint: Checkpoint | None) -> None:
+    """Refuse other first weights than the checkpoint's run began with: pages would name what it never had."""
+    for name in ("init", "whiten_stem") if checkpoint is not None else ():
+        now = getattr(chosen, name)
+        if (before := checkpoint.settings.get(name, now)) != now:
+            raise UserError(
+                f"{run.config}: {name} {now}, but {run.path} began with {before}: put it back, or train anew"
+            )
+
+
 def run_start(run: RunFolder) -> Callable[[nn.Module], None] | None:
     """Give what loads the weights that the run began from; None where it keeps none, as earlier versions did."""
     return (lambda backbone: initialize(backbone, run.start)) if run.start.is_file() else None
@@ -207,6 +218,7 @@ def write_settings(run: RunFolder, chosen: Settings) -> None:
 
 def _read_newest(run: RunFolder) -> tuple[bytes | None, list[str]]:
     payload, damaged = read_latest(run.checkpoints)
-    if payload is None and len(run.history()) > 1:
+    # A run killed between its first epoch's metrics and its first checkpoint has one line, and begins anew.
+    if payload is None and len(run.history()) > (1 if run.checkpoints.is_dir() else 0):
         raise UserError(f"{run.checkpoints} has no checkpoint to go on from: train anew in another folder")
     return payload, damaged
