@@ -149,9 +149,10 @@ def refuse_other_batch(run: RunFolder, chosen: Settings, checkpoint: Checkpoint 
 
 def refuse_other_beginning(run: RunFolder, chosen: Settings, checkpoint: Checkpoint | None) -> None:
     """Refuse other first weights than the checkpoint's run began with: pages would name what it never had."""
-    for name in ("init", "whiten_stem") if checkpoint is not None else ():
+    began = {} if checkpoint is None else checkpoint.settings
+    for name in ("init", "whiten_stem"):
         now = getattr(chosen, name)
-        if (before := checkpoint.settings.get(name, now)) != now:
+        if (before := began.get(name, now)) != now:
             raise UserError(
                 f"{run.config}: {name} {now}, but {run.path} began with {before}: put it back, or train anew"
             )
