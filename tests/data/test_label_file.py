@@ -1,6 +1,7 @@
 """Labels from a CSV file: what they mean for a folder, and every mistake in one line."""
 
 import os
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,17 @@ def test_a_flat_folder_with_a_labels_csv_has_labels_and_the_rest_is_unlabelled(f
     assert list(splits.unlabeled.source.names) == NAMES[20:]
     assert splits.unlabeled.labels is None
     assert open_source(flat, labels=False).train.labels is None
+
+
+@pytest.mark.parametrize(("of_file", "of_cell"), [("NFC", "NFD"), ("NFD", "NFC")])
+def test_an_accent_may_be_a_letter_of_its_own_or_not(of_file: str, of_cell: str, tmp_path: Path) -> None:
+    name, cell = (unicodedata.normalize(way, "été/ñandú.png") for way in (of_file, of_cell))
+    assert name != cell
+    (tmp_path / "labels.csv").write_text(f"file,label\n{cell},bird\n", encoding="utf-8")
+    assert read_label_file(tmp_path / "labels.csv", [name]) == {name: "bird"}
+    with pytest.raises(UserError, match="line 2 and on line 3"):
+        (tmp_path / "labels.csv").write_text(f"file,label\n{cell},bird\n{name},bird\n", encoding="utf-8")
+        read_label_file(tmp_path / "labels.csv", [name])
 
 
 def test_a_list_of_images_has_the_same_labels_and_parts(flat: Path) -> None:

@@ -55,7 +55,7 @@ class Found(NamedTuple):
 @renamed_arguments(told="progress")
 def search(
     run: Path | str,
-    photos: Sequence[Path | str],
+    photos: Path | str | Sequence[Path | str],
     *,
     data: Path | str | None = None,
     embeddings: Path | str | None = None,
@@ -75,7 +75,7 @@ def search(
 
     Args:
         run: the run's folder.
-        photos: image files.
+        photos: image files, or one.
         data: where to search: a set, a folder of images or an .npz file; default: the run's own images.
         embeddings: search this file of `dualtemp embed` instead; `data` then only says where its images are.
         index: an index of these embeddings by `dualtemp index`: most of the nearest, with its stated recall, instead of
@@ -90,6 +90,7 @@ def search(
     """
     if k < 1:
         raise UserError(f"k must be at least 1, got {k}")
+    photos = [photos] if isinstance(photos, str | Path) else photos
     if not photos:
         raise UserError("no photo to search with: give one image file or more")
     encoder, paths = run_encoder(Path(run), device), [Path(photo) for photo in photos]

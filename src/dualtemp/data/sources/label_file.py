@@ -10,6 +10,7 @@ semicolons and tabs separate. Files that are not listed, or whose label is empty
 
 import csv
 import io
+import unicodedata
 from collections.abc import Collection
 from pathlib import Path
 
@@ -105,5 +106,12 @@ def _columns(path: Path, first: tuple[int, list[str]], known: Collection[str]) -
 
 
 def image_name(cell: str, known: Collection[str]) -> str:
-    """The image that a cell names: as it stands there if an image is called so, else tidied up, also of Windows' \\."""
-    return cell if cell in known else cell.strip().replace("\\", "/").removeprefix("./")
+    """The image that a cell names: as it stands there if an image is called so, else tidied up, also of Windows' \\.
+
+    Accented letters are one sign or two: macOS writes names of files in the one way, most editors in the other.
+    """
+    if cell in known:
+        return cell
+    tidy = cell.strip().replace("\\", "/").removeprefix("./")
+    ways = (tidy, unicodedata.normalize("NFC", tidy), unicodedata.normalize("NFD", tidy))
+    return next((name for name in ways if name in known), tidy)
