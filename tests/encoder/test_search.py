@@ -69,9 +69,7 @@ def test_a_photograph_is_not_its_own_neighbour_but_its_copy_is(photos_run: Path,
     paths = draw_photos(tmp_path, 6)
     shutil.copy(paths[4], tmp_path / "copy.png")
     found = search(photos_run, [paths[4]], data=tmp_path, k=10, **HOW)
-    assert (
-        search(photos_run, str(paths[4]), data=tmp_path, k=10, **HOW).near == found.near
-    )
+    assert search(photos_run, str(paths[4]), data=tmp_path, k=10, **HOW).near == found.near
     assert found.near[0][0].name == "copy.png"
     assert found.near[0][0].s == pytest.approx(1, abs=1e-5)
     assert {near.name for near in found.near[0]} == {"copy.png", *(path.name for path in paths)} - {"004.png"}
