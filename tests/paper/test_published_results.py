@@ -275,32 +275,45 @@ def test_the_symmetric_loss_is_told_as_its_cells_say() -> None:
         assert f"{name}: {gain:+.2f} ({low:.2f} to {high:.2f}" in " ".join(text.split())
 
 
-def test_the_wider_network_is_told_as_its_cells_and_its_page_say(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("method", "name", "gain", "at_once", "by_seed"),
+    [
+        ("simco", "SimCo", "+1.45 (0.92 to 1.98)", "0.83 to 2.07", "0.70 to 2.20"),
+        ("simmoco", "SimMoCo", "+0.71 (-0.36 to 1.78)", "-0.55 to 1.97", "0.07 to 1.35"),
+    ],
+)
+def test_the_wider_network_is_told_as_its_cells_and_its_page_say(
+    method: str, name: str, gain: str, at_once: str, by_seed: str, tmp_path: Path
+) -> None:
     whole = (PUBLISHED / "README.md").read_text()
     text = whole.split("## In a network twice as wide")[1].split("\n## ")[0]
     words = " ".join(text.split())
-    wide = {**AT_THE_SAME_RATE, "backbone": "resnet_mini_x2", "method": "simmoco"}
-    one, two = (metrics_of("unequal", **wide, tau_beta=beta) for beta in (0.1, 1.0))
-    assert (len(one), len(two)) == (5, 5)
-    for name, found in (("one temperature", one), ("two temperatures", two)):
+    wide = {**AT_THE_SAME_RATE, "backbone": "resnet_mini_x2", "method": method}
+    arms = {"one": metrics_of("unequal", **wide, tau_beta=0.1), "two": metrics_of("unequal", **wide, tau_beta=1.0)}
+    for arm, found in arms.items():
+        assert len(found) == 5
         inequality = f"{math.log(64) - fmean(run['entropy'] for run in found):.3f}".removeprefix("0")
         figures = [mean(found, key) for key in ("probe_top1", "knn_top1", "W_mean")]
-        assert f"| {name} | {' | '.join(figures)} | {inequality} |" in text
-        if found is one:
-            assert (
-                f"| SimMoCo twice as wide, `unequal` | {inequality} | {figures[2]} | +0.71 (-0.36 ... 1.78) |" in whole
-            )
-    gain, by_knn = (
-        fmean(run[key] for run in two) - fmean(run[key] for run in one) for key in ("probe_top1", "knn_top1")
-    )
-    assert f"{gain:+.2f} (97.06 % interval -0.36 to 1.78), undecided**" in words
-    assert f"by kNN {by_knn:.2f}." in words
+        assert f"| {name} | {arm} | {' | '.join(figures)} | {inequality} |" in text
+        if arm == "one":
+            row = f"| {name} twice as wide, `unequal` | {inequality} | {figures[2]} | {gain.replace(' to ', ' ... ')} |"
+            assert row in whole
+    differences = {
+        key: fmean(run[key] for run in arms["two"]) - fmean(run[key] for run in arms["one"])
+        for key in ("probe_top1", "knn_top1")
+    }
+    assert gain.startswith(f"{differences['probe_top1']:+.2f} (")
+    assert f"{gain.replace('(', '(97.06 % interval ')}" in words
+    assert f"by kNN {differences['knn_top1']:+.2f}" in words
     folder, page = PUBLISHED / "unequal", tmp_path / "capacity.html"
     grid = [str(folder / "capacity.yaml"), "--results", str(folder / "cells"), "--seeds", "5", "--no-run"]
     assert main(["grid", *grid, "--out", str(page)]) == 0
     for written in (page, folder / "capacity.html"):
         cells = re.sub(r"<td[^>]*>", "<td>", written.read_text().replace("\n", ""))
-        assert "<td>+0.71</td><td>\u22120.36 … +1.78</td><td>\u22120.55 … +1.97</td><td>+0.07 … +1.35</td>" in cells
+        intervals = [gain.split("(")[1].strip(")"), at_once, by_seed]
+        shown = [" … ".join(f"{float(end):+.2f}" for end in one.split(" to ")) for one in intervals]
+        expected = "".join(f"<td>{one}</td>" for one in (gain.split()[0], *shown)).replace("-", "\u2212")
+        assert expected in cells
 
 
 def between(metrics: list[dict[str, float]], places: int = 0) -> str:
