@@ -383,7 +383,7 @@ def test_a_damaged_file_is_told_in_one_line(
     [
         (["--out", "e.txt"], "features go into .parquet, .npz, .csv files"),
         (["--out", "e.npz", "--batch", "0"], "--batch must be at least 1"),
-        (["--out", "e.npz", "--workers", "-1"], "--workers must be at least 0"),
+        (["--out", "e.npz", "--workers", "-1"], "--workers must be from 0 to"),
         (["--out", "e.npz", "--data", "no/such"], "no such folder"),
         (["--out", "e.npz", "--device", "abacus"], "abacus"),
         (["--out", "folder.npz"], "is a folder"),

@@ -448,7 +448,7 @@ def make_sources(folder: Path) -> None:
         (["RUN", "--only", "fine-tune", "--no-fine-tune"], "nothing is left to measure"),
         (["RUN", "--fine-tune-epochs", "0"], "at least 1, got 0"),
         (["RUN", "--seed", "-1"], "--seed must be at least 0"),
-        (["RUN", "--workers", "-1"], "--workers must be at least 0"),
+        (["RUN", "--workers", "-1"], "--workers must be from 0 to"),
         (["RUN", "--device", "cuda:77"], "try --device cpu"),
         (["flat"], "is not a run"),
         (["nowhere"], "is not a run"),
