@@ -48,8 +48,15 @@ def test_every_published_folder_is_compared_and_its_command_is_in_the_text() -> 
         assert f"dualtemp paper {words} --results docs/results/{name}/cells" in text
 
 
+# MoCo v2 whose components both see the whole dictionary: without the settings of their sizes.
+WHOLE_DICTIONARY: dict[str, object] = {
+    "method": "moco",
+    "keys": "dictionary",
+    "scalar_size": False,
+    "vector_size": False,
+}
 FRAMEWORKS: dict[tuple[str, str], dict[str, object]] = {
-    ("MoCo v2", "one"): {"method": "moco", "scalar_size": False, "vector_size": False},  # without the setting
+    ("MoCo v2", "one"): WHOLE_DICTIONARY,
     ("SimMoCo", "one"): {"method": "simmoco", "tau_beta": 0.1},
     ("SimMoCo", "two"): {"method": "simmoco", "tau_beta": 1.0},
     ("SimCo", "one"): {"method": "simco", "tau_beta": 0.1},
@@ -220,7 +227,7 @@ def test_each_arm_at_its_own_rate_is_told_as_its_cells_and_its_page_say(tmp_path
 
 
 SHRUNK: dict[str, dict[str, object]] = {
-    "whole dictionary | 16,384 | 16,384": {"scalar_size": False, "vector_size": False},
+    "whole dictionary | 16,384 | 16,384": WHOLE_DICTIONARY,
     "scalar shrunk | 16 | 16,384": {"scalar_size": 16},
     "vector shrunk | 16,384 | 64": {"vector_size": 64},
     "vector shrunk further | 16,384 | 16": {"vector_size": 16},
@@ -232,7 +239,7 @@ def test_the_dictionaries_of_scalar_and_vector_are_told_as_their_cells_say() -> 
     whole: list[dict[str, float]] = []
     effects = []
     for row, sizes in SHRUNK.items():
-        found = metrics_of("unequal", **AT_THE_SAME_RATE, method="moco", **sizes)
+        found = metrics_of("unequal", **AT_THE_SAME_RATE, **{"method": "moco", **sizes})
         assert len(found) == 5
         whole = whole or found
         figures = [mean(found, key) for key in ("probe_top1", "knn_top1", "W_mean")] + [mean(found, "entropy", 3)]
@@ -251,8 +258,8 @@ def test_the_dictionaries_of_scalar_and_vector_are_told_as_their_cells_say() -> 
 
 
 ONE_PAIR_OR_TWO: dict[str, dict[str, object]] = {
-    "MoCo v2 | one | 2": {"method": "moco", "scalar_size": False, "vector_size": False},
-    "MoCo v2+ | two | 4": {"method": "moco", "scalar_size": False, "vector_size": False, "symmetric": True},
+    "MoCo v2 | one | 2": WHOLE_DICTIONARY,
+    "MoCo v2+ | two | 4": {**WHOLE_DICTIONARY, "symmetric": True},
     "SimMoCo | one | 2": {"method": "simmoco", "tau_beta": 1.0},
     "SimMoCo+ | two | 4": {"method": "simmoco", "tau_beta": 1.0, "symmetric": True},
     "SimCo | one, both ways | 2": {"method": "simco", "tau_beta": 1.0},
