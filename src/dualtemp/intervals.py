@@ -28,6 +28,11 @@ class Interval:
         assert self.high is not None
         return self.low, self.high
 
+    def mirrored(self) -> "Interval":
+        """The same difference the other way round, of an interval that exists."""
+        low, high = self.bounds
+        return Interval(-self.effect, -high, -low, self.df, self.why)
+
 
 @dataclass(frozen=True)
 class Pooled:

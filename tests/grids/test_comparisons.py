@@ -69,3 +69,32 @@ def test_a_fall_that_is_clear_only_by_its_own_interval_does_not_refute_a_rise() 
     cells = {name: MeasuredCell(dict(enumerate(each.tolist()))) for name, each in values.items()}
     (found,) = RULES["rises"](Comparison("x", "", cells, [], Strictness(1.0, 0.95, bonferroni(0.95, 3))))
     assert found.verdict == HOLDS
+
+
+@pytest.mark.parametrize(("rule", "shown"), [("beats", "a < b"), ("far", "a << b"), ("at_least", "a <= b")])
+def test_of_a_measure_that_should_be_low_the_smaller_value_is_the_better_one(rule: str, shown: str) -> None:
+    low, high = (MeasuredCell({seed: level + seed / 100 for seed in range(1, 6)}) for level in (1.0, 3.0))
+    strictness = Strictness(0.5, 0.95, 0.95)
+    for cells, verdict in (({"a": low, "b": high}, HOLDS), ({"a": high, "b": low}, FAILS)):
+        pool = [cell.values for cell in cells.values()]
+        (found,) = RULES[rule](Comparison("x", "", cells, pool, strictness, less_is_better=True))
+        assert (found.verdict, found.says) == (verdict, shown)
+        assert found.interval is not None
+        assert found.interval.effect == pytest.approx(-2.0 if verdict == HOLDS else 2.0)
+
+
+def test_cells_that_collapsed_in_all_seeds_say_so_and_not_that_there_is_one_seed() -> None:
+    cell = MeasuredCell({1: 10.0, 2: 10.1, 3: 9.9}, collapsed=frozenset({1, 2, 3}))
+    (found,) = RULES["beats"](Comparison("x", "", {"a": cell, "b": cell}, [], Strictness(1.0, 0.95, 0.95)))
+    assert (found.verdict, found.why) == (UNDECIDED, "all seeds collapsed: no variance to judge by")
+
+
+@pytest.mark.parametrize(("names", "runs"), [("ab", 6), ("aa", 3)])
+def test_a_rise_counts_every_run_behind_it_once(names: str, runs: int) -> None:
+    rng = np.random.default_rng(0)
+    cells = {
+        place: MeasuredCell({seed: level + rng.normal() for seed in (1, 2, 3)}, run=run)
+        for place, run, level in zip(("16", "64"), names, (0.0, 50.0), strict=True)
+    }
+    (found,) = RULES["rises"](Comparison("x", "", cells, [], Strictness(1.0, 0.95, 0.95)))
+    assert found.runs == runs

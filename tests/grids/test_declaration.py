@@ -211,3 +211,16 @@ def test_claims_are_judged_at_the_declared_looks_alone(order: str, tmp_path: Pat
         return judge_claims(grid.rules, {"temperatures": table})[0].verdict
 
     assert [verdict(3), verdict(5), verdict(10, later=-50.0)] == [UNDECIDED, HOLDS, HOLDS]
+
+
+def test_the_name_of_a_set_is_the_set_in_any_spelling_and_beside_a_folder_of_that_name(tmp_path: Path) -> None:
+    (tmp_path / "digits").mkdir()
+    for word, expected in (("digits", "digits"), ("CIFAR-10", "cifar10"), ("./digits", str(tmp_path / "digits"))):
+        (run,) = load(tmp_path, f"data: {word}\nrows: {{a: {{}}}}").make_plan().runs.values()
+        assert run.settings["data"] == expected
+
+
+def test_a_claim_of_rises_alone_says_that_it_is_judged_within_seeds(tmp_path: Path) -> None:
+    text = "data: digits\ncolumns: {tau_beta: [0.1, 1]}\nclaims: {up: {shown_by: [{each: row, rises: [0.1, 1]}]}}"
+    (verdict,) = judge_claims(load(tmp_path, text).rules, {})
+    assert list(verdict.pools.values()) == ["not pooled, seed by seed (a rise is measured within seeds)"]

@@ -199,6 +199,8 @@ def test_listed_commands_retry_what_is_to_be_retried_and_load_the_plugins(
         (["grid.yaml", "--slurm", "time=3"], "is for --on slurm alone"),
         (["grid.yaml", "--data", "a", "--data", "b"], "give one set for all"),
         (["grid.yaml", "--cell", "x"], "there is no cell"),
+        (["grid.yaml", "--list", "--out", "x.html"], "--list writes no table"),
+        (["grid.yaml", "--cell", "x", "--out", "x.html"], "--cell writes no table"),
     ],
 )
 def test_mistakes_are_one_line_and_nothing_is_written(

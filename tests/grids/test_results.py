@@ -103,6 +103,17 @@ def test_a_result_comes_back_and_names_no_path(tmp_path: Path) -> None:
     assert Results(results.path).known_data == [KnownData("images", one.facts, 1)]
 
 
+def test_a_result_names_files_without_their_folders(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("image,label\n")
+    files = {"labels_from": str(tmp_path / "labels.csv"), "init": str(tmp_path / "start.safetensors")}
+    results, one = Results(tmp_path / "results"), job_on(saved_set(tmp_path / "images"), **files)
+    results.write(one, {"status": "failed", "reason": "none"})
+    text = (results.path / f"{one.name}.json").read_text()
+    assert str(tmp_path) not in text
+    found = json.loads(text)["settings"]
+    assert (found["labels_from"], found["init"]) == ("labels.csv", "start.safetensors")
+
+
 def test_a_result_without_a_measurement_that_is_wanted_is_made_anew(tmp_path: Path) -> None:
     results, asked = Results(tmp_path), {"taus": [0.1]}
     one = tiny_job(method="moco", measured=(("entropy", json.dumps(asked)),))

@@ -8,6 +8,7 @@ from drawn_photos import draw_photos
 from dualtemp.grids.claims import pooled_values
 from dualtemp.grids.grid_request import GridRequest
 from dualtemp.grids.measured_grid import measure_grid
+from dualtemp.grids.missing import find_missing
 from dualtemp.grids.results import Results, read_data_facts
 from dualtemp.grids.tables import make_jobs
 
@@ -29,7 +30,7 @@ def test_subsets_larger_than_the_data_are_one_run_and_not_compared(
     facts = {word: read_data_facts(word) for word in {run.settings["data"] for run in plan.runs.values()}}
     jobs = {job.name: job for job in make_jobs(plan, request.seeds, facts).values()}
     for number, job in enumerate(jobs.values()):
-        results.write(job, {"status": "done", "metrics": {"probe_top1": 50.0 + number % 4}})
+        results.write(job, {"status": "done", "metrics": {"probe_top1": 50.0 + number % 4}, "seconds": 60.0})
     measured = measure_grid(request.grid, plan, request.seeds, facts, results)
     small, large, larger = measured.table.values()
     assert small.run != large.run == larger.run
@@ -37,3 +38,7 @@ def test_subsets_larger_than_the_data_are_one_run_and_not_compared(
     pool = pooled_values(request.grid.rules, request.grid.artifact.id, measured.table, measured.table)
     assert len(pool) == 2
     assert len(measured.contrasts) == 2, "both large ones with the small one"
+    assert (measured.runs, measured.wanted, measured.seconds) == (6, 6, 360.0)
+    for file in results.path.glob("*.json"):
+        file.unlink()
+    assert sorted(job.name for job in find_missing(request, plan).jobs) == sorted(jobs)

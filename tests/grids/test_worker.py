@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from grids.test_results import saved_set
+from made_runs import made_run
 from paper.smoke import DIVERGING, TINY, digits, tiny_job
 
 from dualtemp.data.images import ImagesGone
@@ -12,7 +13,7 @@ from dualtemp.errors import UserError, writing
 from dualtemp.file_lock import locked
 from dualtemp.grids.plan import PlannedRun, run_id
 from dualtemp.grids.results import Job, Results, make_job, read_data_facts
-from dualtemp.grids.worker import BUSY, perform
+from dualtemp.grids.worker import BUSY, make_result, perform
 from dualtemp.runs.folder import RunFolder
 from dualtemp.training.launch import ExecutionOptions
 from dualtemp.training.start import start
@@ -207,3 +208,29 @@ def test_a_run_whose_folder_of_images_is_away_is_no_result_and_goes_on_when_it_i
     assert is_kept(results, job)
     away.rename(images)
     assert done(results, job)[0] == "done"
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["an earlier epoch", "its start"])
+def test_a_run_that_stopped_itself_is_filed_with_the_encoder_that_it_kept(
+    kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fine = {
+        "loss": 3.0,
+        "probe_top1": 80.0,
+        "knn_top1": 81.0,
+        "held_out_gained": 3,
+        "held_out_lost": 1,
+        "stopped": False,
+    }
+    fallen = {"loss": 2.0, "probe_top1": 40.0, "knn_top1": 41.0, "held_out_gained": 0, "held_out_lost": 60}
+    fallen |= {"stopped": True, "collapsed": True, "seconds": 9.0, "start_knn_top1": 70.0}
+
+    def trained(_: object, folder: Path, *__: object) -> dict[str, Any]:
+        made_run(folder, [fine, fallen] if kept else [fallen], init="imagenet", stop_below_start=True)
+        return fallen
+
+    monkeypatch.setattr("dualtemp.training.start.start", trained)
+    result = make_result(tiny_job(), tmp_path / "run", "cpu", 1, Silent())
+    assert (result["status"], result["seconds"], result["losses"][-1]) == ("done", 9.0, 2.0)
+    figures = {key: result["metrics"].get(key) for key in ("probe_top1", "knn_top1")}
+    assert figures == ({"probe_top1": 80.0, "knn_top1": 81.0} if kept else {"probe_top1": None, "knn_top1": 70.0})

@@ -99,6 +99,19 @@ def test_runs_that_differ_in_nothing_but_their_seed_are_one_line(
     assert "3/4" in out
 
 
+@pytest.mark.parametrize("flags", [[], ["--reverse"]])
+def test_groups_are_sorted_by_their_mean_and_not_by_their_luckiest_seed(
+    flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, tau_beta, values in (("a", 0.1, (50.0, 50.0, 90.0)), ("b", 1.0, (80.0, 81.0, 82.0))):
+        for seed, value in enumerate(values, 1):
+            lines = epochs(probe_top1=[1.0, 2.0, 3.0, value])
+            made_run(tmp_path / f"{name}{seed}", lines, seed=seed, tau_beta=tau_beta)
+    assert main(["runs", str(tmp_path), "--group", "--json", "--sort", "probe", *flags]) == 0
+    means = [round(row["probe"], 1) for row in json.loads(capsys.readouterr().out)]
+    assert means == ([63.3, 81.0] if flags else [81.0, 63.3])
+
+
 def judged_run(path: Path, data: str, learnability: float, test: dict[str, Any] | None = None) -> None:
     """A run on data that the label-free judge has looked at."""
     made_run(path, FULL, data=data)

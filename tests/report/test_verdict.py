@@ -371,3 +371,12 @@ def test_a_run_that_ended_itself_below_its_start_says_what_is_left() -> None:
     assert found.headline == "stopped after epoch 2: it fell below its start"
     assert "9 held-out images wrong" in found.reason
     assert "the measurement before" in found.reason
+
+
+def test_of_a_run_that_ended_itself_it_is_not_said_that_it_is_getting_worse() -> None:
+    falling = {"probe_top1": [80, 76, 70], "knn_top1": [80, 76, 70], "held_out_lost": [1, 9, 60]}
+    history = lines(loss=[4, 3, 2], spread=[0.6] * 3, held_out_gained=[3, 2, 5], **falling)
+    assert verdict(history, replace(FACTS, epochs=10), "done").headline == "getting worse since epoch 1"
+    history[-1]["stopped"] = True
+    found = verdict(history, replace(FACTS, epochs=10), "done")
+    assert found.headline == "stopped after epoch 3: it fell below its start"

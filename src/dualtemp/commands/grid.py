@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dualtemp.commands.command import Command, Group
 from dualtemp.commands.engine_arguments import add_engine, add_missing_runs, engine_options
 from dualtemp.commands.printing import print_note
+from dualtemp.errors import UserError
 
 if TYPE_CHECKING:
     from dualtemp.grids.grid_request import GridRequest
@@ -50,6 +51,9 @@ def run(given: dict[str, Any]) -> int:
     from dualtemp.grids.run_missing import run_missing
 
     engine = engine_options(given)
+    for flag in ("list", "cell"):
+        if given[flag] and given["out"]:
+            raise UserError(f"--{flag} writes no table: leave --out out")
     check_outputs(given["out"])
     request = GridRequest.parse(given["file"], given["seeds"], given["data"], given["results"])
     plan = request.make_plan()

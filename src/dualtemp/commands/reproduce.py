@@ -27,6 +27,8 @@ def run(given: dict[str, Any]) -> int:
     if not given["ids"]:
         raise UserError("name tables or figures, or all: dualtemp reproduce T-reverse; `dualtemp paper` lists them")
     engine = engine_options(given)
+    if given["list"] and (given["report"] or given["summary"]):
+        raise UserError("--list writes no page: leave --report and --summary out")
     request = parse_request(given)
     found = request.make_plan()
     if found.scale.retired:

@@ -36,7 +36,9 @@ def run(given: dict[str, Any]) -> int:
         from dualtemp.report.run_groups import group_rows
         from dualtemp.report.runs_list import ACCURACIES, print_groups
 
-        print_groups(group_rows(rows, list(ACCURACIES)), given["json"])
+        groups = group_rows(rows, list(ACCURACIES))
+        # A group's accuracy is its mean; by what it does not have, it stands where its first run does.
+        print_groups(sort_runs(groups, by, given["reverse"]) if by in ACCURACIES else groups, given["json"])
         return 0
     print_runs(rows, given["json"])
     return 0

@@ -18,6 +18,7 @@ from dualtemp.grids.comparisons import (
     Table,
 )
 from dualtemp.intervals import Looks, bonferroni
+from dualtemp.runs.metrics import measures
 
 POOLED = {
     "table": "pooled over the table",
@@ -25,6 +26,7 @@ POOLED = {
     "column": "pooled by column",
     "cells": "pooled over the compared cells",
 }
+SEED_BY_SEED = "not pooled, seed by seed"
 
 
 @dataclass(frozen=True)
@@ -86,10 +88,12 @@ class Rules:
         declared = self.looks.get(scale)
         return Looks(self.confidence) if declared is None else Looks(declared["level"], tuple(declared["seeds"]))
 
-    def describe_pooling(self, id: str) -> str:
-        """Describe which cells of a table share a variance, and why."""
+    def describe_pooling(self, id: str, rises: bool = False) -> str:
+        """Describe which cells of a table share a variance, and why; rises: the claim compares nothing but rises."""
         rule = self.pools[id]
-        return f"{POOLED.get(rule['over'], 'not pooled, seed by seed')} ({rule['why']})"
+        if rises and rule["over"] in POOLED:
+            return f"{SEED_BY_SEED} (a rise is measured within seeds)"
+        return f"{POOLED.get(rule['over'], SEED_BY_SEED)} ({rule['why']})"
 
     def group(self, id: str, place: tuple[str, str]) -> str | tuple[str, str]:
         """Return the row or column within which a cell shares its variance, or its own place; "" for the table."""
@@ -102,7 +106,9 @@ def judge_claims(rules: Rules, tables: dict[str, Table], scale: str = "") -> lis
     for name, claim in rules.claims.items():
         findings = _findings(rules, claim["shown_by"], tables, looks)
         there = dict.fromkeys(f.artifact for f in findings if f.verdict != ABSENT)
-        verdicts.append(judge_claim(name, claim["says"], findings, {id: rules.describe_pooling(id) for id in there}))
+        rises = all("rises" in line for line in claim["shown_by"])
+        pools = {id: rules.describe_pooling(id, rises) for id in there}
+        verdicts.append(judge_claim(name, claim["says"], findings, pools))
     return verdicts
 
 
@@ -148,8 +154,13 @@ def compare(rules: Rules, comparison: Mapping[str, Any], tables: dict[str, Table
             addresses = {name: _address(comparison, place, name) for name in names}
             cells = {name: table.get(address, MeasuredCell()) for name, address in addresses.items()}
             pool = pooled_values(rules, id, table, addresses.values())
-            findings += RULES[kind](Comparison(id, place, cells, pool, strict))
+            findings += RULES[kind](Comparison(id, place, cells, pool, strict, _less_is_better(artifact)))
     return findings
+
+
+def _less_is_better(artifact: Artifact) -> bool:
+    measure = measures().get(artifact.metric or "")
+    return measure is not None and measure.better == "lower"
 
 
 def pooled_values(rules: Rules, id: str, table: Table, addresses: Iterable[tuple[str, str]]) -> list[dict[int, float]]:

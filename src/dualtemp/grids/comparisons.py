@@ -101,13 +101,17 @@ class Strictness:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Cells of one row or column, the values that share their variance, and how strictly to judge."""
+    """Cells of one row or column, the values that share their variance, and how strictly to judge.
+
+    less_is_better: of the measure, such as a loss; the better cell then has the smaller value.
+    """
 
     artifact: str
     place: str
     cells: dict[str, MeasuredCell]
     pool: list[dict[int, float]]
     strict: Strictness
+    less_is_better: bool = False
 
     def undecidable(self, what: str, names: list[str], count: int = 1) -> Finding | None:
         """Return a finding with the reason why these cells cannot be compared; None if they can."""
@@ -137,7 +141,8 @@ class Comparison:
         both = list(a.values.values()), list(b.values.values())
         single, together = (difference(*both, variance, c) for c in (self.strict.single, self.strict.at_once))
         if single.low is None:
-            return Finding(self.artifact, self.place, what, UNDECIDED, single, single.why, runs)
+            why = single.why if self.pool else "all seeds collapsed: no variance to judge by"
+            return Finding(self.artifact, self.place, what, UNDECIDED, single, why, runs)
         failed = len(a.failed) + len(b.failed)
         why = f"{failed} failed runs left out" if failed else ""
         by_seed = paired_difference(a.values, b.values, self.strict.single, residual_variance(self.pool))
@@ -182,7 +187,10 @@ def _of_two(sign: str, decide: Callable[[float], Callable[[Interval], str]]) -> 
 
     def findings(c: Comparison) -> list[Finding]:
         first, second = c.cells
-        return [c.finding(first, second, sign, decide(c.strict.margin))]
+        rule = decide(c.strict.margin)
+        if c.less_is_better:
+            return [c.finding(first, second, sign.replace(">", "<"), lambda interval: rule(interval.mirrored()))]
+        return [c.finding(first, second, sign, rule)]
 
     return findings
 
@@ -205,7 +213,8 @@ def _rises(c: Comparison) -> list[Finding]:
     def step(low: str, high: str, confidence: float) -> Interval:
         return paired_difference(c.cells[high].values, c.cells[low].values, confidence)
 
-    ends, runs = (present[0], present[-1]), len(c.cells[present[0]].values)
+    ends = present[0], present[-1]
+    runs = sum(len(values) for values in {c.cells[name].run or name: c.cells[name].values for name in present}.values())
     single, together = (step(*ends, confidence) for confidence in (c.strict.single, c.strict.at_once))
     if single.low is None:
         return [Finding(c.artifact, c.place, what, UNDECIDED, single, single.why, runs, comparisons=count)]

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from dualtemp.data.sources.catalogue import looks_like_path, named_set
 from dualtemp.errors import UserError
 from dualtemp.grids.artifact import Artifact
 from dualtemp.grids.claims import Rules, places_of
@@ -214,8 +215,12 @@ def _seeds(path: Path, said: int | list[int]) -> str:
 
 
 def _beside(path: Path, data: Any) -> Any:
-    """Find a relative path of data beside the grid file, if it is not below the current folder."""
-    if not isinstance(data, str) or not data or Path(data).exists():
+    """Find a relative path of data beside the grid file, if it is no set's name and not below the current folder."""
+    if not isinstance(data, str) or not data:
+        return data
+    if not looks_like_path(data) and (entry := named_set(data)):
+        return entry.name
+    if Path(data).exists():
         return data
     return str(path.parent / data) if (path.parent / data).exists() else data
 

@@ -62,7 +62,9 @@ def measure_grid(
     """Collect the results that are there, and compare them."""
     there = collect_results(plan, seeds, facts, results)
     table = there.tables[grid.artifact.id]
-    found = [result for by_seed in there.results.values() for result in by_seed.values()]
+    found = {
+        (there.keys[run], seed): result for run, by_seed in there.results.items() for seed, result in by_seed.items()
+    }
     return MeasuredGrid(
         grid,
         tuple(seeds),
@@ -70,8 +72,8 @@ def measure_grid(
         contrast_cells(grid.artifact, table, grid.rules.confidence),
         judge_claims(grid.rules, {grid.artifact.id: table}),
         len(found),
-        len(plan.runs) * len(seeds),
-        sum(result.get("seconds", 0.0) for result in found),
+        len({there.keys.get(run, run) for run in plan.runs}) * len(seeds),
+        sum(result.get("seconds", 0.0) for result in found.values()),
         ", ".join(dict.fromkeys(there.data.values())),
     )
 

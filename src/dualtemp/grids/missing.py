@@ -1,7 +1,7 @@
 """Which runs of a grid have no result yet, and which seeds are asked for. Needs no torch unless images are opened."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -71,13 +71,13 @@ def find_missing(
         except UserError as error:
             unavailable[word] = str(error)
         if cell is not None:
-            jobs = [job for job in make_jobs(found, request.seeds, facts).values() if job.name == cell]
+            jobs = [job for job in _distinct(make_jobs(found, request.seeds, facts).values()) if job.name == cell]
             if jobs:
                 break
     if words and not facts:
         raise UserError(next(iter(unavailable.values())))
     if cell is None:
-        jobs = list(make_jobs(found, request.seeds, facts).values())
+        jobs = _distinct(make_jobs(found, request.seeds, facts).values())
     elif not jobs:
         raise _no_such_cell(cell, [run.settings["data"] for run in found.runs.values()], words)
     results = Results(request.results)
@@ -90,6 +90,16 @@ def find_missing(
 
     left = [job for job in jobs if wanted(job)]
     return Missing(left, facts, unavailable)
+
+
+def _distinct(jobs: Iterable[Job]) -> list[Job]:
+    """Return each run once, with all that any of the planned runs measures which are this one on this data."""
+    found: dict[str, Job] = {}
+    for job in jobs:
+        before = found.get(job.name)
+        measured = job.measured if before is None else tuple(dict.fromkeys((*before.measured, *job.measured)))
+        found[job.name] = replace(job, measured=measured)
+    return list(found.values())
 
 
 def _where_a_cell_can_be(cell: str, request: Asked, words: list[str], fetch: bool) -> list[str]:

@@ -24,6 +24,7 @@ from dualtemp.grids.plan import PlannedRun, canonical
 
 ITSELF = "itself"  # normalized by their own mean and deviation: a user's own color images
 NOT_IN_KEY = {"data", "seed", "init", "teacher"}  # the fingerprint stands for the data; the seed is in the file name
+FILES = ("init", "teacher", "labels_from", "recipe")  # settings that may be paths: a result has their last part
 CONTENT_OF = {"init": "init_content", "teacher": "teacher_content"}  # hashes, known once a run has begun
 NO_START = "none"  # the word of `init` that declines one, as models/starts.py has it, which needs torch
 NAME = re.compile(r"[0-9a-f]{16}-s(\d+)")  # of a result, without .json; other files may lie beside results
@@ -130,6 +131,7 @@ class Results:
         self.make_folders()
         values = {name: value for name, value in job.settings.model_dump().items() if value is not None}
         values["data"] = data_name(job.settings.data)
+        values |= {name: Path(values[name]).name for name in FILES if os.path.isabs(values.get(name) or "")}
         if takes_backbone_of_start(job.settings):
             del values["backbone"]  # it is the default, and not what was trained
         whole = {"settings": values, "data": job.facts.__dict__, **result}

@@ -16,11 +16,15 @@ NO_LABELS = "the set has no labels to measure with"
 
 @dataclass(frozen=True)
 class Collected:
-    """The results of a plan: a table per artifact, the single results behind it, and display names of the data."""
+    """The results of a plan: a table per artifact, the single results behind it, and display names of the data.
+
+    keys: of results, by the id of a planned run whose data is known; equal for runs that are the same on this data.
+    """
 
     tables: dict[str, Table]
     results: dict[str, dict[int, dict[str, Any]]]  # by the id of a planned run, by seed
     data: dict[str, str]  # by the setting `data`
+    keys: dict[str, str]
 
 
 def make_jobs(plan: Plan, seeds: Sequence[int], facts: Mapping[str, DataFacts]) -> dict[tuple[str, int], Job]:
@@ -49,7 +53,7 @@ def collect_results(plan: Plan, seeds: Sequence[int], facts: Mapping[str, DataFa
         for artifact in plan.artifacts
     }
     words = {run.settings["data"] for run in plan.runs.values()}
-    return Collected(tables, found, {word: display_name(word, facts.get(word), results) for word in words})
+    return Collected(tables, found, {word: display_name(word, facts.get(word), results) for word in words}, keys)
 
 
 def _measured(

@@ -95,6 +95,7 @@ def make_result(job: Job, folder: Path, device: str, threads: int, watch: Any) -
     Trouble that is not of the run's making raises UserError, Busy if another process has the folder.
     """
     from dualtemp.runs.folder import RunFolder
+    from dualtemp.runs.kept_encoder import kept_metrics
     from dualtemp.training.launch import ExecutionOptions
     from dualtemp.training.resume import resume_run
     from dualtemp.training.start import start
@@ -128,14 +129,17 @@ def make_result(job: Job, folder: Path, device: str, threads: int, watch: Any) -
         said = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
         return {"status": "failed", "reason": " ".join(said.split())}
     run = RunFolder(folder)
-    content = weights_content(run.settings())
+    chosen, seconds = run.settings(), metrics["seconds"]
+    if chosen.stop_below_start or chosen.stop_by_judge:
+        metrics = kept_metrics(run.history(), chosen)
+    content = weights_content(chosen)
     with_versions = {name: value for name, value in run.read_environment().items() if name in VERSIONS}
     return {
         "status": "collapsed" if metrics.get("collapsed") else "done",
         "metrics": metrics,
         "losses": [line["loss"] for line in run.history()],
         "measured": measured,
-        "seconds": metrics["seconds"],
+        "seconds": seconds,
         "versions": with_versions,
         **({CONTENT: content} if content else {}),
     }

@@ -310,12 +310,12 @@ def _against_collapse(facts: Facts) -> str:
 
 
 RULES = (
+    _stopped,  # first: what the others would say is about an encoder that the run threw away
     _collapsed,
     _collapsing,
     _at_chance,
     _loss_still,
     _worse,
-    _stopped,
     _below_start,
     _too_early,
     _not_above_start,

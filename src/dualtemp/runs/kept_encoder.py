@@ -41,3 +41,11 @@ def kept_history(history: Sequence[dict[str, Any]], chosen: Settings) -> list[di
         if "stopped" not in line or replaces_encoder(line, chosen, has_encoder):
             kept, has_encoder = count, True
     return list(history[:kept])
+
+
+def kept_metrics(history: Sequence[dict[str, Any]], chosen: Settings) -> dict[str, Any]:
+    """Return the metrics of the encoder that the folder holds; of a start's, its kNN if that was measured."""
+    if kept := kept_history(history, chosen):
+        return kept[-1]
+    measured = [line["start_knn_top1"] for line in history if "start_knn_top1" in line]
+    return {"knn_top1": measured[-1]} if measured else {}
