@@ -138,11 +138,12 @@ def test_json_can_go_to_a_file(run_of: RunOf, tmp_path: Path, capsys: pytest.Cap
     [
         (("RUN", "entropi"), "did you mean 'entropy'?"),
         (("RUN",), "ANALYSIS"),
-        (("RUN", "entropy", "--taus", "0"), "a number > 0, or inf"),
-        (("RUN", "entropy", "--taus", "nan"), "a number > 0, or inf"),
+        (("RUN", "entropy", "--taus", "0"), "a number from 1e-06 on, or inf"),
+        (("RUN", "entropy", "--taus", "1e-7"), "a number from 1e-06 on, or inf"),
+        (("RUN", "entropy", "--taus", "nan"), "a number from 1e-06 on, or inf"),
         (("RUN", "entropy", "--sizes", "16,x"), "whole numbers from 1 on"),
         (("RUN", "entropy", "--sizes", "0"), "whole numbers from 1 on"),
-        (("RUN", "entropy", "--taus", ","), "a number > 0, or inf"),
+        (("RUN", "entropy", "--taus", ","), "a number from 1e-06 on, or inf"),
         (("RUN", "entropy", "--sizes", ","), "whole numbers from 1 on"),
         (("RUN", "entropy", "--sizes", "100000"), "the dictionary has 128 keys; give at most 128"),
         (("RUN", "similarity", "--sizes", "65"), "two disjoint draws; give at most 64"),
@@ -179,7 +180,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("what", "values", "expected"),
     [
-        ("entropy", {"taus": [1.0, 0.0]}, "--taus: a number > 0, or inf, is expected, got 0.0"),
+        ("entropy", {"taus": [1.0, 0.0]}, "--taus: a number from 1e-06 on, or inf, is expected, got 0.0"),
         ("dictionary", {"taus": [math.nan]}, "got nan"),
         ("similarity", {"sizes": [16, 0]}, "--sizes: whole numbers from 1 on are expected, got 0"),
         ("neighbours", {"images": 0}, "--images must be at least 2, got 0"),

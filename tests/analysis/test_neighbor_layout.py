@@ -54,6 +54,25 @@ def test_near_points_are_mostly_the_nearest(digits: tuple[np.ndarray, np.ndarray
     assert not itself[:, 0].any()
 
 
+def test_cells_that_hold_most_points_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    x = torch.randn(400, 8, generator=torch.Generator().manual_seed(0))
+    x[::2] = x[0]  # half of the images are one
+    x = torch.nn.functional.normalize(x)
+    near, _ = module._nearest_landmarks(x, x[::20], lambda done, total: None)
+    whole = module._near_points(x, near, lambda done, total: None)
+    monkeypatch.setattr(module, "COSINES", 3_000)
+    sizes: list[int] = []
+    topk = torch.Tensor.topk
+    monkeypatch.setattr(torch.Tensor, "topk", lambda s, *a, **k: sizes.append(s.numel()) or topk(s, *a, **k))
+    parts = module._near_points(x, near, lambda done, total: None)
+    assert max(sizes) <= 3_000
+    similarity = x.double() @ x.double().T
+    kept = [similarity.gather(1, found).sort(1).values for found in (whole, parts)]
+    torch.testing.assert_close(*kept, rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize("count", [1, 2, 7, 8, 12])
 def test_few_points_have_places(count: int) -> None:
     space = make_space("x", None, np.random.default_rng(0).normal(size=(count, 5)).astype(np.float32))

@@ -47,6 +47,8 @@ def test_pages_of_features_show_images_by_the_levels_of_their_encoder(
     ):
         ended = commands.run(*words)
         assert ended.code == 0, (words, ended.err)
+    again = commands.run("embed", run, "--out", features, "--parts", 2, "--workers", 0)
+    assert f"{COUNT} of {COUNT} rows were computed before" in again.err
     levels = EmbeddingFile(features).levels
     assert levels is not None
     ((low, high),) = levels

@@ -116,6 +116,19 @@ def test_the_pages_show_pictures_and_the_chart(
     assert told == []
 
 
+def test_a_simulation_on_features_of_images_that_have_moved_leaves_out_what_draws_views(
+    photos_run: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    images = shutil.copytree(photos, tmp_path / "photos")
+    features = embed(photos_run, data=images, out=tmp_path / "e.parquet", **HOW).path
+    images.rename(tmp_path / "moved")
+    words = ["select", str(photos_run), "--embeddings", str(features), "--simulate", "--seeds", "1", "--budgets", "4"]
+    assert main(words) == 0
+    told = capsys.readouterr()
+    assert "hardest is left out" in told.err
+    assert "diverse" in told.out
+
+
 def test_a_simulation_reads_held_out_images_with_labels_of_the_selected_alone() -> None:
     rng = np.random.default_rng(0)
     centers, truth = rng.normal(size=(4, 6)), np.arange(200) % 4
@@ -149,6 +162,7 @@ def test_how_many_random_labels_are_needed_is_read_off_the_curve_of_random() -> 
         (["--by", "best"], "--by"),
         (["--by", "uncertain"], "every image has a label"),
         (["--by", "hardest"], "give the run or start"),
+        (["--by", "typical", "--seed", "100000000000000000000"], "--seed must be from 0 to 2^63 - 1"),
         (["--out", "s.doc"], "ends with .csv or .html"),
         (["--labels", "none.csv"], "none.csv: cannot be read"),
         (["--labels", "bad.csv"], "no column is called"),

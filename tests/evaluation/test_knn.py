@@ -165,6 +165,17 @@ def test_the_chosen_k_is_best_when_each_image_is_asked_of_the_others(seed: int, 
     assert best_k(features, labels, most=most) == min(k for k, count in right.items() if count == best)
 
 
+def test_the_images_asked_are_spaced_on_the_cpu_since_not_every_device_has_float64(monkeypatch) -> None:
+    linspace = torch.linspace
+
+    def on_the_cpu(*values: float, device: object = None, **more: object) -> torch.Tensor:
+        assert device is None
+        return linspace(*values, **more)  # pyright: ignore
+
+    monkeypatch.setattr(torch, "linspace", on_the_cpu)
+    assert best_k(torch.randn(60, 4), torch.arange(60) % 3, most=20) >= 1
+
+
 def test_few_neighbours_are_chosen_where_classes_are_small_and_many_where_they_are_noisy() -> None:
     generator = torch.Generator().manual_seed(0)
     small = torch.arange(60).repeat_interleave(3)

@@ -336,6 +336,12 @@ def test_the_card_shows_what_evaluate_found_and_hides_where_the_data_lay(tmp_pat
         assert "Nothing was measured." in (export(run) / "README.md").read_text()
 
 
+@pytest.mark.parametrize(("backbone", "built"), [("resnet_mini", "32, 3"), ("resnet_mini_x2", "32, 3, 2")])
+def test_the_builder_of_a_network_knows_its_width(backbone: str, built: str, tmp_path: Path) -> None:
+    folder = export(untrained_run(tmp_path / "run", backbone, 32))  # compares the features of what it has written
+    assert f"model = ResNetMini({built})" in (folder / "model.py").read_text()
+
+
 def test_the_card_of_a_run_that_has_gone_on_does_not_show_what_evaluate_found_before(tmp_path: Path) -> None:
     run = untrained_run(tmp_path / "run", "resnet_mini", 32)
     measured = {"name": "kNN", "encoder": "trained", "data": "validation", "top1": 31.25, "top5": None, "labels": 90}
@@ -413,6 +419,7 @@ def test_two_exports_into_one_folder_at_the_same_time_list_both_formats(
             ("--normalize",),
             "normalize is for graphs: give --format onnx or torch-export",
         ),
+        ("resnet_mini", ("--data", "digits"), "data is for formats that calibrate: give --format onnx-int8"),
         ("resnet_mini", ("--out", "{file}"), "exists and is not an export"),
         ("resnet_mini", ("--out", "{file}/export"), "cannot be written"),
         ("resnet_mini", ("--out", "{folder}"), "exists and is not an export"),

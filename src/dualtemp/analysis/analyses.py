@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from dualtemp.errors import UserError
+from dualtemp.temperatures import LEAST_TAU
 from dualtemp.text import suggest
 
 ANALYSES = {
@@ -24,8 +25,8 @@ def check_asked(
         if value is not None:
             raise UserError(f"--{name} does not apply to {what}: leave it out")
     for tau in taus or ():
-        if isinstance(tau, str) or not tau > 0:
-            raise UserError(f"--taus: a number > 0, or inf, is expected, got {tau!r}")
+        if isinstance(tau, str) or not tau >= LEAST_TAU:
+            raise UserError(f"--taus: a number from {LEAST_TAU:g} on, or inf, is expected, got {tau!r}")
     for size in sizes or ():
         if isinstance(size, str) or size < 1:
             raise UserError(f"--sizes: whole numbers from 1 on are expected, got {size!r}")

@@ -23,6 +23,7 @@ CELLS = 4  # nearest landmarks of a point: it is searched for with the points of
 EPOCHS = 120
 PUSHED = 5  # points that each point is pushed away from, for each neighbor that pulls
 BLOCK = 8_192
+COSINES = 1 << 26  # at a time: where most images are alike, one cell's candidates are most of them
 SIZE = 4.0  # deviation of the map at which the forces act: neighbors are then about 1 apart
 
 Progress = Callable[[int, int], None]
@@ -80,7 +81,7 @@ def _near_points(x: Tensor, near: Tensor, progress: Progress) -> Tensor:
         if not len(members):
             continue
         candidates = by_cell[cells[cell] : cells[cell + 1]] // near.shape[1]
-        for block in members.split(BLOCK):
+        for block in members.split(max(1, min(BLOCK, COSINES // len(candidates)))):
             s = x[block] @ x[candidates].T
             s[block[:, None] == candidates[None]] = -2.0  # not itself
             most = min(NEIGHBORS, len(candidates) - 1)

@@ -124,6 +124,12 @@ def check_at_least(given: dict[str, Any], **least: int) -> None:
             raise UserError(f"{flag} must be at least {smallest}, got {given[name]}")
 
 
+def check_seed(seed: int | None) -> None:
+    """Refuse a seed that no generator takes."""
+    if seed is not None and not 0 <= seed < 2**63:
+        raise UserError(f"--seed must be from 0 to 2^63 - 1, got {seed}")
+
+
 def check_ending(out: Path | None, *endings: str) -> None:
     """Refuse an --out that does not end in one of `endings`; the first two are suggested."""
     if out is not None and (out.suffix.lower() not in endings or out.is_dir()):

@@ -10,7 +10,7 @@ from dualtemp.commands.arguments import (
     add_json,
     add_label_file,
     add_workers,
-    check_at_least,
+    check_seed,
 )
 from dualtemp.commands.command import Command, Group
 from dualtemp.commands.printing import print_json
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: dict[str, Any]) -> int:
     """Measure a run, with progress on standard error, and print a table or JSON."""
-    check_at_least(given, seed=0)
+    check_seed(given["seed"])
     check_workers(given["workers"])
     from dualtemp.evaluation.evaluate import evaluate
     from dualtemp.progress_bar import image_progress

@@ -10,6 +10,7 @@ from dualtemp.commands.arguments import (
     add_searched_images,
     check_at_least,
     check_ending,
+    check_seed,
     encoding_options,
 )
 from dualtemp.commands.command import Command, Group
@@ -57,7 +58,8 @@ def run(given: dict[str, Any]) -> int:
     from dualtemp.atomic_write import refuse_input
 
     options = encoding_options(given)
-    check_at_least(given, n=1, seeds=1, seed=0)
+    check_at_least(given, n=1, seeds=1)
+    check_seed(given["seed"])
     if (given["seeds"] or 0) > MOST_SEEDS:
         raise UserError(f"--seeds must be at most {MOST_SEEDS:,}, got {given['seeds']}")
     refuse_input(given["out"], given["run"], given["data"], given["labels"])
@@ -116,7 +118,8 @@ def _simulate(given: dict[str, Any], options: dict[str, Any]) -> int:
         how = EncodingOptions(**options, cache=given["cache"], progress=progress, note=print_note)
         found = open_candidates(given["run"], given["data"], given["embeddings"], how, device)
         known = found.rows.labels if labels is None else labels_by_name(found.rows.names, labels, Path(str(path)))
-        ways = [given["by"]] if given["by"] else [way for way in WAYS if way != "hardest" or found.encoder is not None]
+        draws_views = found.encoder is not None and found.images is not None
+        ways = [given["by"]] if given["by"] else [way for way in WAYS if way != "hardest" or draws_views]
         weights = encoder_weights(found, how) if "hardest" in ways else None
     if given["by"] is None and weights is None:
         print_note("hardest is left out: it draws views, which needs the run or start and --data")

@@ -135,7 +135,7 @@ def features_facts(encoder: RunEncoder, images: ImageList) -> dict[str, Any]:
         "view": [views.size, encoder.channels, list(views.mean), list(views.std)],
         "source": valid_text(images.source),
         "list": list_fingerprint(images),
-        **({} if views.levels is None else {"levels": views.levels}),
+        **({} if views.levels is None else {"levels": [list(pair) for pair in views.levels]}),  # as JSON has them
         **({"quick": True} if encoder.quick else {}),  # what was kept before there was a quick way stays valid
         **({} if (views.interpolation, views.crop) == _USUAL_RESIZE else {"resize": [views.interpolation, views.crop]}),
     }

@@ -73,6 +73,8 @@ def evaluate(
     folder = _folder_of(Path(run), data)
     if folder is None:
         wanted = _without_tuning(run, wanted, only)
+    if fine_tune_epochs is not None and "fine-tune" not in wanted:
+        raise UserError("fine_tune_epochs: nothing is fine-tuned here; leave it out")
     encoder = replace(run_encoder(Path(run), device), progress=progress)
     found = labeled_data(Path(run), encoder.settings, data, labels)
     tell = _silent if quiet else _tell

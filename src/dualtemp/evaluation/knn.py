@@ -88,7 +88,8 @@ def best_k(features: Tensor, labels: Tensor, *, temperature: float = 0.1, most: 
     sizes = [k for k in KS if k < len(features)]
     asked = torch.arange(len(features), device=features.device)
     if len(asked) > most:
-        asked = torch.linspace(0, len(features) - 1, most, device=features.device, dtype=torch.float64).long()
+        # On the CPU, because MPS has no float64.
+        asked = torch.linspace(0, len(features) - 1, most, dtype=torch.float64).long().to(features.device)
     right = torch.zeros(len(sizes), dtype=torch.int64)
     classes = 1 + int(labels.max())
     for own, similarity, index in _nearest_others(features, asked, sizes[-1]):

@@ -41,7 +41,7 @@ def builder(recipe: dict[str, Any], size: int, channels: int, weights: str) -> s
         return _OPENING.format(packages="torch, timm and safetensors") + imports + _build(body) + load
     imports = "from safetensors.torch import load_file\nfrom torch import Tensor, nn\n\n\n"
     classes = "\n\n".join(inspect.getsource(part) for part in (resnet_mini.BasicBlock, resnet_mini.ResNetMini))
-    body = [f"model = ResNetMini({size}, {channels})"]
+    body = [f"model = ResNetMini({', '.join(map(str, recipe['arguments'].values()))})"]
     return _OPENING.format(packages="torch and safetensors") + imports + classes + _build(body) + load
 
 

@@ -102,6 +102,9 @@ def export(
     if normalize and not any(export_formats()[name].is_graph for name in names):
         graphs = [each.name for each in export_formats().values() if each.is_graph and each.in_all]
         raise UserError(f"normalize is for graphs: give --format {' or '.join(graphs)}, or leave it out")
+    if data is not None and not any(export_formats()[name].is_approximate for name in names):
+        measured = [each.name for each in export_formats().values() if each.is_approximate]
+        raise UserError(f"data is for formats that calibrate: give --format {' or '.join(measured)}, or leave it out")
     how = preprocessing(trained.views)
     manifest = _facts(RunFolder(path), settings, encoder, how)
     with _workshop(out) as workshop:
