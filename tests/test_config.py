@@ -47,6 +47,9 @@ def test_words_of_the_command_line_become_numbers() -> None:
     chosen = settings({"data": "x", "tau_beta": "inf", "epochs": "3", "subset": "0.5", "symmetric": None})
     assert (chosen.options.tau_beta, chosen.epochs, chosen.subset) == (math.inf, 3, 0.5)
     assert settings({"data": "x", "subset": "100"}).subset == 100
+    whole = settings({"data": "x", "subset": "1.0"}).subset
+    assert isinstance(whole, float), "the whole set, not one image"
+    assert settings({"data": "x", "weight": "per_image", "tau_lr": 1e-7}).options.tau_lr == 1e-7, "no temperature"
     assert settings({"data": "x", "method": "moco", "tau_beta": "tied"}).options.tau_beta == "tied"
     assert yaml.safe_load(to_yaml(chosen))["tau_beta"] == math.inf
 

@@ -4,6 +4,7 @@ Needs no torch. A setting that is None takes its value from the framework or fro
 config.yaml of a run has them all.
 """
 
+import contextlib
 import json
 import math
 import warnings
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from dualtemp.data.augment.recipes import recipe_text
 from dualtemp.data.loading.image_order import UNIFORM, shards_at_once
@@ -25,6 +26,7 @@ from dualtemp.text import suggest
 from dualtemp.yaml_file import read_yaml
 
 Neighbors = Annotated[int, Field(ge=1)] | Literal["auto"]
+NO_TEMPERATURES = ("tau_lr", "tau_momentum")  # though their names begin like one
 
 # Settings that came after the first results, and the value that every run had before. At that value they are left out
 # of a result's key, and the config.yaml of a run that does not name them means it.
@@ -149,6 +151,15 @@ class Settings(BaseModel):
     chunk: int | None = Field(None, ge=2, description="Images at once through the encoder, if a batch does not fit.")
     channels_last: bool = Field(True, description="Memory format of the images; the faster one for most networks.")
     compile: bool = Field(False, description="Compile the encoder with torch.compile.")
+
+    @field_validator("subset", mode="before")
+    @classmethod
+    def _fraction(cls, given: Any) -> Any:
+        """Take 1.0 of a command line for a fraction, as in YAML and Python: all images, not one."""
+        if isinstance(given, str) and any(sign in given.lower() for sign in ".e"):
+            with contextlib.suppress(ValueError):
+                return float(given)
+        return given
 
     @property
     def framework(self) -> type[Framework]:
@@ -285,7 +296,13 @@ def _check_values(chosen: Settings) -> None:
         if isinstance(value, float) and not math.isfinite(value) and name not in ("tau_beta", "subset"):
             raise UserError(f"{name} must be finite, got {value}")
         most = math.inf if name.startswith("tau_beta") else MOST_TAU
-        if name.startswith("tau_") and isinstance(value, float) and value > 0 and not LEAST_TAU <= value <= most:
+        if (
+            name.startswith("tau_")
+            and name not in NO_TEMPERATURES
+            and isinstance(value, float)
+            and value > 0
+            and not LEAST_TAU <= value <= most
+        ):
             raise UserError(f"{name} must be from {LEAST_TAU:g} to {most:g}, got {value}")
     try:
         shards_at_once(chosen.order)

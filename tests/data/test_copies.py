@@ -186,6 +186,20 @@ def test_copies_across_the_split_and_with_two_labels_are_told(
     assert "exact copies with different labels: 1, the first" in told
 
 
+@pytest.mark.parametrize("side", [8, 100], ids=["in memory", "in files"])
+def test_copies_of_test_images_among_unlabeled_ones_are_told(side: int, tmp_path: Path) -> None:
+    for part, first, count in (("train/a", 0, 4), ("test/a", 10, 4), ("unlabelled", 20, 4)):
+        for number in range(first, first + count):
+            path = tmp_path / "own" / part / f"{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels(number, side + (number % 3 if side > 8 else 0))).save(path)
+    shutil.copy(tmp_path / "own/train/a/1.png", tmp_path / "own/unlabelled/copy.png")  # spoils no measurement
+    assert check_source(str(tmp_path / "own")).twins.lines() == []
+    shutil.copy(tmp_path / "own/test/a/11.png", tmp_path / "own/unlabelled/archive.png")
+    (line,) = check_source(str(tmp_path / "own")).twins.lines()
+    assert "so accuracies are too high: 1, the first" in line
+
+
 def test_a_part_that_is_left_aside_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number, part in enumerate(["train"] * 10 + ["test"] * 4 + ["val"] * 4):
         path = tmp_path / "own" / part / "ab"[number % 2] / f"{number}.png"

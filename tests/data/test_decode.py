@@ -179,3 +179,13 @@ def test_what_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> None:
 def test_the_error_survives_the_way_out_of_a_worker_process() -> None:
     error = pickle.loads(pickle.dumps(UnreadableImage("a/b.jpg", "truncated")))
     assert (error.name, error.reason) == ("a/b.jpg", "truncated")
+
+
+@pytest.mark.parametrize("ending", ["tiff", "png", "jpg", "webp"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_the_header_of_a_turned_image_has_the_size_of_its_pixels(orientation: int, ending: str, tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    path = saved(tmp_path / f"x.{ending}", Image.new("RGB", (14, 10)), exif=exif)
+    header = read_header(path, path.name)
+    assert (header.width, header.height) == read_image(path, path.name, 3).size

@@ -8,12 +8,13 @@ import torch
 from PIL import Image
 
 from dualtemp.config import settings
+from dualtemp.data.check import check_source
 from dualtemp.data.images import FileImages, ImageSet, Splits
 from dualtemp.data.sources.folder import find_images, name_keys, open_folder
 from dualtemp.data.sources.held_out import held_out
 from dualtemp.data.sources.opening import open_source
 from dualtemp.errors import UserError
-from dualtemp.training.run_data import open_data
+from dualtemp.training.run_data import open_data, refuse_misnamed_folders
 
 SMALL, LARGE = (20, 16), (130, 100)  # width, height
 
@@ -110,6 +111,31 @@ def test_images_without_labels_beside_train_alone_are_no_class(tmp_path: Path, n
     assert splits.train.classes == ("cat", "dog")
     assert names_of(splits.unlabeled) == set(many(name, count=5))
     assert all(each.startswith("train/") for each in names_of(splits.test))
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("Train", "Test"), "rename Test/ to test/ and Train/ to train/"),
+        (("Training", "Testing"), "rename Testing/ to test/ and Training/ to train/"),
+        (("train", "VAL"), "rename VAL/ to val/"),
+        (("train", "test"), ""),
+        (("train", "testing", "tram"), ""),  # classes
+        (("Training",), ""),
+    ],
+)
+def test_parts_of_a_set_that_are_spelled_otherwise_are_not_taken_for_classes(
+    names: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    root = put(tmp_path / "own", *many(*(f"{name}/{kind}" for name in names for kind in ("cat", "dog")), count=2))
+    chosen = settings({"data": str(root)})
+    if not said:
+        refuse_misnamed_folders(chosen)
+        return
+    for refuse in (lambda: refuse_misnamed_folders(chosen), lambda: check_source(str(root))):
+        with pytest.raises(UserError, match=said):
+            refuse()
+    refuse_misnamed_folders(chosen.model_copy(update={"labels": False}))
 
 
 @pytest.mark.parametrize("name", ["valid", "unlabelled"])

@@ -23,6 +23,15 @@ def pixels_of(images: object) -> np.ndarray:
     return images.numpy()
 
 
+@pytest.mark.parametrize("test", [True, False])
+def test_files_of_parts_that_are_not_read_are_named(test: bool, tmp_path: Path) -> None:
+    for name in ("train", "val", "unlabeled", *(["test"] if test else [])):
+        np.savez(tmp_path / f"{name}.npz", images=IMAGES, labels=LABELS)
+    split = open_source(tmp_path).split
+    assert split.endswith("; val.npz and unlabeled.npz not used")
+    assert split.startswith("train.npz and test.npz" if test else "a tenth held out")
+
+
 @pytest.mark.parametrize("channels", [1, 2, 3, 4, 7])
 def test_any_number_of_channels_comes_out_channel_first(tmp_path: Path, channels: int) -> None:
     images = RNG.integers(0, 256, (30, 6, 5, channels), dtype=np.uint8)

@@ -245,3 +245,12 @@ def test_a_matched_step_has_the_mean_weight_of_one_temperature(given: dict[str, 
 def test_a_matched_step_is_for_the_weight_of_two_temperatures() -> None:
     with pytest.raises(UserError, match="match_step does not apply to weight 'equal'"):
         settings({"data": "digits", "weight": "equal", "match_step": True})
+
+
+@pytest.mark.parametrize(
+    "values", [{"temperature_gain": 0.999999}, {"tau_alpha": 1e-6}, {"temperature_target": 0.99999}]
+)
+def test_an_adaptive_temperature_that_float32_could_not_carry_is_refused(values: dict[str, float]) -> None:
+    chosen = settings({"data": "digits", "temperature_schedule": "adaptive", **values})
+    assert "tau_alpha could fall to" in chosen.options.contradiction()
+    assert settings({"data": "digits", "temperature_schedule": "adaptive"}).options.contradiction() == ""

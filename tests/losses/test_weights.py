@@ -13,6 +13,7 @@ from torch import Tensor
 
 from dualtemp import losses
 from dualtemp.losses import AdaptiveTemperature, ImageMemory, ImageTemperatures
+from dualtemp.losses.weights import equal
 from dualtemp.torchvision_operators import declare_missing_operators
 
 TAU = st.one_of(st.just(0.01), st.floats(0.01, 0.05), st.floats(0.05, 10))
@@ -287,6 +288,31 @@ def test_tau_beta_beside_another_weight_is_refused_also_when_it_is_set_later() -
     assert losses.DualTemperatureLoss(weight="equal").tau_beta is None
 
 
+class Recorded:
+    """A weight of one's own that writes down what it is given."""
+
+    images, has_tau_beta = 0, False
+
+    def __init__(self) -> None:
+        self.given: list[tuple[Tensor | None, float]] = []
+
+    def temperatures(self, *_: object) -> None: ...
+
+    def weigh(self, odds: Any, index: Tensor | None = None, tau_alpha: float = 1.0, gather: bool = False) -> Any:
+        self.given.append((index, tau_alpha))
+        return equal(odds)
+
+
+def test_a_weight_of_ones_own_is_given_the_same_in_batches_of_any_kind() -> None:
+    (q, k), index = pairs(), torch.arange(9)
+    for both_views in (False, True):
+        weight: Any = Recorded()
+        losses.dual_temperature(q, k, 0.2, None, weight=weight, index=index, both_views=both_views)
+        ((given, tau_alpha),) = weight.given
+        assert given is index
+        assert tau_alpha == 0.2
+
+
 def test_a_weight_that_cannot_be_is_one_line() -> None:
     q, k = pairs()
     keys, memory = torch.randn(5, 6), ImageMemory(9)
@@ -308,6 +334,7 @@ def test_a_weight_that_cannot_be_is_one_line() -> None:
         (lambda: setattr(memory, "gamma", math.nan), "gamma must be a number above 0 and at most 1, got nan"),
         (lambda: ImageMemory(9, directions=3), "directions must be 1 or 2, got 3"),
         (lambda: losses.TwoTowersLoss(tau=0.001), "tau must be at least tau_min"),
+        (lambda: setattr(losses.TwoTowersLoss(), "tau", 0.001), "tau must be at least tau_min"),
         (lambda: ImageTemperatures(9, tau_min=0.5, tau_max=0.1), "0 < tau_min <= tau_max < inf is needed"),
         (lambda: ImageTemperatures(9, rho=-1.0), "rho >= 0"),
         (

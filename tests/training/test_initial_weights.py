@@ -1,12 +1,17 @@
 """What a run begins with, where that is neither a start nor the seed's draw alone."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from command_processes import Commands, halting, kill_where_it_halts
 from local_starts import write_timm_folder
 from run_contents import different, everything
+
+from dualtemp.errors import UserError
+from dualtemp.models import ResNetMini
+from dualtemp.training.initial_weights import initial_weights
 
 DIGITS = ("--data", "digits", "--backbone", "resnet_mini", "--batch", "64", "--subset", "256", "--epochs", "2")
 WHITENED = (*DIGITS, "--whiten-stem", "--evaluate-every", "9")
@@ -38,3 +43,12 @@ def test_a_whitened_stem_is_refused_to_a_run_with_a_start(commands: Commands, tm
         "dualtemp: --whiten-stem is for a run that begins from scratch: add --init none, or leave it out"
     )
     assert not (tmp_path / "run").exists()
+
+
+def test_views_that_are_smaller_than_the_first_filters_cannot_whiten_them() -> None:
+    chosen: Any = SimpleNamespace(whiten_stem=True)
+    data: Any = SimpleNamespace(images=SimpleNamespace(channels=1), views=SimpleNamespace(size=2))
+    whiten = initial_weights(chosen, data, None)
+    assert whiten is not None
+    with pytest.raises(UserError, match="--whiten-stem needs views of at least 3 px"):
+        whiten(ResNetMini(8, 1))

@@ -11,7 +11,7 @@ from dualtemp.data.image_source import ImageSource
 from dualtemp.data.images import ImageSet
 from dualtemp.data.loading.decode import UnreadableImage
 from dualtemp.data.sources.copies import Twins, twins
-from dualtemp.data.sources.folder import folder_files
+from dualtemp.data.sources.folder import folder_files, refuse_misnamed_parts
 from dualtemp.data.sources.opening import image_folder, open_source
 from dualtemp.progress_bar import image_progress, status_line
 
@@ -50,8 +50,10 @@ def check_source(source: str, labels: bool = True, download: bool = True) -> Sou
     """Open a source and look at every image; files are decoded one by one."""
     with status_line(f"opening {source}"):
         splits = open_source(source, labels=labels, download=download)
-    unreadable = {each.name: each.reason for each in splits.unreadable}
     folder = image_folder(source)
+    if folder is not None and labels:
+        refuse_misnamed_parts(folder)
+    unreadable = {each.name: each.reason for each in splits.unreadable}
     files = {} if folder is None else folder_files(folder, labels)
     parts = {}
     for name, images in splits.parts().items():
@@ -60,7 +62,7 @@ def check_source(source: str, labels: bool = True, download: bool = True) -> Sou
         unreadable |= broken
         parts[name] = PartFacts(len(images), _class_counts(images), sizes, modes, images.fingerprint)
     with status_line("looking for copies"):
-        found = twins(splits.train, splits.test)
+        found = twins(splits.train, splits.test, splits.unlabeled)
     kept = "one tensor" if splits.train.in_memory else "files"
     gray = gray_in_color(splits.train)
     narrow = narrow_range(splits.train)

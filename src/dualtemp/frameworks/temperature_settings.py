@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from dualtemp.frameworks.protocol import W_OF_TAU_BETA, AnchorWeight, FrameworkSettings
-from dualtemp.temperatures import TAU_ALPHA, TAU_BETA
+from dualtemp.temperatures import LEAST_TAU, TAU_ALPHA, TAU_BETA
 
 Temperature = float | Literal["tied"]
 WITHOUT_NEGATIVES = (
@@ -148,6 +148,10 @@ class AnchorSettings(FrameworkSettings):
                 return f"tau_beta_end needs a finite tau_beta to start from, not {beta}"
         if self.temperature_schedule == "adaptive" and self.temperature_gain * (1 + self.temperature_target) >= 1:
             return "temperature_gain x (1 + temperature_target) must be below 1: the temperature would reach 0"
+        if self.temperature_schedule == "adaptive":
+            lowest = alpha * (1 - self.temperature_gain * (1 + self.temperature_target))
+            if lowest < LEAST_TAU:
+                return f"tau_alpha could fall to {lowest:.3g}, below {LEAST_TAU:g}: give a lower temperature_gain"
         if self.weight == "per_image":
             if self.temperature_schedule == "adaptive":
                 return "weight 'per_image' has temperatures of its own: leave temperature_schedule 'adaptive' out"

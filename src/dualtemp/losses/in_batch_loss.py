@@ -23,7 +23,7 @@ from dualtemp.losses.scalar_times_vector import Stats, record, reduced, scalar_t
 from dualtemp.losses.similarity import unit
 from dualtemp.losses.small_batch import small_batch_loss
 from dualtemp.losses.temperature_schedule import AdaptiveTemperature, number_or_tied
-from dualtemp.losses.weights import in_batch_weight_named, require_index
+from dualtemp.losses.weights import Formula, in_batch_weight_named, require_index
 
 
 def in_batch_loss(
@@ -51,7 +51,7 @@ def in_batch_loss(
     lowest = tau_alpha.lowest if isinstance(tau_alpha, AdaptiveTemperature) else tau_alpha
     require_temperatures(lowest, tau_beta, name)
     require_pairs(q, k)
-    if not (weigh.images or both_views or gather or isinstance(tau_alpha, AdaptiveTemperature)):
+    if isinstance(weigh, Formula) and not (both_views or gather or isinstance(tau_alpha, AdaptiveTemperature)):
         require_in_batch_negatives(q.shape[0])
         small = small_batch_loss(
             q,

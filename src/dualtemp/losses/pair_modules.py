@@ -24,8 +24,8 @@ class _LearnedTemperature(_Loss):
         require_temperatures(tau, name="tau")
         require_weight(settings["weight"], settings["tau_beta"])
         require_temperatures(tau_min, name="tau_min")
-        if learn_tau and tau < tau_min:
-            raise ValueError(f"tau must be at least tau_min, below which it does not learn; got {tau} and {tau_min}")
+        if learn_tau:
+            _require_learnable(tau, tau_min)
         super().__init__(**settings)
         self.__dict__.update(_fixed_tau=tau, _tau_min=tau_min)
         self.register_parameter("logit_scale", nn.Parameter(torch.tensor(-math.log(tau))) if learn_tau else None)
@@ -46,6 +46,8 @@ class _LearnedTemperature(_Loss):
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "tau":
             require_temperatures(value, name="tau")
+            if self.logit_scale is not None:
+                _require_learnable(value, self._tau_min)
             self.__dict__["_fixed_tau"] = value
             if self.logit_scale is not None:
                 with torch.no_grad():
@@ -59,6 +61,11 @@ class _LearnedTemperature(_Loss):
     def extra_repr(self) -> str:
         learns = "" if self.logit_scale is None else ", learns"
         return f"tau={self.tau:.4g}{learns}, {super().extra_repr()}"
+
+
+def _require_learnable(tau: float, tau_min: float) -> None:
+    if tau < tau_min:
+        raise ValueError(f"tau must be at least tau_min, below which it does not learn; got {tau} and {tau_min}")
 
 
 def _exp(x: float) -> float:

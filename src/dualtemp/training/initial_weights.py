@@ -29,6 +29,11 @@ def initial_weights(settings: Settings, data: TrainingData, load_start: Load | N
 
     def whiten(backbone: nn.Module) -> None:
         convolution = first_convolution(backbone, data.images.channels)
+        if data.views.size < max(convolution.kernel_size):
+            raise UserError(
+                f"--whiten-stem needs views of at least {max(convolution.kernel_size)} px, the size of the first filters, "
+                f"got {data.views.size}: give a larger --image-size, or leave it out"
+            )
         images = few(data.images, WHITENED_IMAGES)
 
         def filters() -> Tensor:

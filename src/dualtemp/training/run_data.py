@@ -16,7 +16,7 @@ from dualtemp.data.loading.image_order import UNIFORM
 from dualtemp.data.loading.stacks import Levels, as_levels
 from dualtemp.data.normalization import Normalization, earlier_normalization, normalization
 from dualtemp.data.sources.catalogue import DEFAULT_VIEW_SIZE
-from dualtemp.data.sources.folder import given_labels
+from dualtemp.data.sources.folder import given_labels, refuse_misnamed_parts
 from dualtemp.data.sources.label_file import LABEL_FILE
 from dualtemp.data.sources.label_noise import with_label_noise
 from dualtemp.data.sources.opening import absolute_source, image_folder
@@ -51,6 +51,13 @@ def _label_file(settings: Settings) -> str | None:
         return str(Path(settings.labels_from).expanduser().resolve())
     folder = image_folder(settings.data) if settings.labels else None
     return None if folder is None or given_labels(folder) is None else str(folder.resolve() / LABEL_FILE)
+
+
+def refuse_misnamed_folders(settings: Settings) -> None:
+    """Refuse a folder whose classes are the parts of a set, misspelled; on one process."""
+    folder = image_folder(settings.data) if settings.labels else None
+    if folder is not None:
+        refuse_misnamed_parts(folder)
 
 
 def open_data(settings: Settings, environment: Mapping[str, Any] | None = None) -> Splits:
@@ -137,7 +144,7 @@ def training_data(
     labeled = splits.train.labels is not None and splits.test is not None and splits.test.labels is not None
     held_out = None
     if settings.stop_below_start and labeled:
-        rest = held_out_for_validation(splits)
+        rest = held_out_for_validation(splits, "--stop-below-start")
         held_out, splits = rest.test, replace(splits, train=rest.train, unlabeled=rest.unlabeled)
     images = splits.train if settings.framework.learns_from_labels else splits.pretraining
     return TrainingData(

@@ -31,7 +31,14 @@ from dualtemp.training.observers.observer import Observer
 from dualtemp.training.own_images import introduce, with_sensible_settings
 from dualtemp.training.pretrained import start_of, with_start
 from dualtemp.training.resume import resume_run
-from dualtemp.training.run_data import check_batch, image_size, open_data, resolve_data, training_data
+from dualtemp.training.run_data import (
+    check_batch,
+    image_size,
+    open_data,
+    refuse_misnamed_folders,
+    resolve_data,
+    training_data,
+)
 from dualtemp.training.teacher import find_teacher
 
 
@@ -54,6 +61,7 @@ def start(
         quiet = options.quiet or distributed.rank() > 0
         with status_line(f"opening {settings.data}", quiet):
             splits = open_data(settings)
+            distributed.run_on_rank0(lambda: refuse_misnamed_folders(settings))
         with status_line(f"looking at {len(splits.train):,} images", quiet):
             if begin is None:
                 begin, nothing_found = default_start(settings, splits)

@@ -21,6 +21,7 @@ import numpy as np
 from PIL import Image, ImageCms, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
+from PIL.TiffImagePlugin import TiffImageFile
 
 from dualtemp.data.loading.gray_levels import deep_values, to_eight_bits
 from dualtemp.data.loading.optional_readers import (
@@ -125,7 +126,7 @@ def read_header(encoded: Encoded, name: str) -> Header:
     try:
         with open_image(encoded, deep=True, pixels=False) as image:
             width, height = image.size
-            if _turn(image) in _SIDEWAYS:
+            if not isinstance(image, TiffImageFile) and _turn(image) in _SIDEWAYS:  # Pillow turns TIFF by itself
                 width, height = height, width
             return Header(height, width, image.mode)
     except IsStack as found:

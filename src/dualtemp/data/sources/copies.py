@@ -110,18 +110,23 @@ class Twins:
         return [f"{what}: {len(pairs):,}, the first {' = '.join(pairs[0])}" for what, pairs in wrong.items() if pairs]
 
 
-def twins(train: ImageSet, test: ImageSet | None) -> Twins:
-    """Exact copies that spoil a measurement: across train and test, and with different labels."""
-    parts = {"train": train} if test is None else {"train": train, "test": test}
+def twins(train: ImageSet, test: ImageSet | None, unlabeled: ImageSet | None = None) -> Twins:
+    """Exact copies that spoil a measurement: across what is learned from and test, and with different labels."""
+    named = {"train": train, "unlabelled": unlabeled, "test": test}
+    parts = {name: images for name, images in named.items() if images is not None}
+    seen = len(train) + (0 if unlabeled is None else len(unlabeled))
     alike = copies(images.source for images in parts.values())
     names = [images.image_name(i, f"{part}/") for part, images in parts.items() for i in range(len(images))]
-    given = [images.labels.tolist() if images.labels is not None else [-1] * len(images) for images in parts.values()]
+    given = [
+        [-1] * len(images) if images.labels is None or images is unlabeled else images.labels.tolist()
+        for images in parts.values()
+    ]
     labels = [label for part in given for label in part]
-    learned = set(alike[: len(train)].tolist())
+    learned = set(alike[:seen].tolist())
     across, differing = [], []
     for i in np.flatnonzero(alike != np.arange(len(alike))).tolist():
         first = int(alike[i])
-        if i >= len(train) and first in learned:
+        if i >= seen and first in learned:
             across.append((names[i], names[first]))
         if labels[i] != labels[first] and min(labels[i], labels[first]) >= 0:
             differing.append((names[i], names[first]))

@@ -26,6 +26,7 @@ from dualtemp.errors import UserError
 
 EARLIER_TEST_NAMES = ("test", "val", "validation")
 TEST_NAMES = (*EARLIER_TEST_NAMES, "valid")
+MEANT = {"training": "train", "testing": "test"}
 UNLABELED_NAMES = ("unlabelled", "unlabeled")
 
 
@@ -226,6 +227,20 @@ def _part_folders(root: Path, earlier: bool = False) -> tuple[str | None, list[s
     if "train" not in below or not (tests or below <= parts):
         return None, [], None
     return "train", tests, next((name for name in UNLABELED_NAMES if name in below), None)
+
+
+def refuse_misnamed_parts(root: Path) -> None:
+    """Refuse a folder that holds Train/ and Test/, training/ and testing/, or the like, and nothing else.
+
+    They would count as two classes, and the test images be learned from. For new runs: earlier ones stay as they began.
+    """
+    below = sorted(entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    meant = {name: MEANT.get(name.lower(), name.lower()) for name in below}
+    parts = set(meant.values())
+    if "train" not in parts or not parts & set(TEST_NAMES) or parts - {"train", *TEST_NAMES, *UNLABELED_NAMES}:
+        return
+    if wrong := [f"{name}/ to {part}/" for name, part in meant.items() if name != part]:
+        raise UserError(f"{root}: its folders look like parts of a set, not like classes: rename {' and '.join(wrong)}")
 
 
 def _labeled(part: Part, given: dict[str, str] | None) -> tuple[Part, Part]:

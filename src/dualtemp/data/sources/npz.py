@@ -8,7 +8,7 @@ No file is trusted: nothing in it is unpickled, and sizes are checked before any
 """
 
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +38,10 @@ class NpzArrays:
     classes: tuple[str, ...] | None
 
 
+# Names that a folder of images may give to its parts, and a folder of .npz files may not.
+NOT_READ = ("val.npz", "validation.npz", "valid.npz", "unlabeled.npz")
+
+
 def is_npz_folder(folder: Path) -> bool:
     """Whether a folder holds a set in .npz files."""
     return (folder / "train.npz").is_file()
@@ -64,8 +68,11 @@ def open_npz(path: Path, name: str = "", labels: bool = True, together: bool = T
     unlabeled = None if more is None else _image_set(name, more, (), False)
     train_set = _image_set(name, train, classes, labels)
     if test is None:
-        return _hold_out(train_set, unlabeled, together)
-    return Splits(train_set, _image_set(name, test, classes, labels), unlabeled, split="train.npz and test.npz")
+        splits = _hold_out(train_set, unlabeled, together)
+    else:
+        splits = Splits(train_set, _image_set(name, test, classes, labels), unlabeled, split="train.npz and test.npz")
+    unused = [] if whole else [each for each in NOT_READ if (path / each).is_file()]
+    return replace(splits, split=f"{splits.split}; {' and '.join(unused)} not used") if unused else splits
 
 
 @source(".npz")

@@ -12,20 +12,19 @@ from dualtemp.data.subset import VALIDATION, random_keys
 from dualtemp.errors import UserError
 
 
-def held_out_for_validation(splits: Splits) -> Splits:
+def held_out_for_validation(splits: Splits, wanted_by: str = "--validate held-out") -> Splits:
     """The splits with a tenth of the training images, balanced over the classes, in the place of the test part.
 
     No seed decides which: files by a hash of their names, images in memory by a hash of their place, so that all runs
-    on a source are measured on the same images. Copies of one image stay on one side.
+    on a source are measured on the same images. Copies of one image stay on one side. wanted_by: the flag to leave out
+    if there are too few images.
     """
     train, more = splits.train, splits.unlabeled
     alike = copies(part.source for part in (train, more) if part is not None)
     labels = np.zeros(len(train), np.int64) if train.labels is None else train.labels.numpy()
     test = held_out(labels, _keys(train), alike[: len(train)])
     if not test.any():
-        raise UserError(
-            f"{train.name}: too few training images to hold some out; leave --validate held-out away, or give more"
-        )
+        raise UserError(f"{train.name}: too few training images to hold some out; leave {wanted_by} away, or give more")
     if more is not None:
         seen = np.isin(alike[len(train) :], alike[: len(train)][test])
         more = more.take(np.flatnonzero(~seen)) if seen.any() else more
