@@ -296,13 +296,8 @@ def _check_values(chosen: Settings) -> None:
         if isinstance(value, float) and not math.isfinite(value) and name not in ("tau_beta", "subset"):
             raise UserError(f"{name} must be finite, got {value}")
         most = math.inf if name.startswith("tau_beta") else MOST_TAU
-        if (
-            name.startswith("tau_")
-            and name not in NO_TEMPERATURES
-            and isinstance(value, float)
-            and value > 0
-            and not LEAST_TAU <= value <= most
-        ):
+        is_temperature = name.startswith("tau_") and name not in NO_TEMPERATURES and isinstance(value, float)
+        if is_temperature and value > 0 and not LEAST_TAU <= value <= most:
             raise UserError(f"{name} must be from {LEAST_TAU:g} to {most:g}, got {value}")
     try:
         shards_at_once(chosen.order)

@@ -29,10 +29,10 @@ def initial_weights(settings: Settings, data: TrainingData, load_start: Load | N
 
     def whiten(backbone: nn.Module) -> None:
         convolution = first_convolution(backbone, data.images.channels)
-        if data.views.size < max(convolution.kernel_size):
+        if data.views.size < (side := max(convolution.kernel_size)):
             raise UserError(
-                f"--whiten-stem needs views of at least {max(convolution.kernel_size)} px, the size of the first filters, "
-                f"got {data.views.size}: give a larger --image-size, or leave it out"
+                f"--whiten-stem needs views of at least {side} px, the size of the first filters, got "
+                f"{data.views.size}: give a larger --image-size, or leave it out"
             )
         images = few(data.images, WHITENED_IMAGES)
 
