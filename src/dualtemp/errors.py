@@ -8,6 +8,10 @@ class UserError(ValueError):
     """A mistake that the user can correct: one line that says what is wrong, what was expected and what to do."""
 
 
+class Unreachable(UserError):
+    """A host does not answer now: no fault of what was asked for, and another time it may."""
+
+
 @contextmanager
 def writing(path: object, remedy: str | Callable[[], str], verb: str = "written") -> Iterator[None]:
     """Turn an OSError into a UserError: "PATH cannot be written (REASON): REMEDY".

@@ -9,7 +9,7 @@ from made_runs import made_run
 from paper.smoke import DIVERGING, TINY, digits, tiny_job
 
 from dualtemp.data.images import ImagesGone
-from dualtemp.errors import UserError, writing
+from dualtemp.errors import Unreachable, UserError, writing
 from dualtemp.file_lock import locked
 from dualtemp.grids.plan import PlannedRun, run_id
 from dualtemp.grids.results import Job, Results, make_job, read_data_facts
@@ -208,6 +208,17 @@ def test_a_run_whose_folder_of_images_is_away_is_no_result_and_goes_on_when_it_i
     assert is_kept(results, job)
     away.rename(images)
     assert done(results, job)[0] == "done"
+
+
+def test_a_hub_that_does_not_answer_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unanswered(*_: object) -> None:
+        raise Unreachable("timm:resnet18: the hub does not answer: connect to the network")
+
+    monkeypatch.setattr("dualtemp.training.start.start", unanswered)
+    results, job = Results(tmp_path), tiny_job()
+    with pytest.raises(UserError, match="connect to the network; then repeat the same command"):
+        done(results, job)
+    assert results.read(job) is None
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["an earlier epoch", "its start"])

