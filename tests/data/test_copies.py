@@ -200,6 +200,28 @@ def test_copies_of_test_images_among_unlabeled_ones_are_told(side: int, tmp_path
     assert "so accuracies are too high: 1, the first" in line
 
 
+@pytest.mark.parametrize("kind", ["in memory", "in files", "npz"])
+def test_a_new_run_does_not_learn_from_copies_of_test_images_among_unlabeled_ones(kind: str, tmp_path: Path) -> None:
+    images = {"train/a": [0, 1, 2, 3], "test/a": [10, 11, 12, 13], "unlabelled": [20, 11, 1, 21]}
+    for part, numbers in images.items():
+        if kind == "npz":
+            np.savez(tmp_path / f"{part.removesuffix('/a')}.npz", images=np.stack([pixels(one) for one in numbers]))
+            continue
+        for number in numbers:
+            path = tmp_path / part / f"{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels(number, 8 if kind == "in memory" else 100 + number % 3)).save(path)
+    chosen = settings({"data": str(tmp_path)})
+    now, before = open_data(chosen).unlabeled, open_data(chosen, {"split": 3}).unlabeled
+    assert now is not None
+    assert before is not None
+    assert (len(now), len(before)) == (3, 4), "an earlier run goes on as it began"
+    test = open_data(chosen).test
+    assert test is not None
+    alike = copies([test.source, now.source])
+    assert not set(alike[len(test) :].tolist()) & set(range(len(test)))
+
+
 def test_a_part_that_is_left_aside_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number, part in enumerate(["train"] * 10 + ["test"] * 4 + ["val"] * 4):
         path = tmp_path / "own" / part / "ab"[number % 2] / f"{number}.png"

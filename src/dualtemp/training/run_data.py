@@ -19,8 +19,8 @@ from dualtemp.data.sources.catalogue import DEFAULT_VIEW_SIZE
 from dualtemp.data.sources.folder import given_labels, refuse_misnamed_parts
 from dualtemp.data.sources.label_file import LABEL_FILE
 from dualtemp.data.sources.label_noise import with_label_noise
-from dualtemp.data.sources.opening import absolute_source, image_folder
-from dualtemp.data.sources.validation import held_out_for_validation
+from dualtemp.data.sources.opening import absolute_source, image_folder, is_named_set
+from dualtemp.data.sources.validation import held_out_for_validation, without_test_images
 from dualtemp.data.training_data import TrainingData
 from dualtemp.errors import UserError
 from dualtemp.models.model_input import INTERPOLATIONS, ModelInput
@@ -28,9 +28,9 @@ from dualtemp.runs.folder import RunFolder
 
 # How a run treats its images, in environment.json: since 2 all copies of an image are on one side of a split, and the
 # user's own color images are normalized by their own mean and std; since 3 valid/ beside train/ is a test part, and
-# unlabelled/ beside train/ alone is no class.
-TOGETHER, PARTS = 2, 3
-SPLIT = PARTS
+# unlabelled/ beside train/ alone is no class; since 4 the user's own unlabeled images hold no copies of test images.
+TOGETHER, PARTS, APART = 2, 3, 4
+SPLIT = APART
 
 
 def split_of(environment: Mapping[str, Any] | None) -> int:
@@ -79,6 +79,8 @@ def open_data(settings: Settings, environment: Mapping[str, Any] | None = None) 
     if distributed.world_size() > 1:
         distributed.run_on_rank0(lambda: whole() and None)
     splits = whole()
+    if split_of(environment) >= APART and not is_named_set(settings.data):
+        splits = without_test_images(splits)
     there = len(splits.train)
     if settings.validate == "held-out":
         splits = held_out_for_validation(splits)

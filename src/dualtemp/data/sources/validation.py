@@ -37,6 +37,18 @@ def held_out_for_validation(splits: Splits, wanted_by: str = "--validate held-ou
     )
 
 
+def without_test_images(splits: Splits) -> Splits:
+    """The splits without the unlabeled images that are exact copies of test images, which would be learned from."""
+    test, more = splits.test, splits.unlabeled
+    if test is None or more is None:
+        return splits
+    alike = copies(part.source for part in (test, more))
+    left = np.flatnonzero(~np.isin(alike[len(test) :], alike[: len(test)]))
+    if len(left) == len(more):
+        return splits
+    return replace(splits, unlabeled=more.take(left) if len(left) else None)
+
+
 def _keys(images: ImageSet) -> np.ndarray:
     if images.in_memory:
         return random_keys(0, VALIDATION, len(images))
