@@ -16,6 +16,7 @@ COMMANDS = {
     "mini": "T-reverse T-tau-beta F-entropy F-dict T-vec-sampling S-scalar-sampling T-unified S-noise "
     "--scale mini --seeds 5",
     "mini-cifar100": "T-reverse --scale mini --seeds 3 --data cifar100 --data cifar100=fbb43d70",
+    "unequal-cifar100": "T-reverse --scale unequal --seeds 5 --data cifar100 --data cifar100=fbb43d70",
     "long": "T-reverse S-noise --scale long --seeds 3",
     "sharp": "T-unified --scale sharp --seeds 3",
     "unequal": "T-reverse T-arch T-data F-dict F-entropy S-similarity S-noise --scale unequal --seeds 5",
@@ -126,7 +127,7 @@ def mean(metrics: list[dict[str, float]], name: str, places: int = 2) -> str:
 def test_inequality_and_effect_of_each_pair_of_arms_are_those_of_the_cells() -> None:
     text = (PUBLISHED / "README.md").read_text().split("## When does the second temperature help?")[1].split("\n## ")[0]
     rows = re.findall(r"^\| (SimCo|SimMoCo), `(\w+)`( on CIFAR-100)? \| (\S+) \| (.+) \| ([+-]\S+) ", text, re.M)
-    assert len(rows) == 7
+    assert len(rows) == 9
     assert [row[3] for row in rows] == sorted(row[3] for row in rows)
     for framework, scale, other_set, inequality, weight, effect in rows:
         folder = f"{scale}-cifar100" if other_set else scale
@@ -322,6 +323,36 @@ def test_the_wider_network_is_told_as_its_cells_and_its_page_say(
         shown = [" … ".join(f"{float(end):+.2f}" for end in one.split(" to ")) for one in intervals]
         expected = "".join(f"<td>{one}</td>" for one in (gain.split()[0], *shown)).replace("-", "\u2212")
         assert expected in cells
+
+
+@pytest.mark.parametrize("name", ["SimCo", "SimMoCo"])
+def test_cifar_100_is_told_as_its_cells_and_its_summary_say(name: str) -> None:
+    whole = (PUBLISHED / "README.md").read_text()
+    text = whole.split("## On CIFAR-100")[1].split("\n## ")[0]
+    arms = {
+        arm: metrics_of("unequal-cifar100", method=name.lower(), tau_alpha=0.1, tau_beta=beta)
+        for arm, beta in (("one", 0.1), ("two", 1.0))
+    }
+    for arm, found in arms.items():
+        assert len(found) == 5
+        inequality = f"{math.log(64) - fmean(run['entropy'] for run in found):.3f}".removeprefix("0")
+        figures = [mean(found, key) for key in ("probe_top1", "knn_top1", "W_mean")]
+        assert f"| {name} | {arm} | {' | '.join(figures)} | {inequality} |" in text
+    by_knn = fmean(run["knn_top1"] for run in arms["two"]) - fmean(run["knn_top1"] for run in arms["one"])
+    summary = (PUBLISHED / "unequal-cifar100" / "summary.md").read_text().replace("\u2212", "-")
+    row = next(line for line in summary.splitlines() if line.startswith(f"| T-reverse | {name} |")).split("|")
+    effect, *single = re.findall(r"[+-][\d.]+", row[4])
+    once, seeds = re.findall(r"[+-][\d.]+", row[5]), re.findall(r"[+-][\d.]+", row[6])[1:]
+    low, high, low_at_once, high_at_once, low_by_seed, high_by_seed = (
+        end.removeprefix("+") for end in (*single, *once, *seeds)
+    )
+    words = " ".join(text.split())
+    assert f"- {name}: **{effect} (97.06 % interval {low} to {high})**" in words
+    assert (
+        f"at once {low_at_once} to {high_at_once}, seed by seed {low_by_seed} to {high_by_seed}, by kNN {by_knn:+.2f}."
+        in words
+    )
+    assert f"({low} to {high})" in whole.split("## In short")[1].split("\n## ")[0]
 
 
 def between(metrics: list[dict[str, float]], places: int = 0) -> str:
