@@ -102,8 +102,8 @@ np.savez("found.npz", features=features, probabilities=probabilities, novelty=no
 @pytest.mark.parametrize("which", ["probe", "fine-tuned"])
 def test_a_graph_answers_as_predict_does_without_dualtemp(which: str, run_copy: Path, tmp_path: Path) -> None:
     draw_photos(tmp_path / "new", 8, first=900)
-    measure = {"probe": "probe", "fine-tuned": "fine-tune"}[which]
-    dualtemp.evaluate(run_copy, only=measure, fine_tune_epochs=2, quiet=True, device="cpu", workers=0)
+    measure = {"probe": {"only": "probe"}, "fine-tuned": {"only": "fine-tune", "fine_tune_epochs": 2}}[which]
+    dualtemp.evaluate(run_copy, **measure, quiet=True, device="cpu", workers=0)
     found = dualtemp.predict(run_copy, tmp_path / "new", classifier=which, device="cpu", workers=0)
     assert found.predictions is not None
     assert found.classifier is not None

@@ -112,12 +112,16 @@ def embed(
     if shares is None:
         return _write_file(encoder, _Output(out, images, computed, about, dtype, has_parts, False), options)
     about[COMPUTED] = blake2b(dumps({**computed, "dtype": dtype}, sort_keys=True).encode(), digest_size=16).hexdigest()
-    made = []
+    made, done_before = [], 0
     for each in shares:
         some = images.between(each.images(len(images), batch))
         facts = {**computed, SHARE: list(each)}
         output = _Output(out / each.file_name, some, facts, {**about, SHARE: list(each)}, dtype, has_parts, True)
-        made.append(_finished(output, encoder) or _write_file(encoder, output, options))
+        done = _finished(output, encoder)
+        done_before += 0 if done is None else done.images
+        made.append(done or _write_file(encoder, output, options))
+    if done_before:
+        options.tell(f"{done_before:,} of {sum(one.images for one in made):,} rows were computed before")
     problems = {name: reason for one in made for name, reason in one.unreadable.items()}
     return Embedded(out, sum(one.images for one in made), encoder.width, problems, sum(one.resumed for one in made))
 
