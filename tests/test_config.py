@@ -69,6 +69,8 @@ def test_words_of_the_command_line_become_numbers() -> None:
         ),
         ({"data": "x", "method": "moco", "dictionary_size": 10**30}, "and of at most a thousand million"),
         ({"data": "x", "epochs": "many"}, "epochs must be a whole number of at least 1"),
+        ({"data": "x", "lr": True}, "lr must be a number above 0, got True"),  # `lr: yes` in YAML
+        ({"data": "x", "tau_beta": True}, "tau_beta must be a number above 0, inf, or 'tied', got True"),
         ({"data": "x", "tau_alpha": -1}, "tau_alpha must be a number above 0, got -1"),
         ({"data": "x", "tau_alpha": math.inf}, "tau_alpha must be finite"),
         ({"data": "x", "tau_beta": 0.0}, "tau_beta must be a number above 0, inf, or 'tied'"),

@@ -224,6 +224,11 @@ def applicable(method: str) -> dict[str, Any]:
 
 
 def _checked(kind: Any, values: dict[str, Any]) -> Any:
+    for name, value in values.items():
+        field = kind.model_fields[name]
+        kinds = {field.annotation, *get_args(field.annotation)}
+        if isinstance(value, bool) and bool not in kinds and kinds & {int, float}:  # pydantic takes `lr: yes` for 1.0
+            raise UserError(f"{name} must be {_expected(name, field, too_much=False)}, got {value!r}")
     try:
         return kind(**values)
     except ValidationError as error:
