@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from dualtemp.encoder.encoder import run_encoder
 from dualtemp.encoder.image_list import listed
 from dualtemp.evaluation.classifier import fit_classifier
 from dualtemp.evaluation.classifier_file import CLASSIFIER_FILE, classifier_bytes, load_classifier, save_classifier
+from dualtemp.exporting.export import formats_in
 from dualtemp.exporting.exported_encoder import ClassifyingEncoder
 from dualtemp.exporting.loading import how_to_classify
 from dualtemp.training.run_encoder import onnx_encoder
@@ -127,6 +129,19 @@ def test_a_graph_answers_as_predict_does_without_dualtemp(which: str, run_copy: 
     assert json.loads((folder / "export.json").read_text())["formats"]["onnx"]["probability_difference"] < 1e-4
     teacher = onnx_encoder(folder / "model.onnx")
     assert teacher.width == found.features.shape[1], "a graph that classifies is a teacher all the same"
+    dualtemp.export(run_copy, "safetensors", out=folder, classifier=which)
+    assert list(formats_in(folder)) == ["safetensors", "onnx"]
+
+
+@pytest.mark.slow
+def test_a_graph_with_another_classifier_than_the_one_beside_it_is_removed(run_copy: Path) -> None:
+    dualtemp.evaluate(run_copy, only="probe", quiet=True, device="cpu", workers=0)
+    folder = dualtemp.export(run_copy, "onnx", classifier="probe")
+    kept = load_classifier(run_copy / CLASSIFIER_FILE)
+    save_classifier(run_copy / CLASSIFIER_FILE, replace(kept, bias=kept.bias + 1))
+    dualtemp.export(run_copy, "safetensors")
+    assert list(formats_in(folder)) == ["safetensors"]
+    assert not (folder / "model.onnx").exists()
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def export(
     The folder also gets preprocessing.json, a model card (README.md), export.json, which lists what was written, and
     the run's classifier (classifier.safetensors) if `evaluate` or `predict` has made one of these weights.
     Every format is read back and compared with the run's encoder before it is put in place. Formats of an earlier
-    export to the same folder are kept if they hold the same encoder, and removed if not.
+    export to the same folder are kept if they hold the same encoder and classifier, and removed if not.
 
     Args:
         run: the run's folder, or a pretrained start ("imagenet", "timm:NAME", a folder of timm).
@@ -114,8 +114,10 @@ def export(
                 note(f"{name}: writing it, and comparing its features with the run's")
             fresh[name] = _entry(name, encoder, write_and_compare(export_formats()[name], encoder, workshop))
         with _locked_folder(out):  # no other export may add a format between reading the list and writing it
-            stale, manifest["formats"] = _merged(out, manifest["weights"], fresh)
-            stale += _put_classifier(asked or _kept_classifier(trained), workshop, manifest, out)
+            stale = _put_classifier(asked or _kept_classifier(trained), workshop, manifest, out)
+            same_classifier = _content(out / CLASSIFIER_FILE) == _content(workshop / CLASSIFIER_FILE)
+            others, manifest["formats"] = _merged(out, manifest["weights"], same_classifier, fresh)
+            stale += others
             facts = CardFacts(RunFolder(path), settings, trained.classes, encoder.recipe, how, manifest)
             about, listed = json.dumps(how, indent=2), json.dumps(manifest, indent=2)
             texts = {PREPROCESSING: about + "\n", CARD: model_card(facts), MANIFEST: listed + "\n"}
@@ -261,14 +263,20 @@ def _entry(name: str, encoder: ExportedEncoder, compared: dict[str, Any]) -> dic
     }
 
 
-def _merged(out: Path, weights: str, fresh: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
-    """Return the files of an earlier export that hold another encoder, to be removed, and all formats afterwards."""
+def _content(file: Path) -> bytes | None:
+    return file.read_bytes() if file.is_file() else None
+
+
+def _merged(out: Path, weights: str, same_classifier: bool, fresh: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
+    """Return files of an earlier export with another encoder or classifier, to be removed, and all formats afterwards."""
     before = formats_in(out)
     same = bool(before) and json.loads((out / MANIFEST).read_text()).get("weights") == weights
     kept = {
         name: entry
         for name, entry in before.items()
-        if same and all((out / file).is_file() for file in export_formats()[name].files)
+        if same
+        and (same_classifier or "probability_difference" not in entry)
+        and all((out / file).is_file() for file in export_formats()[name].files)
     }
     after = {name: {**kept, **fresh}[name] for name in export_formats() if name in kept or name in fresh}
     files = {file for name in after for file in export_formats()[name].files}
