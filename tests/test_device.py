@@ -10,7 +10,7 @@ import pytest
 import torch
 from command_processes import PATIENCE
 
-from dualtemp.device import Place, backend_of, device_name, open_device
+from dualtemp.device import Place, backend_of, device_name, open_device, seed_generators
 from dualtemp.errors import UserError
 
 
@@ -117,3 +117,13 @@ def test_processes_on_the_cpu_of_a_host_with_a_gpu_leave_it_alone(tmp_path: Path
     assert (out, other_out) == ("2 0\n", "2 0\n"), err
     assert "2 processes on a host with 1 GPU: start --nproc-per-node 1, or give --device cpu" in err
     assert not (tmp_path / "refused").exists()
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**62 - 1])
+def test_seeded_generators_draw_as_a_generator_of_that_seed_does(seed: int) -> None:
+    with torch.random.fork_rng(devices=[]):
+        seed_generators(seed, torch.device("cpu"))
+        drawn = torch.rand(100)
+        torch.manual_seed(seed)
+        assert torch.equal(drawn, torch.rand(100))
+    assert torch.equal(drawn, torch.rand(100, generator=torch.Generator().manual_seed(seed)))

@@ -66,3 +66,11 @@ def open_device(asked: str) -> torch.device:
 def backend_of(device: torch.device) -> str:
     """The torch.distributed backend for tensors on this device."""
     return "nccl" if device.type == "cuda" else "gloo"
+
+
+def seed_generators(seed: int, device: torch.device) -> None:
+    """Seed the global generators that draw on this device, and the CPU's."""
+    if device.type == "cpu":
+        torch.default_generator.manual_seed(seed)  # `torch.manual_seed` also notes it for every kind of GPU: 0.4 ms
+    else:
+        torch.manual_seed(seed)

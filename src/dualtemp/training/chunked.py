@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from dualtemp.device import seed_generators
 from dualtemp.frameworks.network import Embedding, Network
 
 
@@ -66,7 +67,7 @@ class ChunkedNetwork(nn.Module):
 @contextmanager
 def _seeded(seed: int, device: torch.device) -> Iterator[None]:
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
+        seed_generators(seed, device)
         yield
 
 

@@ -13,6 +13,7 @@ from dualtemp import distributed
 from dualtemp.config import Settings
 from dualtemp.data.loading.loader import Batch
 from dualtemp.data.training_data import TrainingData
+from dualtemp.device import seed_generators
 from dualtemp.evaluation.probe import OnlineProbe
 from dualtemp.frameworks.network import Network, Step
 from dualtemp.models.sync_batch_norm import synchronize_batch_norm
@@ -82,7 +83,7 @@ class TrainStep:
             factor: share of the highest learning rates, from 0 to 1.
         """
         settings, method = self.settings, self.method
-        torch.manual_seed(step_seed(settings.seed, step, distributed.rank()))  # for dropout, if there is any
+        seed_generators(step_seed(settings.seed, step, distributed.rank()), self.device)  # for dropout, if there is any
         set_lr(self.optimizer, highest_lr(settings.lr, settings.batch) * factor)
         views = batch.views
         if settings.channels_last:
