@@ -119,8 +119,8 @@ def resume(
 
     Args:
         run: the run's folder.
-        epochs: train to this number of epochs, also if the run is finished; default: that of its config.yaml.
-        device: this and all that follow, as in `train`.
+        epochs: train up to this many epochs, even if the run is finished; default: the number in its config.yaml.
+        device: default "auto", the best one.
         workers: processes that read image files.
         threads: CPU threads; default: as many as the run started with, so that it ends with the same bits.
         checkpoint_minutes: save at least this often within an epoch.
@@ -153,17 +153,17 @@ def _observed(
         metrics = run(several)
     finally:
         there = shown.path is not None and shown in several.others
-        there = there and attempt(shown, shown.write, first.note)  # how it has ended
+        there = there and attempt(shown, shown.write, first.note)  # once more, with the run's final status
     if there:
         _take_last_pictures(shown, how.device, first, observer is None)
-        with suppress(OSError):  # nobody may read any more
+        with suppress(OSError):  # standard output may be closed
             if observer is None and not how.quiet:
                 print(f"The run's page is {shown.path}/report.html", flush=True)
     return metrics
 
 
 def _take_last_pictures(shown: "RunPage", device: str, first: "Observer", is_display: bool) -> None:
-    """Take the pictures of a finished run; our own display shows the progress, another observer is already closed."""
+    """Take a finished run's pictures. Our own display shows the progress; a caller's observer is already closed."""
     from dualtemp.training.observers.observer import attempt, notify
 
     what = "pictures for the page"
@@ -186,7 +186,7 @@ def _logs(names: Sequence[str]) -> "list[Observer]":
         if name not in LOGS:
             raise UserError(f"no log is called {name!r}: choose among {', '.join(LOGS)}")
         package = find_spec(name)
-        if package is None or package.origin is None:  # a folder of that name is no package
+        if package is None or package.origin is None:  # no origin: a mere folder of that name
             raise UserError(f"--log {name} needs a package that is not installed: pip install 'dualtemp[{name}]'")
         logs.append(_log(name))
     return logs
@@ -203,7 +203,7 @@ def _log(name: str) -> "Observer":
 
 
 def _allow_precision(amp: str, device: str) -> None:
-    """Before torch is loaded, cap the instruction set where bfloat16 needs that."""
+    """Cap the CPU's instruction set if bfloat16 needs it; must run before torch is loaded."""
     if amp == "bf16" and device.partition(":")[0] in ("auto", "cpu"):
         allow_bf16()
 

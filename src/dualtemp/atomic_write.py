@@ -10,21 +10,21 @@ from typing import BinaryIO
 from dualtemp.errors import UserError, writing
 from dualtemp.file_lock import open_locked, remove_abandoned
 
-# What a run writes about itself (runs/folder.py, evaluation): never a place for what a command is asked to write.
+# A run's own records (runs/folder.py, evaluation): `--out` of a command must never overwrite one.
 RUN_RECORDS = frozenset(
     ("config.yaml", "environment.json", "metrics.jsonl", "evaluation.json", "judge.json", "pictures.json")
 )
-_END, _LONGEST = ".part", 50  # characters of the name; with those around it a name of any length stays possible
+_END, _LONGEST = ".part", 50  # characters taken from the target's name, so that the temporary name is never too long
 
 
 @contextlib.contextmanager
 def whole_file(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
     """Open a temporary file beside `path` for writing; when the block ends, sync it to disk and rename it to `path`.
 
-    If the block raises, the temporary file is removed and `path` is left as it was. What a killed process has left is
-    removed by the next one that writes to the same path. sync: False leaves it to the system when the file reaches the
-    disk: it survives whatever ends the process, though perhaps not a power cut. A pipe or a device is written to as it
-    is: renaming would put a file in its place.
+    If the block raises, the temporary file is removed and `path` is left as it was. A temporary file left by a killed
+    process is removed by the next process that writes to the same path. With sync=False the system decides when the
+    file reaches the disk: it survives the end of the process, but perhaps not a power cut. A pipe or a device is
+    written to directly, since renaming would replace it by a regular file.
     """
     if path.exists() and not path.is_file() and not path.is_dir():
         with open(path, "wb") as file:
@@ -43,7 +43,7 @@ def whole_file(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
             if sync:
                 os.fsync(file.fileno())
             if os.name == "posix":
-                part.replace(path)  # while it is locked: nobody may take it for abandoned
+                part.replace(path)  # while locked, so that no other process removes it as abandoned
         if os.name != "posix":
             part.replace(path)
     except BaseException:
@@ -57,7 +57,7 @@ def whole_file(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
 def write_output(path: Path, content: str | bytes, flag: str = "--out") -> None:
     """Write a file that a user asked for, atomically, and create its folder. `flag`: the option that names the path.
 
-    Names of files in a text need not be valid text themselves.
+    Text may hold file names that are not valid UTF-8; such characters are written as backslash escapes.
     """
     with writing(path, f"give another {flag}"):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def write_output(path: Path, content: str | bytes, flag: str = "--out") -> None:
 
 
 def refuse_input(out: Path | None, *inputs: str | Path | None) -> None:
-    """Raise UserError if the file to be written is one of those that are read, or a run's own record."""
+    """Raise UserError if `out` is one of the inputs or a run's own record."""
     if out is not None and out.name in RUN_RECORDS and os.path.isfile(out.parent / "config.yaml"):
         raise UserError(f"--out {out} is a file of a run, and would be overwritten: give another file's name")
     for given in inputs:
@@ -75,9 +75,9 @@ def refuse_input(out: Path | None, *inputs: str | Path | None) -> None:
 
 
 def _settle(folder: Path) -> None:
-    """Sync the new name itself to disk, where system and permissions let a folder be opened."""
+    """Sync the folder, so that the new name reaches the disk; only where the folder can be opened."""
     if os.name == "posix":
-        with contextlib.suppress(OSError):  # the file is complete and in its place: that is no failure to write it
+        with contextlib.suppress(OSError):  # not a failure: the file itself is complete and in place
             opened = os.open(folder, os.O_RDONLY)
             try:
                 os.fsync(opened)

@@ -1,7 +1,7 @@
-"""Whether this CPU can compute in bfloat16: tried once in a child process, and remembered. Needs no torch.
+"""Test once, in a child process, whether this CPU can compute in bfloat16, and remember the answer. Needs no torch.
 
-Some hosts announce AMX but do not allow it: every bfloat16 product then kills its process with SIGILL, which cannot be
-caught. oneDNN does not use AMX if its instruction set is capped before torch is loaded.
+Some hosts announce AMX but do not allow it: every bfloat16 product then kills the process with SIGILL, which cannot be
+caught. Capping oneDNN's instruction set before torch is loaded keeps it from using AMX.
 """
 
 import contextlib
@@ -40,16 +40,16 @@ PROBE = (sys.executable, "-c", STEP)
 
 
 class Bf16(NamedTuple):
-    """outcome: "works"; "works capped", with the instruction set CAP; or "fails". reason: how it fails without CAP."""
+    """outcome: "works", "works capped" (with the instruction set CAP) or "fails"; reason: how it fails without CAP."""
 
     outcome: str
     reason: str = ""
 
 
 def bf16_on_cpu(probe: Sequence[str] = PROBE, *, afresh: bool = False) -> Bf16:
-    """Try a step in bfloat16 in this environment; success and SIGILL are remembered.
+    """Try a step in bfloat16 in this environment; remember the outcome if it was success or SIGILL.
 
-    probe: a command that computes such a step; afresh: ignore what is remembered.
+    probe: the command that computes the step; afresh: ignore a remembered outcome.
     """
     environment = dict(os.environ)
     known = {} if afresh else _remembered()
@@ -58,7 +58,7 @@ def bf16_on_cpu(probe: Sequence[str] = PROBE, *, afresh: bool = False) -> Bf16:
     reason, sure = _end(probe, environment)
     if not reason:
         found = {name: Bf16("works")}
-    elif CAP[0] in environment:  # somebody's choice
+    elif CAP[0] in environment:  # set by the user: not ours to change
         found = {name: Bf16("fails", reason)}
     else:
         capped = {**environment, CAP[0]: CAP[1]}
@@ -72,7 +72,7 @@ def bf16_on_cpu(probe: Sequence[str] = PROBE, *, afresh: bool = False) -> Bf16:
 
 
 def allow_bf16(probe: Sequence[str] = PROBE) -> None:
-    """Cap oneDNN's instruction set if bfloat16 needs it; only before torch is loaded, which reads it once."""
+    """Cap oneDNN's instruction set if bfloat16 needs it. No effect once torch is loaded, which reads it only once."""
     if "torch" not in sys.modules and bf16_on_cpu(probe).outcome == "works capped":
         os.environ[CAP[0]] = CAP[1]
 
@@ -90,7 +90,7 @@ def refuse_deadly_bf16() -> None:
 
 
 def _end(probe: Sequence[str], environment: Mapping[str, str]) -> tuple[str, bool]:
-    """Run the command; returns how it failed ("" if it did not), and whether it would end the same way again."""
+    """Run the probe; returns why it failed ("" if it did not), and whether it would surely end so again."""
     try:
         done = subprocess.run(
             probe,
@@ -114,11 +114,11 @@ def _end(probe: Sequence[str], environment: Mapping[str, str]) -> tuple[str, boo
 
 
 def _name(environment: Mapping[str, str]) -> str:
-    """The key to remember by: host, processor, torch, and the instruction set in the environment."""
+    """The key of a remembered outcome: host, processor, torch, and the instruction set in the environment."""
     processor = platform.processor()
     with contextlib.suppress(OSError):
         processor = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
-    lines = [line for line in processor.splitlines() if "MHz" not in line]  # which changes
+    lines = [line for line in processor.splitlines() if "MHz" not in line]  # the clock rate changes
     digest = hashlib.blake2b("\n".join(lines).encode(), digest_size=8).hexdigest()
     isa = environment.get(CAP[0], "any")
     return f"{platform.node()}, {platform.platform()}, processor {digest}, torch {version('torch')}, {isa}"

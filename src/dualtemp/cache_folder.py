@@ -8,7 +8,7 @@ from dualtemp.errors import UserError
 
 
 def cache_folder() -> Path:
-    """Return the folder of the cache: DUALTEMP_DATA, else `dualtemp` in the user's cache folder."""
+    """Return the cache folder: DUALTEMP_DATA, else `dualtemp` in the user's cache folder."""
     if given := os.environ.get("DUALTEMP_DATA"):
         return _at_home(given)
     if sys.platform == "win32":
@@ -21,12 +21,12 @@ def cache_folder() -> Path:
 
 
 def features_folder() -> Path:
-    """The features that `search`, `near-duplicates` and others have computed: a file for each list of images."""
+    """Where `search`, `near-duplicates` and others keep features: one file for each list of images and encoder."""
     return cache_folder() / "features"
 
 
 def shards_folder() -> Path:
-    """The indexes of shards; copies of shards are in its folder `copies`."""
+    """Where indexes of shards are kept; copies of shards are in its subfolder `copies`."""
     return cache_folder() / "shards"
 
 

@@ -57,7 +57,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code: 0, 2 for a user's mistake, 130 when interrupted."""
+    """Run the command line; returns the command's exit code, or 2 for a user's mistake, 130 when interrupted."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     with standard_streams() as streams:
         try:
@@ -65,16 +65,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
         except UserError as error:
             code = _refuse(str(error))
-        except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
             streams.out.discard()
             code = 0
-        except OSError as error:  # of a file: no such name possible, not readable, a disk that is full or broken
+        except OSError as error:  # a file with an impossible name or without permission, a disk full or broken
             where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
             code = _refuse(f"{where}{error.strerror or error}")
         except KeyboardInterrupt as error:
             print(f"dualtemp: {str(error) or 'interrupted'}", file=sys.stderr)
             code = 130
-        except SystemExit as error:  # --help of a command; words are those of a plugin that gives up
+        except SystemExit as error:  # --help exits with 0; only a plugin exits with a message
             code = error.code if isinstance(error.code, int) else _refuse(str(error.code)) if error.code else 0
         if code == 0 and streams.out.trouble is not None:
             code = _refuse(f"standard output could not be written ({streams.out.trouble.strerror}): make room")
@@ -99,7 +99,7 @@ def _run(words: list[str]) -> int:
 
 
 def _refuse(why: str) -> int:
-    if os.environ.get("RANK", "0") == "0":  # of several processes, one speaks
+    if os.environ.get("RANK", "0") == "0":  # of several processes, only rank 0 prints
         print(f"dualtemp: {' '.join(why.split())}", file=sys.stderr)
     return 2
 

@@ -1,7 +1,7 @@
 """The settings of a run: typed, checked once, the same words on the command line, in Python and in config.yaml.
 
-Needs no torch. A setting that is None takes its value from the framework or from the data when a run is made; the
-config.yaml of a run has them all.
+Needs no torch. A setting that is None gets its value from the framework or the data when a run starts; the run's
+config.yaml holds all values.
 """
 
 import contextlib
@@ -26,10 +26,10 @@ from dualtemp.text import suggest
 from dualtemp.yaml_file import read_yaml
 
 Neighbors = Annotated[int, Field(ge=1)] | Literal["auto"]
-NO_TEMPERATURES = ("tau_lr", "tau_momentum")  # though their names begin like one
+NO_TEMPERATURES = ("tau_lr", "tau_momentum")  # not temperatures, despite their names
 
-# Settings that came after the first results, and the value that every run had before. At that value they are left out
-# of a result's key, and the config.yaml of a run that does not name them means it.
+# Settings added after the first results, each with the value that earlier runs imply. At that value a setting is left
+# out of a result's key; a config.yaml that does not name it means that value.
 ADDED_LATER: dict[str, Any] = {
     "levels": "full",
     "order": UNIFORM,
@@ -52,15 +52,15 @@ KNN_VALUES = "a whole number of at least 1, or 'auto'"
 NAMED_LIMITS = {2**63: "2^63", 10**9: "a thousand million"}
 FAR_LIMITS = (10**9, 1e38)
 
-# Pydantic has a method of that name, which it calls deprecated and nothing here uses.
+# The field `validate` hides a deprecated method of pydantic's BaseModel that nothing here uses.
 warnings.filterwarnings("ignore", 'Field name "validate" in "Settings" shadows')
 
 
 class Settings(BaseModel):
-    """Everything that determines what a run computes, and a few settings that only affect how.
+    """Everything that determines what a run computes, and a few settings that only affect how it is computed.
 
-    The fields are those that all frameworks share. A framework's own settings are extra fields, checked by its
-    `Settings` class; `options` returns them as that class, with defaults.
+    The declared fields are shared by all frameworks. A framework's own settings are extra fields, checked by its
+    `Settings` class; `options` returns them as an instance of it, with defaults filled in.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=True)
@@ -72,12 +72,12 @@ class Settings(BaseModel):
         "ignores them.",
     )
     labels_from: str | None = Field(
-        None, description="CSV file with the labels of a folder's images: file, label; labels.csv of a flat folder."
+        None, description="CSV file (file, label) with labels of a folder's images; a flat folder's own is labels.csv."
     )
     levels: Literal["full", "measured"] = Field(
-        "full", description="Gray images of 16 bits: their format's whole range, or what the training images use of it."
+        "full", description="Scale 16-bit gray images from the full range, or from that of the training images."
     )
-    subset: int | float | None = Field(None, description="Train on so many images, or on this fraction of them.")
+    subset: int | float | None = Field(None, description="Train on this number of images, or this fraction of them.")
     validate: Literal["test", "held-out"] = Field(  # pyright: ignore[reportIncompatibleMethodOverride]
         "test", description="Measure on the test images, or on a tenth of the training images, which is then left out."
     )
@@ -92,34 +92,34 @@ class Settings(BaseModel):
         "resnet18", description="resnet18, resnet50, vit_tiny, swin_tiny, resnet_mini, _x2, _x4 or a timm name."
     )
     image_size: int | None = Field(
-        None, ge=1, le=4096, description="Side of a view in pixels; that of the data by default."
+        None, ge=1, le=4096, description="Side of a view in pixels; by default that of the images."
     )
     init: str | None = Field(
         None,
-        description="Start from imagenet, timm:NAME, a run, a folder of timm or a weights file; none declines.",
+        description="Start from imagenet, timm:NAME, a run, a folder of timm or a weights file; none: from scratch.",
     )
     init_content: str | None = Field(
-        None, description="Hash of what it starts from, written down by itself; other weights are refused."
+        None, description="Hash of the start, recorded automatically; other weights are refused."
     )
     whiten_stem: bool = Field(
-        False, description="From scratch: the first filters are those that whiten patches of the training images."
+        False, description="From scratch: initialize the first filters to whiten patches of the training images."
     )
     freeze: int = Field(
-        0, description="Stages of a start, from the input on, that stay as they are; -1: all but the last."
+        0, description="Number of the start's stages to freeze, from the input on; -1: all but the last."
     )
-    freeze_batch_norm: bool = Field(False, description="Batch norm of the encoder keeps the start's statistics.")
+    freeze_batch_norm: bool = Field(False, description="Keep the start's statistics in the encoder's batch norm.")
     layer_decay: float = Field(
-        1.0, gt=0, le=1, description="Rate of the encoder's last stage, of that of the heads; squared one stage before."
+        1.0, gt=0, le=1, description="Learning rate of the last stage / that of the heads; squared one stage before."
     )
-    warmup_heads: float = Field(0.0, ge=0, description="Epochs at the beginning in which the heads learn alone.")
+    warmup_heads: float = Field(0.0, ge=0, description="Number of first epochs in which only the heads learn.")
     anchor: float = Field(
         0.0, ge=0, le=1e38, description="Weight of a penalty on similarities that drift away from the start's."
     )
     stop_below_start: bool = Field(
-        False, description="Stop when kNN of a held-out tenth of the images falls below the start, and keep what was."
+        False, description="Stop when held-out kNN falls below the start's; keep the encoder measured before."
     )
     stop_by_judge: bool = Field(
-        False, description="Stop when the label-free judge is 80 % sure that the encoder was better before; keep that."
+        False, description="Stop when the label-free judge is 80 % sure that an earlier encoder was better."
     )
     recipe: str = Field(
         "paper", description="Augmentation: paper, mocov2, simclr, byol, weak, one of a plugin, or FILE.yaml."
@@ -135,27 +135,27 @@ class Settings(BaseModel):
         le=10**9,
         description="Epochs of linear warm-up, then a cosine; 10, or a tenth of fewer than 100 epochs.",
     )
-    momentum: float = Field(0.9, ge=0, lt=1, description="Of SGD, LARS and Muon.")
+    momentum: float = Field(0.9, ge=0, lt=1, description="Momentum of SGD, LARS and Muon.")
     weight_decay: float = Field(5e-4, ge=0, le=1e38, description="Weight decay.")
-    clip_gradient: float | None = Field(None, gt=0, description="Largest norm of the gradient.")
+    clip_gradient: float | None = Field(None, gt=0, description="Clip the gradient to this norm.")
     probe_lr: float = Field(0.3, gt=0, le=1e38, description="Highest learning rate of the online probe; not scaled.")
     knn: Neighbors = Field(200, description="Neighbors that vote; auto: chosen on the training images.")
-    knn_images: int = Field(10_000, ge=1, description="Training images to search for them, at most.")
+    knn_images: int = Field(10_000, ge=1, description="Most training images to search for neighbors.")
     evaluate_every: int = Field(1, ge=1, description="Epochs between evaluations; the last is always evaluated.")
-    seed: int = Field(0, ge=0, lt=2**63, description="Of everything random.")
+    seed: int = Field(0, ge=0, lt=2**63, description="Seed of everything random.")
     order: str = Field(
-        UNIFORM, description="Of the images in an epoch: uniform, or shards, 16 at a time (shards:N) and shuffled."
+        UNIFORM, description="Shuffle an epoch as a whole (uniform), or 16 shards at a time (shards; shards:N)."
     )
 
     amp: Literal["none", "bf16", "fp16"] = Field("none", description="Mixed precision.")
-    chunk: int | None = Field(None, ge=2, description="Images at once through the encoder, if a batch does not fit.")
+    chunk: int | None = Field(None, ge=2, description="Encode this many images at once, if a batch does not fit.")
     channels_last: bool = Field(True, description="Memory format of the images; the faster one for most networks.")
     compile: bool = Field(False, description="Compile the encoder with torch.compile.")
 
     @field_validator("subset", mode="before")
     @classmethod
     def _fraction(cls, given: Any) -> Any:
-        """Take 1.0 of a command line for a fraction, as in YAML and Python: all images, not one."""
+        """Read 1.0 on the command line as a fraction, as in YAML and Python: all images, not one."""
         if isinstance(given, str) and any(sign in given.lower() for sign in ".e"):
             with contextlib.suppress(ValueError):
                 return float(given)
@@ -168,11 +168,11 @@ class Settings(BaseModel):
 
     @property
     def options(self) -> Any:
-        """The framework's own settings, complete, as its `Settings` class."""
+        """The framework's own settings, complete, as an instance of its `Settings` class."""
         return self.framework.Settings(**{name: v for name, v in (self.model_extra or {}).items() if v is not None})
 
     def in_effect(self, name: str) -> Any:
-        """A setting of this run by name; None also if others of the run leave it without effect."""
+        """A setting of this run by name; None if it is not set, or if the run's other settings make it irrelevant."""
         return None if name in self.options.without_effect() else self.get(name)
 
     def get(self, name: str) -> Any:
@@ -243,7 +243,7 @@ def given_settings(chosen: Settings) -> dict[str, Any]:
 
 
 def overridden(of_file: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Override settings of a file; with another framework, those of the file's own are dropped, shared names too."""
+    """Override a file's settings. If the framework changes, drop its own settings, even those both frameworks have."""
     before = of_file.get("method", Settings.model_fields["method"].default)
     if given.get("method", before) != before:
         of_file = {name: v for name, v in of_file.items() if name in Settings.model_fields and name != "computation"}
@@ -263,7 +263,7 @@ def complete(chosen: Settings, image_size: int) -> Settings:
 
 
 def to_yaml(chosen: Settings) -> str:
-    """All settings of the framework, in the order of `setting_names`; a recipe from outside with its content."""
+    """All settings that apply, in the order of `setting_names`; a recipe that is not built in, with its content."""
     values = {name: chosen.get(name) for name in applicable(chosen.method)}
     if chosen.recipe.startswith("{"):
         values["recipe"] = json.loads(chosen.recipe)
@@ -271,7 +271,7 @@ def to_yaml(chosen: Settings) -> str:
 
 
 def from_yaml(path: Path) -> dict[str, Any]:
-    """Read settings by name, not yet checked, from a config.yaml; a run's own is completed by `of_run`."""
+    """Read settings by name from a config.yaml, unchecked; `of_run` completes those of a run."""
     values = read_yaml(path, "the config.yaml of a run")
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise UserError(f"{path}: settings by name expected, such as `method: simco`")
@@ -283,7 +283,7 @@ def from_yaml(path: Path) -> dict[str, Any]:
 
 
 def of_run(values: dict[str, Any]) -> dict[str, Any]:
-    """Complete the settings that a run recorded: later ones get the value that means what the run did."""
+    """Complete the settings that a run recorded: those added since get the value that describes what the run did."""
     return {**ADDED_LATER, **values}
 
 
@@ -329,7 +329,7 @@ def _sentence(name: str, field: Any, error: Any, values: dict[str, Any]) -> str:
 
 
 def _expected(name: str, field: Any, too_much: bool) -> str:
-    """Describe the values of a setting: "a whole number of at least 1"; far limits only if they were exceeded."""
+    """Describe a setting's valid values ("a whole number of at least 1"); far upper limits only if `too_much`."""
     if name == "subset":
         return SUBSET
     if name in ("tau_beta", "knn"):

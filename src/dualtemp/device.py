@@ -1,4 +1,4 @@
-"""The device of a process, alone or as one of several, and the backend by which processes communicate."""
+"""Choose the device of a process, which may be one of several, and the backend through which they communicate."""
 
 import os
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ KINDS = ("cpu", "cuda", "mps", "xpu")
 
 @dataclass(frozen=True)
 class Place:
-    """Rank of a process on its host, number of processes on the host, and in all."""
+    """Local rank of a process, number of processes on its host, and world size."""
 
     local_rank: int = 0
     local_world: int = 1

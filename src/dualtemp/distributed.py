@@ -17,7 +17,7 @@ from dualtemp.device import backend_of
 from dualtemp.errors import UserError
 from dualtemp.first_derivative import first_derivative_only
 
-# Rank 0 may have to fetch a data set, or to evaluate, while the others wait. A process that ends is seen at once.
+# Others may wait this long while rank 0 fetches a data set or evaluates. A process that ends is noticed at once.
 PATIENCE = timedelta(hours=2)
 
 T = TypeVar("T")
@@ -39,8 +39,8 @@ def gather(x: Tensor, *, equal: bool = False) -> Tensor:
     """Concatenate `x` (N, ...) of all processes into (world_size * N, ...), in the order of ranks.
 
     Backward sums the gradients of this process's rows over all processes, so that the gradient of a loss over local
-    anchors and gathered keys is right under DistributedDataParallel's averaging. N must be the same everywhere. That is
-    checked, which on a GPU waits for the device, unless `equal` is set or `equal_batches` is around the call.
+    anchors and gathered keys is right under DistributedDataParallel's averaging. N must be the same on all processes.
+    This is checked (on a GPU, by waiting for the device) unless `equal` is set or the call is inside `equal_batches`.
     """
     if world_size() == 1:
         return x
@@ -50,7 +50,7 @@ def gather(x: Tensor, *, equal: bool = False) -> Tensor:
 
 
 def exchange_columns(x: Tensor) -> Tensor:
-    """Of `x` (N, world_size * N) on each process, this process's columns of all of them: (world_size * N, N)."""
+    """Each process has `x` (N, world_size * N); return this process's N columns of all of them: (world_size * N, N)."""
     n = len(x)
     mine = x.new_empty(world_size() * n, n)
     for receiver, columns in enumerate(x.split(n, dim=1)):
@@ -60,13 +60,13 @@ def exchange_columns(x: Tensor) -> Tensor:
 
 
 def require_equal_batches(x: Tensor) -> None:
-    """Refuse unequal shapes of `x`, on all processes alike; not asked inside of `equal_batches`."""
+    """Raise on every process if shapes of `x` differ between processes; not checked inside `equal_batches`."""
     if not _batches_are_equal.get():
         _require_equal_shapes(x)
 
 
 def send_to_next(x: Tensor) -> Callable[[], Tensor]:
-    """Start to send `x` to the next process of the ring, and to receive as much of the previous; call it to wait."""
+    """Start sending `x` to the next process of a ring, and receiving the previous one's; call the result to wait."""
     x, world = x.detach().contiguous(), world_size()
     received = torch.empty_like(x)
     sent = dist.P2POp(dist.isend, x, (rank() + 1) % world)
@@ -91,7 +91,7 @@ def equal_batches() -> Iterator[None]:
 
 
 def global_mean(x: Tensor) -> Tensor:
-    """Mean over all processes of a local mean `x` (a scalar or any equal shape); the gradient is the local one's."""
+    """Mean of the local means `x` (scalars, or equal shapes) over all processes; backward passes the gradient as is."""
     return _GlobalMean.apply(x) if world_size() > 1 else x  # pyright: ignore
 
 
@@ -99,11 +99,11 @@ def global_mean(x: Tensor) -> Tensor:
 def processes(device: torch.device | str = "cpu") -> Iterator[None]:
     """Join the process group that torchrun announces in the environment, and leave it cleanly.
 
-    Does nothing without torchrun. Models under DistributedDataParallel must be local to a function that is called
-    inside, so that they are freed before the group is destroyed.
+    Does nothing without torchrun. Keep models under DistributedDataParallel local to a function called inside the
+    block, so that they are freed before the group is destroyed.
 
     Args:
-        device: of this process's tensors; determines the backend.
+        device: where this process's tensors are; determines the backend.
     """
     device = torch.device(device)
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
@@ -112,13 +112,13 @@ def processes(device: torch.device | str = "cpu") -> Iterator[None]:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     store, number, world = next(rendezvous("env://", timeout=PATIENCE))
-    # The store outlives processes that torchrun starts anew, who must not meet the addresses of those before them.
+    # torchrun's store outlives a restart; the prefix hides the addresses that earlier processes left in it.
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     store = dist.PrefixStore(f"attempt {attempt}", store)  # pyright: ignore[reportPrivateImportUsage]
     dist.init_process_group(backend_of(device), store=store, rank=number, world_size=world, timeout=PATIENCE)
     try:
         yield
-        # A group that is destroyed while a peer still talks, or a model still hangs on it, aborts the process.
+        # Destroying a group while a peer still communicates, or a model still refers to it, aborts the process.
         dist.barrier()
     finally:
         gc.collect()
@@ -164,7 +164,7 @@ def _all_gather(x: Tensor) -> Tensor:
 
 
 def _require_equal_shapes(x: Tensor) -> None:
-    """Refuse on all processes alike: a collective of unequal shapes would hang or mix up rows."""
+    """Raise on every process, since a collective with unequal shapes would hang or mix up rows."""
     mine = torch.tensor(x.shape, device=x.device)
     shapes = [torch.empty_like(mine) for _ in range(world_size())]
     dist.all_gather(shapes, mine)
@@ -178,7 +178,7 @@ def _require_equal_shapes(x: Tensor) -> None:
 
 @torch.no_grad()
 def average_gradients(parameters: Sequence[Tensor]) -> None:
-    """Replace each parameter's gradient by its mean over all processes; where there is none, it counts as 0."""
+    """Replace each parameter's gradient by its mean over all processes; a missing gradient counts as 0."""
     if world_size() == 1:
         return
     gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
@@ -190,7 +190,7 @@ def average_gradients(parameters: Sequence[Tensor]) -> None:
 
 
 def agree(*mine: bool) -> list[bool]:
-    """For each flag, whether it is set on any process."""
+    """For each flag, whether it is set on at least one process."""
     if world_size() == 1:
         return list(mine)
     device = "cuda" if dist.get_backend() == "nccl" else "cpu"
@@ -200,7 +200,7 @@ def agree(*mine: bool) -> list[bool]:
 
 
 def union(mine: Mapping[str, str]) -> dict[str, str]:
-    """The entries of all processes together; every process must call it."""
+    """Merge the entries of all processes; every process must call it."""
     if world_size() == 1:
         return dict(mine)
     parts: list[Any] = [None] * world_size()
@@ -234,5 +234,5 @@ def run_on_rank0(fn: Callable[[], T]) -> T:
 
 
 def lost_peer(error: RuntimeError) -> bool:
-    """Whether an error of a collective means that another process has ended."""
+    """Whether an error raised by a collective means that another process has ended."""
     return isinstance(error, dist.DistError) or "gloo" in str(error)

@@ -14,7 +14,7 @@ def step_each(
 ) -> Any:
     """Call `move(parameter, gradient, group)` for each parameter that has a gradient; returns what `closure` returned.
 
-    closure: computes the loss and its gradients first, if there is one.
+    closure: if given, is called first and computes the loss and its gradients.
     """
     loss = None
     if closure is not None:

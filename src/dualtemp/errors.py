@@ -9,14 +9,14 @@ class UserError(ValueError):
 
 
 class Unreachable(UserError):
-    """A host does not answer now: no fault of what was asked for, and another time it may."""
+    """A host does not answer. The request is not at fault, and may succeed later."""
 
 
 @contextmanager
 def writing(path: object, remedy: str | Callable[[], str], verb: str = "written") -> Iterator[None]:
     """Turn an OSError into a UserError: "PATH cannot be written (REASON): REMEDY".
 
-    A remedy that depends on what is there after the failure is given as a function.
+    Give the remedy as a function if it depends on what the failure has left behind.
     """
     try:
         yield

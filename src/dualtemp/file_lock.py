@@ -2,8 +2,8 @@
 
 Some file systems, mostly on clusters, have no locks. There a process claims the path instead: it creates an empty file
 beside it whose name identifies the process, looks for the claims of others, and withdraws if one of them is alive. Of
-two processes the later one sees the earlier one's claim, so that at most one continues. The claim of a dead process on
-this machine is ignored. Whether a process on another machine is alive cannot be known: its claim stands until somebody
+two processes the later one sees the earlier one's claim, so at most one continues. Claims of dead processes on this
+machine are ignored. Whether a process on another machine is alive cannot be known: its claim stands until somebody
 removes it.
 """
 
@@ -30,18 +30,18 @@ try:
 except ImportError:
     msvcrt = None
 
-PATIENCE = 3.0  # seconds; a process that is just ending holds its lock for a moment longer
+PATIENCE = 3.0  # seconds; a process that is ending may hold its lock a moment longer
 CLAIM = ".held-by."  # between the name of the lock file and the process
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
-# The files by which this process holds locks. A fork shares them, and would hold a lock beyond its parent's end.
+# Open files whose locks this process holds. A forked child shares them and would keep the locks after its parent ends.
 _holding: set[BinaryIO] = set()
 
 
 def _let_go_in_child() -> None:
     for file in _holding:
-        file.close()  # the parent's stays locked
+        file.close()  # this does not release the parent's lock
     _holding.clear()
 
 
@@ -66,8 +66,8 @@ def locked(path: Path, patience: float = PATIENCE, what: object = None, remove: 
     Args:
         path: a file used for nothing else; only its holder may remove it.
         patience: seconds to wait for another process; math.inf waits forever.
-        what: is being written, for the message of Busy; default: the folder.
-        remove: remove the file at the end; a process that waits for it notices, and creates it again.
+        what: names what is being written, for the message of Busy; default: the folder.
+        remove: remove the lock file at the end; a process waiting for it notices and creates it again.
     """
     deadline, tries, pause = time.monotonic() + patience, 0, 0.001
     while True:
@@ -75,14 +75,14 @@ def locked(path: Path, patience: float = PATIENCE, what: object = None, remove: 
             trouble = _acquire(path, held)
             if trouble is None:
                 if remove:
-                    # While it is held: nobody may remove a file that another process has locked meanwhile.
+                    # Remove it while we hold it: later, another process may have locked it.
                     held.callback(_remove, path)
                 yield
                 return
         tries += 1
-        if tries > 3 and time.monotonic() >= deadline:  # the first may have met somebody who asked `held`
+        if tries > 3 and time.monotonic() >= deadline:  # `held` of another process may have blocked the first tries
             raise Busy(f"{what or path.parent} is being written by another process{trouble}: wait for it, or end it")
-        time.sleep(pause * random.uniform(0.5, 1))  # two that claim at once withdraw, and do not meet again
+        time.sleep(pause * random.uniform(0.5, 1))  # random, so that two who claimed at once do not collide again
         pause = min(2 * pause, 0.1)
 
 
@@ -93,7 +93,7 @@ def held(path: Path) -> bool:
     """
     try:
         with open(path, "rb") as file:
-            return not _try_lock(file, shared=True)  # given back when the file is closed
+            return not _try_lock(file, shared=True)  # closing the file releases it
     except NoLocks:
         return any(map(_may_live, _claims(path)))
     except OSError:  # no such file
@@ -101,34 +101,34 @@ def held(path: Path) -> bool:
 
 
 def remove_abandoned(path: Path) -> None:
-    """Remove a file of `open_locked` whose process has ended; keep it where that cannot be known."""
+    """Remove a file that `open_locked` created if its process has ended; keep it if that cannot be known."""
     if fcntl is not None:
         with contextlib.suppress(OSError), open(path, "rb") as file:
             if _try_lock(file) and _is_at(file, path):
-                path.unlink()  # while it is locked: `open_locked` waits, and notices
+                path.unlink()  # while we hold the lock: an `open_locked` that waits for it notices
 
 
 def open_locked(path: Path) -> BinaryIO:
-    """Open a new file for writing, and lock it while it is open if the file system has locks."""
+    """Open a new file for writing; it stays locked while open, if the file system has locks."""
     while True:
         file = open(path, "wb")  # noqa: SIM115  closed by the caller
         with contextlib.suppress(OSError):
             while fcntl is not None and not _try_lock(file):
                 time.sleep(0.001)
-        if _is_at(file, path):  # else `remove_abandoned` has met it before it was locked
+        if _is_at(file, path):  # else `remove_abandoned` removed it before we locked it
             return file
         file.close()
 
 
 def _acquire(path: Path, held: contextlib.ExitStack) -> str | None:
-    """Take the lock, to be given back by `held`; None if that succeeded, else what is known of its holder."""
+    """Take the lock, which `held` releases on exit. Returns None on success, else what is known of the holder."""
     file = held.enter_context(open(path, "ab"))  # noqa: SIM115
     _holding.add(file)
     held.callback(_holding.discard, file)
     try:
         if not _try_lock(file):
             return ""
-        # Its holder may have removed it since we opened it: then this is a lock on nothing.
+        # If its former holder removed the file after we opened it, we have locked nothing.
         return None if _is_at(file, path) else ""
     except NoLocks:
         return _claim(path, held)
@@ -148,7 +148,7 @@ def _try_lock(file: BinaryIO, shared: bool = False) -> bool:
         return False
     except OSError as error:
         if fcntl is None and msvcrt is not None:
-            return False  # how msvcrt says that another process has it
+            return False  # msvcrt's error if another process has it
         if error.errno in _NO_LOCKS:
             raise NoLocks(error.errno, error.strerror) from None
         raise
@@ -169,7 +169,7 @@ def _remove(path: Path) -> None:
 
 
 class _Process(NamedTuple):
-    """host and machine: where it runs; started: tells it from another process that got its number later."""
+    """host and machine: where it runs; started: distinguishes it from a later process with the same number."""
 
     host: str
     machine: str
@@ -189,7 +189,7 @@ def _claim(path: Path, held: contextlib.ExitStack) -> str | None:
             host, _, number = other.partition(CLAIM)[2].rsplit(".", 4)[:3]
             return f" (process {number} of {host}; if it has ended, remove {path.with_name(other)})"
     for other in others - {name}:
-        _remove(path.with_name(other))  # of a dead process; the name is never used again
+        _remove(path.with_name(other))  # its process is dead, and no other ever uses this name
     return None
 
 
@@ -208,13 +208,13 @@ def _this_process() -> _Process:
     host = "".join(letter if letter.isalnum() or letter == "-" else "-" for letter in socket.gethostname())[:40]
     known = [_read("/etc/machine-id")]
     with contextlib.suppress(OSError):
-        known.append(os.readlink("/proc/self/ns/pid"))  # the same number means another process in another container
+        known.append(os.readlink("/proc/self/ns/pid"))  # process numbers are only unique within a container
     machine = hashlib.blake2b(" ".join(known).encode(), digest_size=4).hexdigest()
     return _Process(host or "host", machine, os.getpid(), _started(os.getpid()) or "")
 
 
 def _started(number: int) -> str | None:
-    """When a process began, "-" where the system does not tell; None if there is none or it has ended."""
+    """When a process began ("-" if the system does not say); None if there is no such process or it has ended."""
     if _read("/proc/self/stat"):
         fields = _read(f"/proc/{number}/stat").rpartition(")")[2].split()  # from the third on: state, ...
         boot = _read("/proc/sys/kernel/random/boot_id")[:8]

@@ -14,8 +14,8 @@ def first_derivative_only(backward: Backward) -> Backward:
     """Make differentiating the result of an autograd function's `backward` an error.
 
     PyTorch's once_differentiable raises only if the incoming gradient requires grad, and otherwise silently treats the
-    result as a constant. Autograd also leaves out what does not lead to the tensors that it is asked about: the result
-    depends on the function's inputs by way of an input or output that is saved, or of `ctx.inputs` where none is.
+    result as a constant. Autograd also skips nodes that do not lead to the tensors it is asked about; so the result is
+    made to depend on the function's inputs through a saved input or output, or through `ctx.inputs` if none is saved.
     """
 
     @wraps(backward)

@@ -1,4 +1,4 @@
-"""Modules that the documentation once named under another path: importing them there still works, with a warning."""
+"""Former paths of modules, as once documented: importing them still works, with a warning."""
 
 import sys
 import warnings
@@ -28,7 +28,7 @@ class FormerModules(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Answer for the former paths alone."""
+        """Claim former paths, and nothing else."""
         return spec_from_loader(fullname, self) if fullname in MOVED else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
@@ -45,6 +45,6 @@ class FormerModules(MetaPathFinder, Loader):
 
 
 def find_former_modules() -> None:
-    """Let former paths be imported; asked last, after all real modules."""
+    """Make former paths importable. The finder comes last, after those of all real modules."""
     if not any(isinstance(finder, FormerModules) for finder in sys.meta_path):
         sys.meta_path.append(FormerModules())

@@ -44,7 +44,7 @@ class Pooled:
 
 @dataclass(frozen=True)
 class Looks:
-    """When results are looked at: after each of these numbers of seeds, or once, with all seeds, if there are none.
+    """When results are looked at: after each of these numbers of seeds; if there are none, once, with all seeds.
 
     level: the confidence of each look.
     """
@@ -67,11 +67,11 @@ def pooled_variance(cells: Iterable[list[float]]) -> Pooled:
 
 
 def residual_variance(cells: Iterable[dict[int, float]]) -> Pooled:
-    """Return the variance that remains after fitting a mean for every cell and every seed (least squares).
+    """Return the variance left after a least-squares fit of an effect for every cell and every seed.
 
     Runs of one seed share their images, initial weights and order, so cells rise and fall together with the seed.
     """
-    import numpy as np  # here: lists of runs need none of it
+    import numpy as np  # imported here because listing runs does not need it
 
     rows = [(cell, seed, value) for cell, values in enumerate(cells) for seed, value in values.items()]
     if not rows:
@@ -102,7 +102,7 @@ def difference(a: list[float], b: list[float], pooled: Pooled, confidence: float
 def paired_difference(
     a: dict[int, float], b: dict[int, float], confidence: float, beside_seeds: Pooled | None = None
 ) -> Interval:
-    """Return mean(a - b) over common seeds; its error comes from these differences, or from `residual_variance`."""
+    """Return mean(a - b) over common seeds; its error comes from these differences or, if given, `beside_seeds`."""
     differences = list(paired_differences(a, b).values())
     n = len(differences)
     if n == 0:
@@ -115,7 +115,7 @@ def paired_difference(
 
 
 def paired_differences(a: dict[int, float], b: dict[int, float]) -> dict[int, float]:
-    """Return a - b by common seed, without the digits that rounding of a and b has left in it.
+    """Return a - b for each common seed, without the spurious digits that rounding of a and b leaves.
 
     If every seed gains the same five images of a thousand, differences are equal, and there is no spread to test by.
     """

@@ -1,4 +1,4 @@
-"""LARS, which torch does not have."""
+"""The LARS optimizer, which torch lacks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +26,7 @@ class LARS(Optimizer):
         super().__init__(params, {"lr": lr, "momentum": momentum, "trust": trust, "weight_decay": 0.0, "adapt": True})
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # pyright: ignore
-        """Update the parameters once; returns the loss that `closure`, if there is one, computes with its gradients."""
+        """Update the parameters once; returns the loss if a `closure` computes it and its gradients."""
         return step_each(self, self._move, closure)
 
     def _move(self, p: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:

@@ -17,8 +17,8 @@ def lazily(
     Args:
         package: the module's `__name__`.
         homes: for each public name, the submodule that defines it.
-        renamed: for each former name, the full path of what replaces it ("dualtemp.losses.info_nce"); it still works,
-            with a DeprecationWarning.
+        renamed: for each former name, the full path of its replacement ("dualtemp.losses.info_nce"); former names
+            still work, with a DeprecationWarning.
     """
 
     def load(name: str) -> Any:

@@ -4,7 +4,7 @@ import os
 
 from dualtemp.errors import UserError
 
-MOST_THREADS = 1024  # far beyond it, threads no longer start, and the process ends without a word
+MOST_THREADS = 1024  # with far more, threads fail to start and the process ends without a message
 MOST_WORKERS = 1024
 
 
@@ -14,7 +14,7 @@ def cores() -> int:
 
 
 def check_threads(count: int | None) -> None:
-    """Refuse a number of threads that cannot be."""
+    """Raise UserError if a number of threads is out of range."""
     if count is not None and count < 1:
         raise UserError(f"--threads must be at least 1, got {count}")
     if count is not None and count > MOST_THREADS:
@@ -22,7 +22,7 @@ def check_threads(count: int | None) -> None:
 
 
 def check_workers(count: int | None) -> None:
-    """Refuse a number of reading processes that cannot be."""
+    """Raise UserError if a number of reading processes is out of range."""
     if count is not None and not 0 <= count <= MOST_WORKERS:
         raise UserError(f"--workers must be from 0 to {MOST_WORKERS:,}, got {count}")
 

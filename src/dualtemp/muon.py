@@ -1,4 +1,4 @@
-"""Muon, for matrices of any number of dimensions; torch's own takes two, and nothing but matrices."""
+"""Muon for weights of any number of dimensions; torch's own takes only two-dimensional matrices."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,25 +9,25 @@ from torch.optim import Optimizer
 
 from dualtemp.each_parameter import step_each
 
-# Of the iteration x <- a x + (b x x' + c (x x')^2) x, which moves all singular values near 1: Jordan et al. 2024.
+# Coefficients of x <- a x + (b x x' + c (x x')^2) x, which moves all singular values near 1: Jordan et al. 2024.
 _A, _B, _C = 3.4445, -4.7750, 2.0315
 _BETAS, _SMALL = (0.9, 0.999), 1e-8  # of Adam
-_RMS = 0.2  # of a step divided by the rate, typical of Adam
+_RMS = 0.2  # root mean square of a step divided by the rate, as is typical of Adam
 
 
 class Muon(Optimizer):
-    """Momentum whose step is equally long in all directions, for weight matrices; Adam for biases and scales.
+    """Orthogonalized momentum, a step of equal length in all directions, for matrices; Adam for biases and scales.
 
     A matrix moves by the orthogonal matrix nearest to its momentum (Jordan et al. 2024), scaled to the length of
     Adam's steps (Liu et al. 2025), so that one rate suits matrices and vectors. A convolution counts as a matrix with a
     row per output channel. Weight decay is decoupled, as in AdamW.
 
     Args:
-        params: parameters or groups; those of groups with adapt=False are left to Adam.
-        lr: learning rate, of AdamW's size.
-        momentum: of matrices, default 0.9; Nesterov's.
+        params: parameters or groups; groups with adapt=False are left to Adam.
+        lr: learning rate, of the size usual with AdamW.
+        momentum: Nesterov momentum of matrices, default 0.9.
         weight_decay: default 0.
-        iterations: towards the orthogonal matrix, default 5.
+        iterations: number of steps towards the orthogonal matrix, default 5.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Muon(Optimizer):
         super().__init__(params, usual)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # pyright: ignore
-        """Update the parameters once; returns the loss that `closure`, if there is one, computes with its gradients."""
+        """Update the parameters once; returns the loss if a `closure` computes it and its gradients."""
         return step_each(self, self._move, closure)
 
     def _move(self, p: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
@@ -51,7 +51,7 @@ class Muon(Optimizer):
             state["momentum"] = torch.zeros_like(p)
         momentum = state["momentum"].mul_(group["momentum"]).add_(gradient)
         ahead = gradient.add(momentum, alpha=group["momentum"])
-        rows = ahead.movedim(1, -1)  # as channels_last has them in memory: to flatten them copies nothing
+        rows = ahead.movedim(1, -1)  # the memory order of channels_last, so that flattening copies nothing
         matrix = orthogonalize(rows.flatten(1), group["iterations"])
         return matrix.mul_(_RMS * max(matrix.shape) ** 0.5).view(rows.shape).movedim(-1, 1)
 

@@ -62,9 +62,9 @@ def build_optimizer(
 
 
 def restore_optimizer(optimizer: Optimizer, saved: dict[str, Any]) -> bool:
-    """Load what the same kind of optimizer kept of each parameter; its settings stay those that it was built with.
+    """Load an optimizer's saved state of each parameter; settings stay those that `optimizer` was built with.
 
-    Returns False, and changes nothing, if `saved` has other groups of parameters.
+    Returns False, and changes nothing, if `saved` groups the parameters differently.
     """
     groups = optimizer.param_groups
     if [len(group["params"]) for group in groups] != [len(group["params"]) for group in saved["param_groups"]]:
@@ -83,7 +83,7 @@ def set_lr(optimizer: Optimizer, lr: float) -> None:
 
 
 def _by_rate(group: dict[str, Any], rates: Mapping[Tensor, float]) -> list[dict[str, Any]]:
-    """Split a group by the shares of its parameters, in the order of their first one."""
+    """Split a group by the rate of its parameters, in the order in which the rates first occur."""
     found: dict[float, list[Tensor]] = {}
     for p in group["params"]:
         found.setdefault(rates.get(p, 1.0), []).append(p)
@@ -91,7 +91,7 @@ def _by_rate(group: dict[str, Any], rates: Mapping[Tensor, float]) -> list[dict[
 
 
 def _groups(parameters: list[Tensor], weight_decay: float) -> list[dict[str, Any]]:
-    """Weight matrices apart from biases and scales, which get no weight decay and none of LARS's or Muon's scaling."""
+    """Separate weight matrices from biases and scales, which get no weight decay and no LARS or Muon scaling."""
     groups = [
         {"params": [p for p in parameters if p.ndim > 1], "weight_decay": weight_decay, "adapt": True},
         {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0, "adapt": False},

@@ -1,6 +1,6 @@
-"""What people add from outside the package, by name: in installed packages (entry points) or in files (`--plugin`).
+"""Plugins: named objects added from outside, by installed packages (entry points) or by files (`--plugin`).
 
-One file may declare frameworks, recipes of views, backbones, sources of images and measures. Needs no torch.
+A file may declare frameworks, recipes of views, backbones, sources of images and measures. Needs no torch.
 """
 
 import hashlib
@@ -25,9 +25,8 @@ _loaded_groups: set[str] = set()
 class Registry(Mapping[str, T], Generic[T]):
     """Objects of one kind by name: first this package's, then those of installed packages, then those of plugins.
 
-    kind: the word for one of them; built_in: declares this package's when they are first needed, and returns their
-    names in the order in which they are shown. Installed packages declare theirs in the entry-point group
-    `dualtemp.KINDs`.
+    kind: the word for one object; built_in: called when an object is first needed, declares this package's own and
+    returns their names in display order. Installed packages declare theirs in the entry-point group `dualtemp.KINDs`.
     """
 
     def __init__(self, kind: str, built_in: Callable[[], tuple[str, ...]] = tuple) -> None:
@@ -53,11 +52,11 @@ class Registry(Mapping[str, T], Generic[T]):
         return tuple(sorted(name for name, module in self._homes.items() if f"{module}.".startswith(f"{package}.")))
 
     def load_built_in(self) -> None:
-        """Declare this package's own."""
+        """Declare this package's own objects, once."""
         self._load_built_in()
 
     def _put_first(self, names: tuple[str, ...]) -> None:
-        # A module that was imported by itself has declared its thing before the others.
+        # A module that was imported on its own has declared its object before the others.
         rest = [name for name in self._declared if name not in names]
         self._declared = {name: self._declared[name] for name in (*names, *rest)}
 
@@ -68,7 +67,7 @@ class Registry(Mapping[str, T], Generic[T]):
         return self._declared
 
     def __getitem__(self, name: str) -> T:
-        """Return the thing of this name."""
+        """Return the object of this name."""
         return self._all()[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -84,14 +83,14 @@ def load_installed(group: str) -> None:
     """Import what installed packages name in an entry-point group, once."""
     if group in _loaded_groups:
         return
-    _loaded_groups.add(group)  # before they are imported: they may ask for what is declared
+    _loaded_groups.add(group)  # before importing: a plugin may look up the registry, which leads here again
     for entry in entry_points(group=group):
         try:
             entry.load()
         except UserError:
             _loaded_groups.discard(group)
             raise
-        except Exception as error:  # somebody else's package
+        except Exception as error:  # a plugin may raise anything
             _loaded_groups.discard(group)
             package = entry.dist.name if entry.dist else entry.module
             raise UserError(
@@ -106,8 +105,8 @@ def plugins() -> list[Path]:
 
 
 def add_plugin(word: str) -> None:
-    """Load a plugin, here and in all processes that are started from here."""
-    path = Path(os.path.expanduser(word)).absolute()  # a home that is not there stays as it is written
+    """Load a plugin, in this process and in all that it starts."""
+    path = Path(os.path.expanduser(word)).absolute()  # an unknown ~user stays as written
     load_plugin(path)
     if path not in plugins():
         os.environ[VARIABLE] = os.pathsep.join(str(each) for each in (*plugins(), path))
@@ -115,7 +114,7 @@ def add_plugin(word: str) -> None:
 
 def load_plugin(path: Path) -> None:
     """Run a Python file that declares frameworks, recipes, backbones or sources; the same content runs once."""
-    for registry in _registries:  # first, so that a name which is taken is noticed
+    for registry in _registries:  # first, so that a name that is already taken is noticed
         registry.load_built_in()
     _load_named_plugins()
     _run(path)
@@ -151,7 +150,7 @@ def _run(path: Path) -> None:
 
 
 def _last_line(error: BaseException, path: Path) -> str:
-    """Say where in the plugin an error was raised: ", line 12,"."""
+    """The line of the plugin at which an error was raised, as ", line 12,"; "" if there is none."""
     lines, trace = [], error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == str(path):

@@ -1,4 +1,4 @@
-"""Progress of a long computation: on a terminal a bar that needs no color, elsewhere a line now and then."""
+"""Progress of a long computation: a bar that needs no color on a terminal, elsewhere a line now and then."""
 
 import sys
 import time
@@ -28,7 +28,7 @@ class PlainBar(ProgressColumn):
 
 @contextmanager
 def image_progress(quiet: bool = False, what: str = "images") -> Iterator[Callable[[int, int], None] | None]:
-    """Yield a function (done, in all) that shows progress on standard error; None if quiet. what: is counted."""
+    """Yield a function (done, total) that shows progress on standard error; None if quiet. what: the things counted."""
     if quiet:
         yield None
     elif sys.stderr is not None and sys.stderr.isatty():
@@ -43,7 +43,7 @@ def image_progress(quiet: bool = False, what: str = "images") -> Iterator[Callab
             task = progress.add_task("", total=None, visible=False)
 
             def show(done: int, total: int) -> None:
-                if done < progress.tasks[0].completed or total != progress.tasks[0].total:  # other images now
+                if done < progress.tasks[0].completed or total != progress.tasks[0].total:  # a new set of images
                     progress.reset(task, total=total)
                 progress.update(task, completed=done, total=total, visible=True)
 
@@ -72,7 +72,7 @@ class _Lines:
 
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
-        if done < self.last or total != self.total:  # other images now
+        if done < self.last or total != self.total:  # a new set of images
             self.began, self.first, self.total = now, done, total
         self.last = done
         if now - self.said >= LINE_SECONDS and done < total:

@@ -21,7 +21,7 @@ def duration(seconds: float) -> str:
 def size(number: int) -> str:
     """512 bytes, 3.2 MB, 1.4 GB."""
     for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if number >= (0.9995 * factor if unit != "kB" else factor):  # 999.6 kB are 1.0 MB, not 1000 kB
+        if number >= (0.9995 * factor if unit != "kB" else factor):  # 999.6 kB is shown as 1.0 MB, not 1000 kB
             return f"{number / factor:.{0 if number >= 99.95 * factor else 1}f} {unit}"
     return counted(number, "byte")
 

@@ -1,4 +1,4 @@
-"""Standard output and error that may be closed, on a full disk, or unable to encode the name of a file."""
+"""Standard output and error that keep working when closed, on a full disk, or unable to encode a file name."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 class Forgiving:
     """A text stream that remembers write errors instead of raising them, so that a log on a full disk ends no run.
 
-    trouble: the first error. A broken pipe is raised if `raise_broken_pipe`: nobody reads the rest then.
+    trouble: the first error. A broken pipe, whose reader has gone, is raised if `raise_broken_pipe`.
     """
 
     def __init__(self, stream: Any, raise_broken_pipe: bool) -> None:
@@ -29,14 +29,14 @@ class Forgiving:
             self._stream.flush()
 
     def discard(self) -> None:
-        """Discard what is not written yet: Python would complain about it on exit."""
-        with contextlib.suppress(OSError, ValueError):  # a stream of a test has no number
+        """Discard what is still buffered; Python would complain about it on exit."""
+        with contextlib.suppress(OSError, ValueError):  # a test's stream has no file descriptor
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._stream.fileno())
             os.close(nowhere)
 
     def __getattr__(self, name: str) -> Any:
-        """Everything else is the stream's."""
+        """Take everything else from the stream."""
         return getattr(self._stream, name)
 
     @contextlib.contextmanager
@@ -63,8 +63,8 @@ def standard_streams() -> Iterator[Streams]:
         try:
             os.fstat(number)
         except OSError:
-            # Closed: a file opened later would get this number, and messages would be written into it.
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, this one
+            # Closed: the next file opened would get this descriptor, and messages would be written into it.
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free descriptor, which is this one
     before = sys.stdout, sys.stderr
     streams = Streams(Forgiving(_opened(sys.stdout), True), Forgiving(_opened(sys.stderr), False))
     sys.stdout, sys.stderr = streams  # pyright: ignore[reportAttributeAccessIssue]
@@ -81,6 +81,6 @@ def standard_streams() -> Iterator[Streams]:
 def _opened(stream: Any) -> Any:
     if stream is None:
         return open(os.devnull, "w", encoding="utf-8")
-    if hasattr(stream, "reconfigure"):  # names of files need not be valid text
+    if hasattr(stream, "reconfigure"):  # file names need not be valid text
         stream.reconfigure(errors="backslashreplace")
     return stream

@@ -11,7 +11,7 @@ def similar_words(word: str, choices: Iterable[str], count: int = 1, least: floa
 
 
 def did_you_mean(names: Iterable[str]) -> str:
-    """The question by which every message offers what the user may have meant; the names stand as they are given."""
+    """The question "did you mean ...?", worded alike in every message; names are shown as given."""
     return f"did you mean {', '.join(names)}?"
 
 

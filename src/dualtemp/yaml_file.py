@@ -11,10 +11,10 @@ MERGE = "tag:yaml.org,2002:merge"
 
 
 class UniqueKeys(yaml.SafeLoader):
-    """Refuses a mapping that names a key twice, of which YAML would keep the last without a word."""
+    """Refuses a mapping that names a key twice; YAML would silently keep the last."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        """Compose a mapping as it is written, before `<<` has merged others into it."""
+        """Compose a mapping as written, before `<<` merges others into it."""
         node = super().compose_mapping_node(anchor)
         named: set[Any] = set()
         for key, _ in node.value:

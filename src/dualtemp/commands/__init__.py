@@ -1,4 +1,4 @@
-"""The commands of the command line, one file each: `command.py` says what one is, `lookup.py` finds them."""
+"""The commands of the command line, one file each: `command.py` defines what a command is, `lookup.py` finds them."""
 
 from typing import TYPE_CHECKING
 

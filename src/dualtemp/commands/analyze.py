@@ -1,4 +1,4 @@
-"""`dualtemp analyze`: measure what the paper looks at in a run; print a table or JSON, or draw a figure."""
+"""`dualtemp analyze`: the paper's analyses of a run, printed as a table or JSON, or drawn as a figure."""
 
 import argparse
 from pathlib import Path
@@ -24,12 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sizes", nargs="+", metavar="N", help="numbers of keys (not for neighbours)")
     parser.add_argument("--images", type=int, metavar="N", help="how many, for neighbours (default: 2000)")
     add_json(parser)
-    parser.add_argument("--out", type=Path, metavar="FILE.svg|.json", help="write a figure, or what --json prints")
+    parser.add_argument("--out", type=Path, metavar="FILE.svg|.json", help="write a figure, or the JSON, to a file")
     add_device(parser)
 
 
 def run(given: dict[str, Any]) -> int:
-    """Measure, print, write."""
+    """Run the analysis, then print and write the result."""
     words = {name: _words(given[name]) for name in ("taus", "sizes")}
     taus: Any = words["taus"] and [_temperature(word) for word in words["taus"]]
     sizes: Any = words["sizes"] and [_size(word) for word in words["sizes"]]

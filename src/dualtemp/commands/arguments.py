@@ -9,7 +9,7 @@ from dualtemp.errors import UserError
 from dualtemp.machine import check_workers
 
 SOURCE = "FOLDER | SET | FILE.npz"
-# argparse's parsers and groups of flags have only a private class in common.
+# argparse's parsers and argument groups share only a private base class.
 Flags = Any
 
 
@@ -20,12 +20,12 @@ def add_run(parser: Flags) -> None:
 
 def add_encoder(parser: Flags) -> None:
     """RUN, a run's folder or a pretrained start."""
-    text = "the run's folder; or imagenet, timm:NAME, a folder of timm: pretrained, without any training"
+    text = "the run's folder; or a pretrained start: imagenet, timm:NAME, a folder of timm"
     parser.add_argument("run", type=Path, metavar="RUN", help=text)
 
 
 def default_out(run: Path, name: str) -> Path:
-    """Where a page goes if nobody says: into the run, or of a start, which has no folder, into the current one."""
+    """Where a page goes by default: into the run's folder; for a start, which has none, into the current one."""
     return run / name if (run / "config.yaml").is_file() else Path(name)
 
 
@@ -61,10 +61,11 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
     add_device(group)
     add_workers(group)
     add_threads(group)
-    group.add_argument("--checkpoint-minutes", type=float, default=5.0, metavar="X", help="default: 5, and every epoch")
+    text = "save at least this often within an epoch (default: 5)"
+    group.add_argument("--checkpoint-minutes", type=float, default=5.0, metavar="X", help=text)
     group.add_argument("--quiet", action="store_true", help="print nothing but problems")
     group.add_argument(
-        "--log", action="append", default=[], metavar="tensorboard|wandb", help="log figures there too; repeatable"
+        "--log", action="append", default=[], metavar="tensorboard|wandb", help="log metrics there too; repeatable"
     )
     group.add_argument("--no-page", dest="page", action="store_false", help="write no report.html and no pictures")
 
@@ -78,7 +79,7 @@ def add_encoding_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_searched_images(parser: argparse.ArgumentParser, index: bool = False) -> None:
-    """Flags that say among which images to search; index: whether an index can be used."""
+    """Flags for the images to search; index: whether an index can be used."""
     parser.add_argument("--data", metavar=SOURCE, help="images to search in (default: the run's own)")
     parser.add_argument(
         "--embeddings",
@@ -87,7 +88,7 @@ def add_searched_images(parser: argparse.ArgumentParser, index: bool = False) ->
         help="take their features from this file or folder of `dualtemp embed`",
     )
     if index:
-        text = "search by this index of `dualtemp index`: most of them, with its stated recall, in far less work"
+        text = "search with this index of `dualtemp index`: far less work, finds most (its recall is stated)"
         parser.add_argument("--index", type=Path, metavar="FILE.index", help=text)
     parser.add_argument(
         "--cache",
@@ -98,7 +99,7 @@ def add_searched_images(parser: argparse.ArgumentParser, index: bool = False) ->
 
 
 def add_former_switch(parser: argparse.ArgumentParser, former: str, new: str) -> None:
-    """Take a switch by its former name too, with a note; --help does not show it."""
+    """Accept a switch under its former name too, with a note; --help does not show it."""
 
     class Former(argparse.Action):
         def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
@@ -110,14 +111,14 @@ def add_former_switch(parser: argparse.ArgumentParser, former: str, new: str) ->
 
 
 def encoding_options(given: dict[str, Any]) -> dict[str, Any]:
-    """Check the values of `add_encoding_options`; those not given are left to the function that is called."""
+    """Check the values of `add_encoding_options`; those not given keep the defaults of the function called."""
     check_at_least(given, batch=1)
     check_workers(given["workers"])
     return {name: given[name] for name in ("device", "batch", "workers") if given[name] is not None}
 
 
 def check_at_least(given: dict[str, Any], **least: int) -> None:
-    """Refuse numbers below their least value: `check_at_least(given, jobs=1)`."""
+    """Raise UserError if a number is below its least value: `check_at_least(given, jobs=1)`."""
     for name, smallest in least.items():
         if given[name] is not None and given[name] < smallest:
             flag = f"-{name}" if len(name) == 1 else f"--{name}"
@@ -125,7 +126,7 @@ def check_at_least(given: dict[str, Any], **least: int) -> None:
 
 
 def check_seed(seed: int | None) -> None:
-    """Refuse a seed that no generator takes."""
+    """Raise UserError if a seed is out of the generators' range."""
     if seed is not None and not 0 <= seed < 2**63:
         raise UserError(f"--seed must be from 0 to 2^63 - 1, got {seed}")
 

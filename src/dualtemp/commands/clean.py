@@ -1,4 +1,4 @@
-"""`dualtemp clean`: show what caches, checkpoints and temporary files take, and free what you say. Needs no torch."""
+"""`dualtemp clean`: show how much space caches, checkpoints and temporary files take, and free it. Needs no torch."""
 
 import argparse
 import math
@@ -16,16 +16,17 @@ if TYPE_CHECKING:
     from dualtemp.storage.found import Stored
 
 DETAILS = """\
-Without --yes nothing is freed: what would be is listed. Images, labels, results and final weights are never freed, nor
-the newest checkpoint of a run that is not finished. What another process is using stays."""
+Without --yes, files are only listed, not removed. Images, labels, results, final weights and the newest checkpoint of
+an unfinished run are never removed, nor is anything that another process is using."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help="where runs are (default: runs)")
     group = parser.add_argument_group("what to free")
-    group.add_argument("--caches", action="store_true", help="features, indexes and copies of shards: computed anew")
-    group.add_argument("--temporary", action="store_true", help="what killed processes left half-written")
+    text = "features, indexes and copies of shards; recreated when needed"
+    group.add_argument("--caches", action="store_true", help=text)
+    group.add_argument("--temporary", action="store_true", help="files that killed processes left half-written")
     group.add_argument(
         "--checkpoints",
         nargs="+",
@@ -35,13 +36,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="checkpoints of these runs: all of a finished one (resume --epochs, explore and analyze need them), else "
         "all but the newest",
     )
-    group.add_argument("--older-than", type=float, metavar="DAYS", help="only what was not used for so many days")
+    group.add_argument("--older-than", type=float, metavar="DAYS", help="only files not used for this many days")
     group.add_argument("--yes", action="store_true", help="free it")
     add_json(parser)
 
 
 def run(given: dict[str, Any]) -> int:
-    """Show what there is; free what is asked for."""
+    """Show what takes space; free what the flags name."""
     from dualtemp.storage.found import Kind, in_cache, in_run
     from dualtemp.storage.freeing import free
 
@@ -159,7 +160,7 @@ def _described(item: "Stored") -> dict[str, Any]:
 
 COMMAND = Command(
     name="clean",
-    about="Show what caches and checkpoints take on disk, and free what you say.",
+    about="Show how much space caches and checkpoints take, and free it.",
     place=(Group.START, 9),
     add_arguments=add_arguments,
     run=run,

@@ -1,4 +1,4 @@
-"""What a command is: any file of this folder that holds `COMMAND = Command(...)`."""
+"""The type of a command: every file of this folder that defines `COMMAND = Command(...)` is one."""
 
 import argparse
 from collections.abc import Callable
@@ -19,16 +19,16 @@ class Group(IntEnum):
 class Command(NamedTuple):
     """A command of the command line.
 
-    Its module is imported for the overview too: heavy imports belong inside its functions.
+    The overview imports every command's module, so heavy imports belong inside functions.
 
     Args:
-        name: as typed; its file is called the same, with `_` for `-`.
+        name: as typed; also the file's name, with `_` for `-`.
         about: one line, for the overview.
-        run: does it, given the values of its flags; returns the exit code.
+        run: runs the command, given the values of its flags; returns the exit code.
         add_arguments: declares its flags.
         place: in the overview: a group, and a position in it.
         details: more lines for its own --help.
-        takes_threads: whether `--threads` is added and applied before `run`. False for commands that compute nothing,
+        takes_threads: whether to add `--threads`, and apply it before `run`. False for commands that compute nothing
             or declare the flag themselves.
     """
 

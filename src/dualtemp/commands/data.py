@@ -1,4 +1,4 @@
-"""`dualtemp data`: list the named sets, check one source, draw what the network will see of it, or pack it."""
+"""`dualtemp data`: list the named sets; check a source, draw its images as the network sees them, or pack it."""
 
 import argparse
 from pathlib import Path
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from dualtemp.data.images import ImageSet
     from dualtemp.data.sources.catalogue import NamedSet
 
-MANY = 12  # entries of a list before it is cut
-SMALLEST_SHARD = 10_000  # bytes; below it a unit was forgotten
+MANY = 12  # entries of a list that are shown
+SMALLEST_SHARD = 10_000  # bytes; a smaller number probably lacks its unit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,12 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "source", nargs="?", default="", metavar="SET | FOLDER | FILE.npz | SHARDS", help="what to check"
     )
     parser.add_argument("--show", action="store_true", help="write a contact sheet of some images with their two views")
-    parser.add_argument("--out", type=Path, metavar="FILE.png", help="where it goes; by default NAME-views.png, here")
+    parser.add_argument("--out", type=Path, metavar="FILE.png", help="the contact sheet (default: NAME-views.png)")
     parser.add_argument("--recipe", help="the augmentation of the views (default: paper)")
     parser.add_argument("--no-labels", action="store_true", help="ignore labels and class folders")
     parser.add_argument("--to", type=Path, metavar="SHARDS", help="pack a folder of images into shards in a new folder")
-    parser.add_argument("--shard-size", metavar="SIZE", help="about how large a shard is (default: 256MB)")
-    text = "pack in the order of a hash of the names, for --order shards (default: the folder's, class after class)"
+    parser.add_argument("--shard-size", metavar="SIZE", help="approximate size of a shard (default: 256MB)")
+    text = "pack in the order of a hash of the names, for --order shards (default: the folder's, class by class)"
     parser.add_argument("--shuffle", action="store_true", help=text)
     add_json(parser)
 
@@ -73,7 +73,7 @@ def run(given: dict[str, Any]) -> int:
 
 
 def _list_sets(as_json: bool) -> None:
-    """Print every named set: figures, and whether it is here or how to get it."""
+    """Print every named set: its size, and whether it is cached or how to get it."""
     from dataclasses import asdict
 
     from dualtemp.data.sources.cache import cache_folder
@@ -181,7 +181,7 @@ def _pack(source: str, to: Path, shard_size: str | None, labels: bool, shuffle: 
 
 
 def _view_size(source: str, images: "ImageSet") -> int | None:
-    """The view size that `train` would choose for somebody's own images on this machine."""
+    """The view size that `train` would choose for a user's own images on this machine."""
     from dualtemp.config import settings
     from dualtemp.data.images import Splits
     from dualtemp.device import open_device
@@ -231,7 +231,7 @@ def _shortened(words: list[str]) -> str:
 
 COMMAND = Command(
     name="data",
-    about="List the sets and what is cached; check one source; show what the network will see of it; pack it.",
+    about="List the sets and what is cached; check a source, show it as the network sees it, or pack it.",
     place=(Group.TRAIN, 3),
     add_arguments=add_arguments,
     run=run,

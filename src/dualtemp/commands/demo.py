@@ -12,7 +12,7 @@ from dualtemp.errors import UserError
 if TYPE_CHECKING:
     from rich.console import Console
 
-# The paper's loss with whatever else gets furthest in minutes: chosen on held-out training images (docs/benchmarks.md).
+# The paper's loss; the other settings get furthest in minutes, on held-out training images (docs/benchmarks.md).
 FAST: dict[str, Any] = {
     "method": "simco",
     "backbone": "resnet_mini",
@@ -29,7 +29,7 @@ FAST: dict[str, Any] = {
     "evaluate_every": 3,
 }
 EPOCHS = 6
-# Few images of 8 px: the paper's recipe, at a rate that does not take a hundred epochs.
+# A small set of 8 px images: the paper's recipe, with a learning rate that does not need a hundred epochs.
 DIGITS: dict[str, Any] = {
     "method": "simco",
     "backbone": "resnet_mini",
@@ -39,7 +39,7 @@ DIGITS: dict[str, Any] = {
     "evaluate_every": 5,
 }
 DIGIT_EPOCHS = 40
-START, START_IMAGES = "imagenet", 1_000  # to look among, and as many to ask about: half a minute on two cores
+START, START_IMAGES = "imagenet", 1_000  # images to search, and as many queries: half a minute on two cores
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -131,14 +131,14 @@ def _print_accuracies(console: "Console", run: Path, metrics: dict[str, Any]) ->
 
 
 def _print_start(console: "Console", run: Path) -> None:
-    """Print what a pretrained network reaches as it is on some of the same images, enlarged."""
+    """Print what a pretrained network reaches, without training, on some of the same images, enlarged."""
     from dualtemp.data import open_source
     from dualtemp.encoder.encoder import run_encoder
     from dualtemp.evaluation.frozen_sample import sample_knn
     from dualtemp.runs.folder import RunFolder
 
     data = RunFolder.open(run).settings().data
-    if data == "digits":  # of 8 px: nothing to enlarge
+    if data == "digits":  # images of 8 px are too small to enlarge
         return
     try:
         encoder = run_encoder(Path(START))

@@ -1,4 +1,4 @@
-"""`dualtemp doctor`: versions, devices, threads, data cache, and whether a small step runs; a self-test of a GPU."""
+"""`dualtemp doctor`: print versions, devices, threads and the data cache, try a small step, or test a GPU."""
 
 import argparse
 import time
@@ -17,7 +17,7 @@ PACKAGES = ("torch", "torchvision", "timm", "numpy", "pillow", "pydantic", "safe
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("--gpu", action="store_true", help="test a GPU: losses right, how fast, in how much memory")
+    parser.add_argument("--gpu", action="store_true", help="test a GPU: correctness, speed and memory of the losses")
     parser.add_argument("--device", metavar="NAME", help="with --gpu: cuda:1, ...; cpu is a dry run (default: cuda)")
     parser.add_argument("--out", type=Path, metavar="FILE", help=f"with --gpu: the report (default: {REPORT})")
 
@@ -33,7 +33,7 @@ def run(given: dict[str, Any]) -> int:
 
 
 def _test_device(name: str, out: Path) -> int:
-    """Test a device, write the report, and let it use the fused kernels if they passed."""
+    """Test a device, write the report, and enable the fused kernels on it if they passed."""
     import json
 
     from dualtemp.atomic_write import whole_file
@@ -137,7 +137,7 @@ def _bf16() -> str:
     from dualtemp.bf16_on_cpu import CAP, bf16_on_cpu
 
     outcome, reason = bf16_on_cpu()
-    if outcome == "fails":  # the answer is kept in a file, and may be that of another machine
+    if outcome == "fails":  # try again: the remembered answer may be that of another machine
         outcome, reason = bf16_on_cpu(afresh=True)
     if outcome == "works capped":
         return f"{reason}; works with {'='.join(CAP)}, which --amp bf16 sets"

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from dualtemp.encoder.embed import Embedded
 
 DETAILS = """\
-Several processes fill a folder without talking to each other, each its own parts:
+Several processes fill a folder without communicating, each computing its own parts:
 
   torchrun --nproc-per-node 4 -m dualtemp embed RUN --data photos --out features
-  dualtemp embed RUN --data photos --out features --share 3/8     part 3 of 0 to 7, on any machine
+  dualtemp embed RUN --data photos --out features --share 3/8     part 3 of parts 0 to 7, on any machine
   dualtemp embed RUN --data photos --out features --parts 64 --on slurm --slurm partition=gpu --device cuda
 
-Whatever is killed continues with the same command. A folder is read as one file."""
+After an interruption, the same command continues. Other commands read a folder like one file."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

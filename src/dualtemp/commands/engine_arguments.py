@@ -1,4 +1,4 @@
-"""Flags that say where independent runs are carried out."""
+"""Flags for where independent runs are computed."""
 
 import argparse
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 
 
 def add_engine_choice(group: Flags, what: str, about: str, default: str | None) -> None:
-    """Declare --on, --jobs and --slurm; what: the independent pieces, in the plural; about: of --on."""
+    """Declare --on, --jobs and --slurm; what: the plural noun for the independent pieces; about: the help of --on."""
     from dualtemp.engines.choice import ENGINES
 
     group.add_argument("--on", choices=ENGINES, default=default, help=about)
@@ -32,7 +32,7 @@ def add_engine_choice(group: Flags, what: str, about: str, default: str | None) 
 
 
 def add_missing_runs(parser: argparse.ArgumentParser) -> None:
-    """Declare which of the missing runs are made, and what stays of them."""
+    """Declare the flags that choose among the missing runs, and --keep-runs."""
     parser.add_argument("--list", action="store_true", help="print a command per missing run, and run nothing")
     parser.add_argument("--cell", metavar="KEY", help="only this run, as --list names it")
     parser.add_argument("--retry", action="store_true", help="make failed runs again")

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fine-tune-epochs", type=int, metavar="N", help="default: enough to see 100,000 images, from 3 to 30"
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of draws and fine-tuning (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of draws and fine-tuning (default: 0)")
     add_device(parser)
     add_workers(parser)
     add_json(parser)

@@ -34,13 +34,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--classifier",
         metavar="probe|fine-tuned",
-        help="let graphs (onnx, onnx-web) classify, as `evaluate` has learned; fine-tuned: export that network",
+        help="add the classifier kept by `evaluate` to graphs (onnx, onnx-web); fine-tuned: export that network",
     )
     add_former_switch(parser, "--normalise", "--normalize")
 
 
 def run(given: dict[str, Any]) -> int:
-    """Export, and print what was written and how closely it reproduces the run's features."""
+    """Export, and print the files written and how closely they reproduce the run's features."""
     from dualtemp.exporting.export import export, formats_in
     from dualtemp.exporting.lookup import export_formats
 

@@ -19,7 +19,7 @@ OUTPUTS = "FILE.html|.csv|.tex|.svg|.pdf"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("file", type=Path, metavar="FILE.yaml", help="the grid: rows and columns of settings, seeds")
-    parser.add_argument("--seeds", metavar="N", help="how many, from 1 on; or which: 1,4 (default: as the grid says)")
+    parser.add_argument("--seeds", metavar="N", help="how many seeds, from 1 on; or which: 1,4 (default: the grid's)")
     parser.add_argument(
         "--data",
         action="append",
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: dict[str, Any]) -> int:
-    """Run what the grid lacks, print its table, and write what was asked for. Returns 1 if runs failed."""
+    """Run the grid's missing runs, print its table, and write the files of --out. Returns 1 if runs failed."""
     from dualtemp.engines.choice import open_engine
     from dualtemp.grids.grid_page import check_outputs, write_grid
     from dualtemp.grids.grid_request import GridRequest

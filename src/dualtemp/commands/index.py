@@ -13,8 +13,8 @@ exact   compares with all vectors (default up to 20,000)
 hnsw    a graph of neighbors, all vectors in memory (default up to 500,000)
 ivfpq   cells and short codes, mapped from disk (default above)
 
-Candidates are compared again exactly with the vectors on disk. Recall is measured on queries that took no part in
-tuning, printed, and kept in FILE.index.json. Needs faiss: pip install 'dualtemp[index]'."""
+Candidates are compared again, exactly, using the vectors on disk. Recall is measured on queries that were not used for
+tuning, printed, and stored in FILE.index.json. Needs faiss: pip install 'dualtemp[index]'."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("embeddings", type=Path, metavar="EMBEDDINGS", help="a file or folder of `dualtemp embed`")
     parser.add_argument("--out", type=Path, metavar="FILE.index", help="default: beside the embeddings")
     parser.add_argument("--kind", choices=("exact", "hnsw", "ivfpq"), help="default: by the number of vectors")
-    parser.add_argument("--recall", type=float, default=0.95, metavar="X", help="to aim for, at 10 (default: 0.95)")
+    parser.add_argument("--recall", type=float, default=0.95, metavar="X", help="recall@10 to aim for (default: 0.95)")
     add_json(parser, " instead of a line")
 
 

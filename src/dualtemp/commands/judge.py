@@ -9,9 +9,9 @@ from dualtemp.commands.command import Command, Group
 from dualtemp.commands.printing import print_json, print_note, print_table
 from dualtemp.machine import check_workers
 
-DETAILS = """It measures 256 images and forecasts kNN. The level is vague, since it depends on classes that nobody has
-named; which of two runs on the same images is better is told with its chance. docs/judge.md says how often that is
-right."""
+DETAILS = """The judge measures 256 images and forecasts kNN accuracy. The level is vague, since it depends on classes
+that the judge does not know. Of two runs on the same images it says which is better, and with what chance.
+docs/judge.md says how often it is right."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""Find commands by listing the files of this folder: a new command is one new file."""
+"""Find commands by listing the files of this folder, so that a new command is one new file."""
 
 import os
 from importlib import import_module
@@ -26,5 +26,5 @@ def _modules() -> set[str]:
 
 
 def _load(module: str) -> Command | None:
-    """The command that a file declares; None for files that commands share."""
+    """The command that a module declares; None for modules that commands share."""
     return vars(import_module(f"{commands.__name__}.{module}")).get("COMMAND")

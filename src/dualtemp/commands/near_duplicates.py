@@ -19,8 +19,8 @@ from dualtemp.commands.printing import print_json, print_note, print_table, prin
 if TYPE_CHECKING:
     from dualtemp.encoder.near_duplicates import NearDuplicates
 
-SHOWN_PAIRS = 40  # lines of a table before it is cut
-SHOWN_GROUPS = 200  # on a page
+SHOWN_PAIRS = 40  # rows of the printed table
+SHOWN_GROUPS = 200  # groups on the page
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

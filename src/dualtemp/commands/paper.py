@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--power",
         type=float,
         metavar="POINTS",
-        help="the chance to show such a difference, from the results' spread",
+        help="the chance to detect a difference of this many points, from the results' spread",
     )
 
 
@@ -48,7 +48,7 @@ def run(given: dict[str, Any]) -> int:
 
 
 def _known_facts(request: "Request") -> "Mapping[str, DataFacts]":
-    """Return facts of all data that claims may rest on; print a note if all results are of other data."""
+    """Return facts of all data that claims may use; print a note if all results are of other data."""
     from dataclasses import replace
 
     from dualtemp.grids.known_data import describe_other_data, known_facts

@@ -1,4 +1,4 @@
-"""What `dualtemp paper` and `dualtemp reproduce` share: which runs are meant, and the pages of their results."""
+"""What `dualtemp paper` and `dualtemp reproduce` share: the choice of runs, and the pages of their results."""
 
 import argparse
 from collections.abc import Mapping
@@ -39,19 +39,19 @@ def add_request(parser: argparse.ArgumentParser) -> None:
 
 
 def parse_request(given: dict[str, Any]) -> "Request":
-    """Return the request that the flags of `add_request` make."""
+    """Build a Request from the flags of `add_request`."""
     from dualtemp.grids.missing import parse_seeds
     from dualtemp.paper.claims import planned_looks
     from dualtemp.paper.reproduce import Request
 
-    # As many as the first look at the scale's claims needs: with fewer, none of them is decided.
+    # As many seeds as the first look at the scale's claims needs: with fewer, no claim is decided.
     fewest = next(iter(planned_looks(given["scale"]).seeds), SEEDS)
     seeds = parse_seeds(given["seeds"] or str(fewest))
     return Request(given["ids"], given["scale"], seeds, given["data"], given["results"], given["validate"])
 
 
 def write_reports(request: "Request", given: dict[str, Any], facts: "Mapping[str, DataFacts] | None") -> None:
-    """Write the page and the summary that were asked for, and print their paths."""
+    """Write the page and the summary, if asked for, and print their paths."""
     from dualtemp.paper.page import write_paper_page
     from dualtemp.paper.summary import write_paper_summary
 

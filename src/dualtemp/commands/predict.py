@@ -22,10 +22,10 @@ from dualtemp.errors import UserError
 if TYPE_CHECKING:
     from dualtemp.evaluation.predict import Predicted
 
-SHOWN = 20  # suspected labels in the terminal
-DETAILS = """The classifier is the run's own, as `dualtemp evaluate` keeps it: a probe, or the fine-tuned network;
-with --learn FOLDER, --labels FILE.csv or a pretrained start it learns from those labeled images. Without any labels
-there are clusters alone."""
+SHOWN = 20  # suspected labels printed
+DETAILS = """The classifier is the one that `dualtemp evaluate` keeps in the run: a probe, or the fine-tuned network.
+With --learn FOLDER, --labels FILE.csv or a pretrained start, it is fitted to labeled images first. Without any labels,
+images are only clustered."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--classifier",
         default="auto",
         metavar="auto|probe|fine-tuned",
-        help="which of the run's own; auto: the one that was right more often on its validation images",
+        help="which classifier of the run; auto: the one more often right on the validation images",
     )
     parser.add_argument("--clusters", type=int, metavar="N", help="number of clusters (default: chosen)")
     parser.add_argument(
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=0.05,
         metavar="X",
-        help="share of known images that may be called none of these (default: 0.05; 0 never says so)",
+        help="share of known images that may be called none of these (default: 0.05; 0: never)",
     )
     parser.add_argument(
         "--cache",

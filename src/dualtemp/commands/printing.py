@@ -1,4 +1,4 @@
-"""What several commands print: tables, JSON, notes, and the files that could not be read."""
+"""Printing that several commands share: tables, JSON, notes, and files that could not be read."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ def print_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]])
 
 
 def print_json(value: Any, indent: int = 1) -> None:
-    """Print what --json promises."""
+    """Print a value as JSON, for --json."""
     import json
 
     print(json.dumps(value, indent=indent))

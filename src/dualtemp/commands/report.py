@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=Path,
         metavar="FILE.html|.csv|.tex",
-        help="a page (default: RUN/report.html, or compare.html for several runs), or a table of the runs' figures",
+        help="a page (default: RUN/report.html, or compare.html for several runs), or a table of the runs' metrics",
     )
     parser.add_argument("--no-pictures", action="store_true", help="take no new pictures of what the run has learned")
     parser.add_argument("--device", default="auto", help="for the pictures: cpu, cuda, cuda:1, mps (default: the best)")
@@ -56,7 +56,7 @@ def _write_run_page(run: Path, out: Path | None, device: str | None) -> Path:
 
         try:
             take_pictures(run, device)
-        except UserError as error:  # such as data that have moved: the rest of the page needs none of it
+        except UserError as error:  # data that have moved, for example; the rest of the page does not need them
             print_note(f"no new pictures: {error}")
     return write_run_page(run, out)
 

@@ -1,4 +1,4 @@
-"""`dualtemp reproduce`: run what tables and figures of the paper lack. Needs no torch until runs are made."""
+"""`dualtemp reproduce`: run the missing runs of the paper's tables and figures. Needs no torch until then."""
 
 import argparse
 from typing import Any
@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: dict[str, Any]) -> int:
-    """Run what is missing, or print the commands that would; then write the pages. Returns 1 if runs failed."""
+    """Run what is missing, or print the commands for it; then write the pages. Returns 1 if runs failed."""
     from dualtemp.engines.choice import open_engine
     from dualtemp.grids.missing import find_missing
     from dualtemp.grids.results import Results

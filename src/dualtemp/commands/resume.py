@@ -10,7 +10,7 @@ from dualtemp.commands.command import Command, Group
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     add_run(parser)
-    parser.add_argument("--epochs", type=int, metavar="N", help="train to this number, also if the run is finished")
+    parser.add_argument("--epochs", type=int, metavar="N", help="train up to this epoch, even if the run is finished")
     add_training_options(parser)
 
 

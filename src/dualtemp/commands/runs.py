@@ -37,7 +37,7 @@ def run(given: dict[str, Any]) -> int:
         from dualtemp.report.runs_list import ACCURACIES, print_groups
 
         groups = group_rows(rows, list(ACCURACIES))
-        # A group's accuracy is its mean; by what it does not have, it stands where its first run does.
+        # Groups sort by their mean accuracy; by other columns they stay in the order of their first runs.
         print_groups(sort_runs(groups, by, given["reverse"]) if by in ACCURACIES else groups, given["json"])
         return 0
     print_runs(rows, given["json"])

@@ -19,17 +19,17 @@ from dualtemp.errors import UserError
 
 MOST_SEEDS = 10_000
 
-SHOWN = 20  # lines of a table before it is cut
-PICTURES = 500  # on a page
+SHOWN = 20  # rows of the printed table
+PICTURES = 500  # images on the page
 WAYS = ("diverse", "typical", "hardest", "uncertain", "random")
 DETAILS = """\
-diverse    together most similar to all images (facility location)
+diverse    together they represent all images best (facility location)
 typical    the middle of each cluster, large clusters first (TypiClust)
 hardest    the largest anchor weights W of the encoder
-uncertain  least sure to a classifier on the labels that exist
+uncertain  those that a classifier fitted to the labels so far is least sure of
 random     drawn by the seed
 
---simulate replays them on images whose labels are known, and says how many labels each saves against random."""
+--simulate replays these ways on labeled images, and says how many labels each saves compared with random."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,10 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_searched_images(parser)
     parser.add_argument("-n", type=int, default=None, metavar="N", help="images to select (default: 100)")
     parser.add_argument("--by", choices=WAYS, default=None, help="how (default: diverse)")
-    parser.add_argument(
-        "--labels", type=Path, metavar="FILE.csv", help="what is labeled already: columns name and label"
-    )
-    parser.add_argument("--seed", type=int, default=None, metavar="N", help="of what is drawn (default: 0)")
+    parser.add_argument("--labels", type=Path, metavar="FILE.csv", help="labels given so far: columns name and label")
+    parser.add_argument("--seed", type=int, default=None, metavar="N", help="seed of random draws (default: 0)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="FILE.csv, .json, .txt (names alone) or .html")
     parser.add_argument("--simulate", action="store_true", help="how many labels does each way save? needs labels")
     parser.add_argument("--seeds", type=int, metavar="N", help="repetitions of a simulation (default: 5)")

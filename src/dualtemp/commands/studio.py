@@ -22,9 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--data", metavar=SOURCE, help="images of a run, if not its own; where those of EMBEDDINGS are")
     parser.add_argument(
-        "--encoder", metavar="RUN|START", help="what sees the images (default: the run, else the frozen imagenet)"
+        "--encoder", metavar="RUN|START", help="the encoder to use (default: the run, else the frozen imagenet)"
     )
-    parser.add_argument("--columns", type=Path, metavar="FILE", help="CSV or Parquet with more to color by, by name")
+    parser.add_argument("--columns", type=Path, metavar="FILE", help="CSV or Parquet: image names, columns to color by")
     parser.add_argument(
         "--labels",
         type=Path,
@@ -91,7 +91,7 @@ def run(given: dict[str, Any]) -> int:
 
 
 def _beside(source: str) -> Path:
-    """The path whose neighbors the studio's files become: the images' own, or a name in the current folder."""
+    """The path beside which the studio puts its files: that of the images, or a name in the current folder."""
     path = Path(source)
     return path.resolve() if path.exists() else Path(path.name or "images").resolve()
 
@@ -101,7 +101,7 @@ def _runs(what: Path) -> Path:
 
 
 def _hold(labels: Path, held: contextlib.ExitStack) -> None:
-    """Be the only studio that writes this file of labels."""
+    """Lock the label file, so that no other studio writes it."""
     from dualtemp.errors import writing
     from dualtemp.file_lock import Busy, locked
 

@@ -8,12 +8,12 @@ from dualtemp.commands.arguments import add_training_options
 from dualtemp.commands.command import Command, Group
 
 OWN_IMAGES = """Defaults are the paper's. For a folder or an .npz file of your own, image size, batch, epochs, backbone
-and lr that you do not give are chosen by the images and the device, and printed before training starts; photographs
-begin from a pretrained start where one can be had (--init none: from nothing)."""
+and lr are chosen to suit the images and the device unless you give them, and printed before training starts; for
+photographs, training begins from a pretrained start if one is available (--init none: from scratch)."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare flags for the run's folder, for how it is computed, and for all settings."""
+    """Declare the flags: the run's folder, execution options, and all settings."""
     from dualtemp.config import setting_names
 
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="the run's folder; must be new")
@@ -40,7 +40,7 @@ def run(given: dict[str, Any]) -> int:
 
 
 class _Labels(argparse.Action):
-    """--labels uses labels, --labels FILE.csv those of a file, --no-labels ignores them."""
+    """--labels uses labels, --labels FILE.csv uses those of a file, --no-labels ignores them."""
 
     def __init__(self, option_strings: list[str], **given: Any) -> None:
         super().__init__([*option_strings, "--no-labels"], **given)
@@ -69,7 +69,7 @@ def _metavar(name: str, annotation: Any) -> str:
 
 
 def _help(name: str, field: Any) -> str:
-    """The description of a setting and its default, or the default of every framework that has it."""
+    """A setting's description with its default, or with the default of each framework that has it."""
     from dualtemp.frameworks import frameworks
 
     text = field.description.rstrip(".")
