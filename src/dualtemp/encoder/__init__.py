@@ -1,1 +1,1 @@
-"""An encoder in use: embedding, searching, finding near-duplicates."""
+"""A trained encoder in use: embed, search, find near-duplicates, select images to label."""

@@ -1,4 +1,4 @@
-"""The features to search in: from a file of features, from the cache, or computed as they are read."""
+"""The features to search in, from a file, from the cache, or computed on the fly."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -21,7 +21,7 @@ from dualtemp.file_names import valid_text
 class Bank(NamedTuple):
     """Features to search in.
 
-    images: returns the images themselves, None if it is not known where they are; quick: how their files were read.
+    images: returns the images themselves, None if their location is unknown; quick: whether they were read by `quick`.
     """
 
     rows: Iterator[Rows]
@@ -67,7 +67,7 @@ def bank_of(
 
 
 def bank_of_file(embeddings: Path, data: Path | str | None = None) -> Bank:
-    """Take features from a file, whatever encoder has made them; `data` says where its images are."""
+    """Take features from a file, whichever encoder computed them; `data` says where the images are."""
     file = EmbeddingFile(embeddings)
     return Bank(file.rows(), locate(file, data), bool(file.about.get("quick")))
 
@@ -95,7 +95,7 @@ def _of_file(encoder: RunEncoder, data: Path | str | None, embeddings: Path) -> 
 
 
 def check_encoder(file: EmbeddingFile, encoder: RunEncoder) -> None:
-    """Refuse features of another encoder."""
+    """Raise UserError if the file's features are of another encoder."""
     embeddings, own = file.path, encoder.fingerprint
     if file.about.get("backbone", own) != own:
         raise UserError(f"{embeddings} has features of another encoder than {encoder.path}: embed the images anew")
@@ -107,7 +107,7 @@ def check_encoder(file: EmbeddingFile, encoder: RunEncoder) -> None:
 
 
 def locate(file: EmbeddingFile, data: Path | str | None) -> Callable[[], ImageList | None]:
-    """Return a function that lists the images of a file of features: of `data`, or where they were; else None."""
+    """Return a function that lists the images behind a feature file, in `data` or where they were; else None."""
 
     def located() -> ImageList | None:
         if data is not None:

@@ -1,4 +1,4 @@
-"""Names, labels and parts of some rows of a file of features, without reading the others."""
+"""Read names, labels and parts of some rows of a feature file without reading the others."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,7 +11,7 @@ Texts = Sequence[str | None]
 
 
 class Caption(NamedTuple):
-    """What is known of one row beside its features."""
+    """What a file says about one row besides its features."""
 
     name: str
     label: str | None
@@ -19,14 +19,14 @@ class Caption(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """Some rows that follow each other: how many, and how to read their names, labels and parts."""
+    """Consecutive rows: how many, and a function that reads their names, labels and parts."""
 
     size: int
     read: Callable[[], tuple[Sequence[str], Texts, Texts]]
 
 
 def captions(file: EmbeddingFile, numbers: Iterable[int]) -> dict[int, Caption]:
-    """Read names, labels and parts of rows by number; of .parquet files only the groups of rows that hold them."""
+    """Read names, labels and parts of rows by number; in .parquet files, only the row groups that hold them."""
     wanted, found, start = sorted(set(numbers)), {}, 0
     for path in file.files:
         groups = _parquet_groups(path) if path.suffix.lower() == ".parquet" else _other_groups(path)

@@ -8,7 +8,7 @@ from torch import Tensor
 from dualtemp.losses.similarity import true_precision, unit
 
 TILE = 1 << 22  # similarities at once: 16 MiB
-SAMPLE = 256  # images a cluster that centers are fitted to; more do not move them noticeably, and cost as much again
+SAMPLE = 256  # images per cluster that centers are fitted to; more cost time but hardly move the centers
 ROUNDS = 25  # at most
 
 
@@ -40,7 +40,7 @@ def cluster(features: Tensor, k: int, *, seed: int = 0) -> Clusters:
             break
         before = nearest
         sums = torch.zeros_like(centers).index_add_(0, nearest, sample)
-        held = sums.norm(dim=1) > 0  # where images cancel out, or none has come, the center stays
+        held = sums.norm(dim=1) > 0  # a center without images, or whose images cancel out, stays
         centers[held] = unit(sums[held])[0]
     nearest = _nearest(z, centers)
     used, nearest = nearest.unique(return_inverse=True)
@@ -48,7 +48,7 @@ def cluster(features: Tensor, k: int, *, seed: int = 0) -> Clusters:
 
 
 def _spread(z: Tensor, k: int, generator: torch.Generator) -> Tensor:
-    """K-means++ (Arthur, Vassilvitskii 2007): each next center is drawn with its squared distance to those before."""
+    """K-means++ (Arthur, Vassilvitskii 2007): draw each center with weight squared distance to those drawn before."""
     chosen = [int(torch.randint(len(z), (), generator=generator))]
     far = torch.full((len(z),), torch.inf, device=z.device)
     while len(chosen) < k:

@@ -1,4 +1,4 @@
-"""Groups in which every two images are a pair: complete linkage, so that a chain of pairs does not make one group."""
+"""Group images so that any two in a group are a pair: complete linkage, so a chain of pairs makes no single group."""
 
 from collections import Counter
 
@@ -6,11 +6,11 @@ import numpy as np
 
 
 def complete_groups(pairs: np.ndarray) -> list[list[int]]:
-    """The groups of complete linkage, cut at the least similar pair; each list rises.
+    """The groups of complete linkage, cut at the least similar pair; each list ascends.
 
-    Two groups become one when all pairs between them are there, the most similar such groups first. An image whose
-    pairs all lead into groups that it is not wholly part of makes a group of two with its most similar partner, which
-    is then in two groups: so every image of a pair is in a group.
+    Two groups merge when all pairs between them are given, the most similar groups first. An image left alone (its
+    partners are in groups of which it does not pair with every image) forms a group of two with its most similar
+    partner, which is then in two groups. So every image of a pair is in a group.
 
     Args:
         pairs: (P, 2), no pair twice, the most similar first.
@@ -33,7 +33,7 @@ def complete_groups(pairs: np.ndarray) -> list[list[int]]:
         between[b][a] += 1
         if between[a][b] == len(members[a]) * len(members[b]):
             if len(between[a]) < len(between[b]):
-                a, b = b, a  # the shorter table is moved
+                a, b = b, a  # merge the shorter table into the longer
             first_pair[a] = min(first_pair.get(a, place), first_pair.pop(b, place))
             _merge(a, b, members, cluster_of, between)
     found = [(first_pair[name], sorted(group)) for name, group in members.items() if len(group) > 1]

@@ -27,7 +27,7 @@ from dualtemp.runs.work_file import WorkFile
 
 
 class Embedded(NamedTuple):
-    """What was written. unreadable: files left out, name -> reason; resumed: images done before an interruption."""
+    """What was written. unreadable: files left out, name -> reason; resumed: images done by an interrupted call."""
 
     path: Path
     images: int
@@ -37,7 +37,7 @@ class Embedded(NamedTuple):
 
 
 class _Output(NamedTuple):
-    """A file to write: its rows, what they are computed from, what the file says of itself; has_parts: a column."""
+    """A file to write: its rows, what they are computed from, its metadata; has_parts: whether it has that column."""
 
     path: Path
     images: ImageList
@@ -70,9 +70,9 @@ def embed(
     Memory does not grow with the number of images. If it is killed, the same call continues where it stopped, and the
     finished file has the same bits.
 
-    A name without an ending is a folder, which several processes fill, each its own parts (embedding_parts.py): those
-    of torchrun share them without talking to each other, and `share` tells any other process which is its own. Parts
-    that are finished are not computed again. The rows have the same bits as those of one process.
+    A name without an ending is a folder that several processes fill, each computing its own parts
+    (embedding_parts.py): processes of torchrun divide the parts among themselves without communicating; `share` gives
+    any other process its part. Finished parts are not computed again. Rows have the same bits as from one process.
 
     Args:
         run: the run's folder.
@@ -82,13 +82,13 @@ def embed(
         batch: images at once, default 256.
         dtype: "float32", or "float16": half the size, three digits.
         share: "3/8": compute part 3 of the parts 0 to 7 of a folder.
-        parts: number of parts of a folder; default: as it was begun, else one for each process of torchrun.
+        parts: number of parts of a folder; default: as the folder was begun, else one for each process of torchrun.
         workers: processes that read image files, default one for each core but one.
         device: default "auto", the best one.
-        quick: decode files no larger than the encoder's images need, instead of as training reads them; features then
-            differ a little. The file says so, and a search in it reads its photos in the same way (.csv says nothing).
+        quick: decode files no larger than the encoder needs, instead of as in training; features then differ a
+            little. The file records this (.csv cannot), and a search in it reads its photos in the same way.
         progress: called with the number of images done, and of all.
-        note: called with lines that a person should read.
+        note: called with messages for the user.
 
     Example:
         >>> dualtemp.embed("runs/mine", data="photos", out="photos.parquet")  # doctest: +SKIP
@@ -148,7 +148,7 @@ def _shares(out: Path, share: str | None, parts: int | None, in_parts: bool) -> 
 
 
 def refuse_other_division(out: Path, wanted: set[int]) -> None:
-    """Refuse a folder that is divided into another number of parts already, or that holds something else."""
+    """Raise UserError if a folder is already divided into another number of parts, or holds other files."""
     begun = parts_begun(out)
     if not begun and out.is_dir() and any(not path.name.startswith(".") for path in out.iterdir()):
         raise UserError(f"{out} has other files in it: give --out a new folder, or a file such as {out}.parquet")
@@ -159,7 +159,7 @@ def refuse_other_division(out: Path, wanted: set[int]) -> None:
 
 
 def _finished(output: _Output, encoder: RunEncoder) -> Embedded | None:
-    """What an earlier process has finished: a part that says that it was computed from the same."""
+    """The part as an earlier process finished it, if its metadata says that it was computed from the same input."""
     with suppress(UserError):
         about, rows = read_about(output.path)
         problems = about.pop(UNREADABLE, {})
@@ -179,7 +179,7 @@ def _write_file(encoder: RunEncoder, output: _Output, options: EncodingOptions) 
                 with closing(WorkFile(work, output.computed)) as records:
                     try:
                         made = _embed(encoder, output, records, options)
-                    except ImagesGone:  # or the workers that read them were killed: the same command continues
+                    except ImagesGone:  # images or reading workers are gone; keep the work, the same command continues
                         raise
                     except UserError:  # continuing would not help
                         work.unlink()

@@ -1,4 +1,4 @@
-"""A folder of features by an engine: every part is a task, which any process of any machine can begin or continue."""
+"""Compute a folder of features on an engine: each part is a task that any process on any machine starts or resumes."""
 
 import time
 from collections import Counter, deque
@@ -13,11 +13,11 @@ from dualtemp.engines.engine import Engine, Place, Submitted, Task
 from dualtemp.engines.terminable import terminable
 from dualtemp.errors import UserError
 
-ATTEMPTS = 2  # at a part whose process is killed; one that was stopped does not count
+ATTEMPTS = 2  # at a part whose process is lost; attempts that were stopped do not count
 
 
 def count_parts(out: Path, parts: int | None, jobs: int | None) -> int:
-    """Into how many parts a folder is divided: as asked for, or as it was begun, or one a job."""
+    """The number of parts of a folder: as asked for, else as it was begun, else one per job."""
     if out.suffix and not out.is_dir():
         raise UserError(f"{out}: --on fills a folder: give --out a name without an ending, such as {out.stem}")
     count = parts if parts is not None else max(parts_begun(out), default=jobs or 0)
@@ -37,12 +37,12 @@ def embed_on(
     progress: Callable[[int, int], None] | None = None,
     **words: Any,
 ) -> Embedded:
-    """Compute all parts of a folder on an engine, which is closed then; words: further arguments of `embed`.
+    """Compute all parts of a folder on an engine, then close it; words: further arguments of `embed`.
 
-    Parts that are finished are not computed again, and one whose process was lost is continued by another. progress:
-    called with the number of parts that are done, and of all.
+    Finished parts are not computed again. If the process of a part is lost, another continues it. progress: called with
+    the number of parts that are done, and of all.
     """
-    run = run.absolute() if run.exists() else run  # else the word of a start
+    run = run.absolute() if run.exists() else run  # otherwise it names a start
     words = {**words, "data": None if words.get("data") is None else absolute_source(words["data"])}
 
     def task(part: int) -> Task:
@@ -65,7 +65,7 @@ def embed_on(
 def _carry_out(
     engine: Engine, parts: int, task: Callable[[int], Task], progress: Callable[[int, int], None] | None
 ) -> dict[int, Embedded]:
-    """Carry out the tasks of all parts, and one that was lost once more; returns what each has made."""
+    """Run the tasks of all parts, and a lost one once more; returns their results."""
     waiting, submitted = deque(range(parts)), list[tuple[int, Submitted]]()
     lost, made = Counter[int](), dict[int, Embedded]()
     while waiting or submitted:
@@ -92,7 +92,7 @@ def _carry_out(
 
 
 def embed_part(place: Place, run: Path, out: Path, share: Share, words: dict[str, Any]) -> Embedded:
-    """Compute one part, in a process of the engine; its spare threads read the images."""
+    """Compute one part in a process of the engine; all its threads but one are also workers that read images."""
     import torch
 
     torch.set_num_threads(place.threads)

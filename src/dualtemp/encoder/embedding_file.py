@@ -1,8 +1,8 @@
-"""Files of features, one row per image, written and read in pieces, so that memory does not grow with their length.
+"""Feature files, one row per image, written and read in pieces, so that memory does not grow with their length.
 
     .parquet   columns name, part, label, and features, a list of fixed length of float32 or float16
     .npz       names, parts, labels (numbers, -1 for none) and classes, features float32 or float16 (N, F)
-    .csv       name, part, label, f0, f1, ... with nine digits, which is all that float32 has
+    .csv       name, part, label, f0, f1, ... with nine digits, enough to restore float32 exactly
 
 part and label are included if they are known.
 """
@@ -24,8 +24,8 @@ from dualtemp.file_names import valid_text
 
 FORMATS = (".parquet", ".npz", ".csv")
 DTYPES = ("float32", "float16")
-ROWS = 4096  # of a piece
-ABOUT = "dualtemp"  # under which parquet and npz say what the features are
+ROWS = 4096  # rows of a piece
+ABOUT = "dualtemp"  # key of the metadata in parquet and npz files
 
 
 class Columns(NamedTuple):
@@ -39,7 +39,7 @@ class Columns(NamedTuple):
 
 
 def checked_format(path: Path, dtype: str = "float32") -> str:
-    """Return the ending of a file of features; raises UserError if it is another, or a package is missing."""
+    """Return the ending of a feature file; raises UserError for another ending, or if a package is missing."""
     if dtype not in DTYPES:
         raise UserError(f"no dtype of features is called {dtype!r}: choose {' or '.join(DTYPES)}")
     ending = path.suffix.lower()
@@ -71,10 +71,10 @@ def write_features(
     about: dict[str, Any],
     dtype: str = "float32",
 ) -> None:
-    """Write features, given in blocks float32 (n, F) of any lengths, and their columns.
+    """Write features, given as float32 blocks (n, F) of any length, and their columns.
 
-    The same rows give the same bytes, however they are divided into blocks. dtype: "float32" or "float16", as which
-    they are kept; a feature that float16 cannot hold is a UserError.
+    The same rows give the same bytes, however they are divided into blocks. dtype: "float32" or "float16", the type in
+    the file; a feature too large for float16 is a UserError.
     """
     pieces = ((rows, _rounded(piece, dtype)) for rows, piece in _regrouped(blocks, width))
     columns = columns._replace(names=[valid_text(name) for name in columns.names])
@@ -91,12 +91,12 @@ def _rounded(piece: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def valid_label(label: str | None) -> str | None:
-    """Make a label valid text; one that is not there stays so."""
+    """Make a label valid text; None stays None."""
     return None if label is None else valid_text(label)
 
 
 def _regrouped(blocks: Iterable[np.ndarray], width: int) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield pieces of ROWS rows, the last one shorter, and which rows they are."""
+    """Yield pieces of ROWS rows (the last may be shorter), each with its range of rows."""
     held, count, start = [], 0, 0
     for block in itertools.chain(blocks, [None]):
         if block is not None:
@@ -146,7 +146,7 @@ def _write_npz(
     with zipfile.ZipFile(file, "w") as archive:
 
         def put(name: str, dtype: str, shape: tuple[int, ...], parts: Iterable[np.ndarray]) -> None:
-            # A ZipInfo of our own has no time in it.
+            # A ZipInfo made here has a fixed date, so that equal content gives equal bytes.
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
                 npy.write_array_header_1_0(entry, {"descr": dtype, "fortran_order": False, "shape": shape})
                 for part in parts:
@@ -190,7 +190,7 @@ def _write_csv(
 
 
 def _csv_line(words: list[str]) -> str:
-    """The words as CSV, without the line's end; line ends in them are quoted, which csv does only if it writes one."""
+    """The words as a CSV line without its end. csv quotes line ends in words only if it writes a line end itself."""
     line = io.StringIO(newline="")
     csv.writer(line, lineterminator="\r\n").writerow(words)
     return line.getvalue().removesuffix("\r\n")

@@ -1,10 +1,10 @@
-"""A folder of features in several parts, one file each, that processes write without knowing of each other.
+"""A folder of features in several parts, one file each, that processes write independently.
 
     features/part-00000-of-00004.parquet ... part-00003-of-00004.parquet
 
-Part i of n holds a run of whole batches of the list of images, so that its rows have the bits that one process would
-have given them, and the parts in their order are the rows of one file. Each says what it was computed from; a reader
-takes a folder only if all parts are there and say the same.
+Part i of n holds consecutive whole batches of the list of images, so that its rows have the bits that one process would
+have given them, and the parts in order hold the rows of one file. Each part records what it was computed from; a folder
+is read only if all parts are there and agree.
 """
 
 import re
@@ -17,8 +17,8 @@ from dualtemp.errors import UserError
 _NAME = re.compile(r"part-(\d{5})-of-(\d{5})\.parquet")
 _BEGUN = re.compile(r"\.part-(\d{5})-of-(\d{5})\.parquet\.work")
 MOST = 99_999
-COMPUTED, SHARE = "computed", "share"  # of a part's metadata: what it was computed from, and which part it is
-UNREADABLE = "unreadable"  # of its metadata too, if there are any: files left out, name -> reason
+COMPUTED, SHARE = "computed", "share"  # keys of a part's metadata: what it was computed from, and which part it is
+UNREADABLE = "unreadable"  # another key, if files were left out: name -> reason
 
 
 class Share(NamedTuple):
@@ -29,11 +29,11 @@ class Share(NamedTuple):
 
     @property
     def file_name(self) -> str:
-        """Its file."""
+        """The part's file name."""
         return f"part-{self.part:05}-of-{self.parts:05}.parquet"
 
     def images(self, count: int, batch: int) -> range:
-        """Its images of `count`: whole batches, as many as the other parts have, or one more."""
+        """The part's range of `count` images: whole batches; parts differ by one batch at most."""
         batches = -(-count // batch)
         start, stop = (batches * i // self.parts * batch for i in (self.part, self.part + 1))
         return range(min(start, count), min(stop, count))
@@ -52,20 +52,20 @@ def read_share(text: str) -> Share:
 
 
 def check_parts(parts: int, flag: str = "--parts") -> None:
-    """Refuse a number of parts that file names cannot hold."""
+    """Raise UserError for a number of parts that does not fit into file names."""
     if not 1 <= parts <= MOST:
         raise UserError(f"{flag}: the number of parts is from 1 to {MOST:,}, got {parts}")
 
 
 def parts_begun(folder: Path) -> set[int]:
-    """Into how many parts the folder is divided, by the files that are finished or begun; empty if there are none."""
+    """The numbers of parts named by the folder's finished or begun files; empty if there are none."""
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     found = [match for name in names if (match := _NAME.fullmatch(name) or _BEGUN.fullmatch(name))]
     return {int(match[2]) for match in found}
 
 
 def part_files(folder: Path) -> list[Path]:
-    """The parts of a folder in their order; raises UserError if one is missing, or they are of several divisions."""
+    """The parts of a folder in order; raises UserError if one is missing, or if several numbers of parts are mixed."""
     found = [match for path in folder.iterdir() if (match := _NAME.fullmatch(path.name))]
     counts = sorted({int(match[2]) for match in found})
     if not counts:

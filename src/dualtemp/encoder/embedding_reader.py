@@ -1,4 +1,4 @@
-"""Read features in pieces, from a file or a folder of parts. Nothing in them is run; a damaged file is one line."""
+"""Read features in pieces, from a file or a folder of parts. Runs no code from them; a damaged file is a UserError."""
 
 import csv
 import itertools
@@ -60,14 +60,14 @@ class EmbeddingFile:
 
     @property
     def levels(self) -> Levels | None:
-        """Levels that the images were read by (`ImageSource.levels`), for pictures of them; None if by none."""
+        """The levels with which the images were read (`ImageSource.levels`), for showing them; None if without."""
         with suppress(ValueError, TypeError):
             return as_levels(self.about.get("levels"))
         return None
 
     @property
     def dtype(self) -> str:
-        """As what features are kept, "float32" or "float16"; they are read as float32."""
+        """The type of the features in the file, "float32" or "float16"; they are always read as float32."""
         for file in self.files:
             with explained(file):
                 return _kept_as(file)
@@ -110,7 +110,7 @@ def file_rows(path: Path) -> Iterator[Rows]:
         yield piece
 
 
-class explained:  # noqa: N801  used as a statement
+class explained:  # noqa: N801  used as `with explained(path):`
     """Turn any read error into a UserError. A class, not @contextmanager, because the reader yields between uses."""
 
     def __init__(self, path: Path) -> None:

@@ -1,11 +1,11 @@
 """A cache of the features that `search` and `near-duplicates` have computed.
 
-It is the folder `features` in the cache folder (`dualtemp data` prints where; DUALTEMP_DATA moves it), with a file for
-each list of images and encoder, named after everything that determines the features: weights, size and normalization,
-names, lengths and times of the files or the pixels of a set, batch, versions, readers. Every record in it has a
-checksum; from the first damaged one on, features are computed anew, and so they are from the first one that lacks an
-image which could not be read then and can be now. Together the files take at most LIMIT bytes: the least recently used
-are removed first. Where nothing can be written, nothing is kept, and everything else works.
+It is the folder `features` in the cache folder (`dualtemp data` prints its path; DUALTEMP_DATA moves it), with one file
+for each list of images and encoder. The file's name is a hash of everything that determines the features: weights, size
+and normalization; names, lengths and times of the files, or the pixels of a set; batch, versions, readers. Every record
+has a checksum. Features are computed again from the first damaged record on, or from the first record that lacks an
+image which was unreadable then but can be read now. Together the files take at most LIMIT bytes: the least recently
+used are removed first. If the folder cannot be written to, nothing is cached and everything else works.
 """
 
 import json
@@ -34,7 +34,7 @@ def cached_records(
 ) -> Iterator[Record]:
     """Yield the features of a list of images: first those in the cache, then computed ones, which are added to it.
 
-    A note says how many were in the cache, or why they cannot be kept. Without `options.cache` none are read or kept.
+    A note says how many were in the cache, or why they cannot be kept. Without `options.cache` the cache is not used.
     """
     with ExitStack() as stack:
         kept = _open(encoder, images, options, stack) if options.cache else None
@@ -66,7 +66,7 @@ class _Kept:
             self._give_up(error)
 
     def append(self, record: Record) -> None:
-        if self.broken or not len(record.index):  # files that cannot be read are tried again next time
+        if self.broken or not len(record.index):  # a record of unreadable files alone: try them again next time
             return
         try:
             self.work.append(record)
@@ -75,7 +75,7 @@ class _Kept:
             self._give_up(error)
 
     def close(self) -> None:
-        with suppress(OSError):  # what could not be written is tried once more
+        with suppress(OSError):  # closing tries once more to write what is buffered
             self.work.close()
         if self.empty:
             with suppress(OSError):
@@ -94,7 +94,7 @@ def _open(encoder: RunEncoder, images: ImageList, options: EncodingOptions, stac
     if size > LIMIT:
         return None
     facts = {**features_facts(encoder, images), "batch": options.batch, "mirrored": options.mirrored}
-    if not has_reader("tifffile"):  # once it is there, more files can be read
+    if not has_reader("tifffile"):  # once it is installed, more files can be read
         facts["without"] = "tifffile"
     name = blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
     try:
@@ -106,7 +106,7 @@ def _open(encoder: RunEncoder, images: ImageList, options: EncodingOptions, stac
         _make_room(path, size)
         kept = _Kept(WorkFile(path, facts), options.tell)
         stack.callback(kept.close)
-        os.utime(path)  # used now
+        os.utime(path)  # mark as recently used
     except Busy:
         return None
     except (OSError, UserError) as error:  # no home folder, a full disk

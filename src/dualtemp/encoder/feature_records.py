@@ -1,4 +1,4 @@
-"""Features of a list of images, record by record: first those that an earlier process has left, then the others."""
+"""Features of a list of images, record by record: first those that an earlier process computed, then the rest."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -20,7 +20,7 @@ from dualtemp.errors import UserError
 from dualtemp.file_names import valid_text
 from dualtemp.runs.work_file import Record
 
-_USUAL_RESIZE = ("bicubic", None)  # not written down, so that what was kept before stays valid
+_USUAL_RESIZE = ("bicubic", None)  # left out of the facts, so that features cached earlier stay valid
 
 Progress = Callable[[int, int], None]  # called with the number of images done, and of all
 
@@ -30,8 +30,8 @@ class EncodingOptions:
     """How features are computed.
 
     batch: images at once; workers: processes that read image files, default one for each core but one; mirrored:
-    average the features of an image and its mirror image; cache: keep features for the next time, and use those that
-    were kept; progress, note: called with counts of images, and with what a person should know.
+    average the features of an image and its mirror image; cache: keep features for the next time, and reuse kept ones;
+    progress: called with the number of images done, and of all; note: called with messages for the user.
     """
 
     batch: int = EVALUATION_BATCH
@@ -42,7 +42,7 @@ class EncodingOptions:
     note: Callable[[str], None] | None = None
 
     def tell(self, text: str) -> None:
-        """Pass a note on, if anybody listens."""
+        """Pass a message to `note`, if it is set."""
         if self.note is not None:
             self.note(text)
 
@@ -55,7 +55,7 @@ class Records(Protocol):
         ...
 
     def cut(self) -> None:
-        """Remove the record that was yielded last, and all after it."""
+        """Remove the record yielded last, and all after it."""
         ...
 
     def append(self, record: Record) -> None:
@@ -66,7 +66,7 @@ class Records(Protocol):
 def images_of(
     encoder: RunEncoder, data: Path | str | None, part: str = "all", labels_from: Path | str | None = AUTO
 ) -> ImageList:
-    """List the images of a source, by default the run's own; labels_from: as in `listed`."""
+    """List the images of a source (default: the run's own); labels_from: as in `listed`."""
     own = data is None
     if own and encoder.is_start:
         raise UserError(f"{encoder.path} has no images of its own: give some, --data FOLDER|SET|FILE.npz")
@@ -86,11 +86,11 @@ def feature_records(
     options: EncodingOptions,
     on_resume: Callable[[str], None],
 ) -> Iterator[Record]:
-    """Yield the records that are kept, then compute the others and keep them, one record per batch.
+    """Yield the kept records, then compute and keep the missing ones, one per batch.
 
-    Batches begin where they would have begun without an interruption, so that features have the same bits. A file that
-    could not be read when its record was made is tried again: if it can be now, that record and all after it are made
-    anew. on_resume is called with "N of M images are done" if some records were kept.
+    Batches begin where they would have begun without an interruption, so that features have the same bits. Files that
+    were unreadable when a record was computed are tried again: if one can be read now, its record and all after it are
+    computed again. on_resume is called with "N of M images are done" if some records were kept.
     """
     start = 0
 
@@ -136,13 +136,13 @@ def features_facts(encoder: RunEncoder, images: ImageList) -> dict[str, Any]:
         "source": valid_text(images.source),
         "list": list_fingerprint(images),
         **({} if views.levels is None else {"levels": [list(pair) for pair in views.levels]}),  # as JSON has them
-        **({"quick": True} if encoder.quick else {}),  # what was kept before there was a quick way stays valid
+        **({"quick": True} if encoder.quick else {}),  # only if set, so that features cached before it stay valid
         **({} if (views.interpolation, views.crop) == _USUAL_RESIZE else {"resize": [views.interpolation, views.crop]}),
     }
 
 
 def list_fingerprint(images: ImageList) -> str:
-    """Fingerprint the pixels of a set in memory; of others the names and stamps, which change with the content."""
+    """Fingerprint a set in memory by its pixels, others by names and stamps, which change with the content."""
     digest, source = blake2b(digest_size=16), images.images.source
     if images.images.in_memory:
         digest.update(source.fingerprint(None, ()).encode())
@@ -152,7 +152,7 @@ def list_fingerprint(images: ImageList) -> str:
 
 
 def _computed(encoder: RunEncoder, images: ImageList, start: int, options: EncodingOptions) -> Iterator[Record]:
-    """Compute from image `start` on, one record per batch; unreadable files are listed in the next record."""
+    """Compute features from image `start` on, one record per batch; unreadable files are listed in the next record."""
     problems: dict[str, str] = {}
     for index, features in encoder.features(
         images.images.since(start), options.batch, options.workers, problems, options.mirrored
@@ -164,7 +164,7 @@ def _computed(encoder: RunEncoder, images: ImageList, start: int, options: Encod
 
 
 def _is_outdated(record: Record, images: ImageList, numbers: range) -> bool:
-    """Whether one of the images, of these numbers, that could not be read for the record can be read now."""
+    """Whether one of the images `numbers` that was unreadable when the record was computed can be read now."""
     lost = {name for name, reason in record.problems.items() if isinstance(reason, NotRead)}
     source = images.images.source
     if not lost:

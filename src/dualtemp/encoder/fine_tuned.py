@@ -1,8 +1,8 @@
-"""The network that fine-tuning made of a run's encoder, with its classifier, in the run's folder. Loading runs no code.
+"""The fine-tuned encoder of a run with its classifier, kept in the run's folder. Loading runs no code.
 
-Two files: the weights under the backbone's own names, and the classifier, which tells which weights it belongs to, and
-which weights of the run they were made of. A pair that does not fit, or that an earlier state of the run was tuned to,
-counts as none.
+There are two files: the weights under the backbone's own names, and the classifier, which records which weights it
+belongs to, and which weights of the run were fine-tuned. A pair that does not match, or is not of the run's present
+weights, counts as missing.
 """
 
 from typing import NamedTuple
@@ -28,7 +28,7 @@ class FineTuned(NamedTuple):
 
 
 def save_fine_tuned(encoder: RunEncoder, backbone: nn.Module, classifier: Classifier) -> None:
-    """Write what fine-tuning made of a run's encoder to its folder, each file atomically."""
+    """Write a run's fine-tuned encoder and its classifier to the run's folder, each file atomically."""
     content, path = backbone_bytes(backbone), encoder.path / WEIGHTS_FILE
     with writing(path, "make its folder writable"), whole_file(path) as file:
         file.write(content)
@@ -39,7 +39,7 @@ def save_fine_tuned(encoder: RunEncoder, backbone: nn.Module, classifier: Classi
 
 
 def kept_fine_tuned_classifier(encoder: RunEncoder) -> Classifier | None:
-    """The classifier of the fine-tuned network that a run keeps; None without one, or if the run has gone on since."""
+    """The classifier of the run's fine-tuned network; None if there is none, or the run was trained further since."""
     if encoder.is_start or not (encoder.path / WEIGHTS_FILE).is_file() or not (encoder.path / HEAD_FILE).is_file():
         return None
     found = load_classifier(encoder.path / HEAD_FILE)
@@ -47,7 +47,7 @@ def kept_fine_tuned_classifier(encoder: RunEncoder) -> Classifier | None:
 
 
 def fine_tuned(encoder: RunEncoder) -> FineTuned | None:
-    """The fine-tuned network that a run keeps, on the same device; None without one that fits."""
+    """The run's fine-tuned network, on the encoder's device; None if there is none that matches."""
     classifier = kept_fine_tuned_classifier(encoder)
     if classifier is None:
         return None

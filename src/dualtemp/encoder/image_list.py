@@ -22,16 +22,16 @@ from dualtemp.data.sources.opening import (
 )
 from dualtemp.errors import UserError
 
-PARTS = ("train", "test", "unlabelled")  # as files of features name them
+PARTS = ("train", "test", "unlabelled")  # the names in feature files
 
 
 @dataclass(frozen=True)
 class ImageList:
     """Images in order.
 
-    source: a set's name or an absolute path; names: one per image, all different; parts: int64 (N,), indices of PARTS,
-    -1 for an image that belongs to none; foreign: files in formats that are not read (HEIC, raw), and shards that are
-    not there or damaged, name -> reason; no_classes: why folders are no classes, if training would say so.
+    source: a set's name or an absolute path; names: one per image, all different; parts: int64 (N,), indices into
+    PARTS, -1 for an image that belongs to none; foreign: files in formats that cannot be read (HEIC, raw), and missing
+    or damaged shards, name -> reason; no_classes: why folders do not count as classes, if training would refuse them.
     """
 
     source: str
@@ -55,13 +55,13 @@ class ImageList:
         return self.images.classes[label] if label >= 0 else None
 
     def between(self, rows: range) -> "ImageList":
-        """Return the images of a range of numbers, in their order; files in other formats stay with the first ones."""
+        """Return a range of the images; `foreign` stays with the range that begins at 0."""
         names = self.names[rows.start : rows.stop]
         foreign = self.foreign if rows.start == 0 else {}
         return ImageList(self.source, self.images.take(rows), names, self.parts[rows.start : rows.stop], foreign)
 
     def by_levels(self, levels: Levels | None) -> "ImageList":
-        """Read gray images of more than 8 bits by an encoder's levels, also for pictures: people see what it sees."""
+        """Read gray images of more than 8 bits with an encoder's levels, also to show them: people see what it sees."""
         if levels is None or of_stack(levels) or of_stack(self.images.source.levels):
             return self
         return replace(self, images=self.images.convert(self.images.channels, levels))
@@ -116,7 +116,7 @@ def _of_folder(root: Path, labels: bool, labels_from: Path | str | None) -> Imag
     if not names:
         raise UserError(f"{root}: no image file in it; give a folder of images")
     if labels:
-        given_labels(root, labels_from)  # a mistake in a file of labels is not passed over
+        given_labels(root, labels_from)  # raises on a mistake in a label file, which `_folder_parts` would swallow
     parts, no_classes = _folder_parts(root, labels, labels_from)
     part_of = {name: PARTS.index(part) for part, (files, _) in parts.items() for name in files.names}
     numbers = np.array([part_of.get(name, -1) for name in names], dtype=np.int64)
@@ -137,7 +137,7 @@ def _of_folder(root: Path, labels: bool, labels_from: Path | str | None) -> Imag
 def _folder_parts(
     root: Path, labels: bool, labels_from: Path | str | None
 ) -> tuple[dict[str, tuple[FileImages, list[str]]], str]:
-    """The parts of a folder with their classes, and why it has none, if training would refuse it."""
+    """The parts of a folder with their classes, and why they have no classes, if training would refuse the folder."""
     why = ""
     for labeled in (True, False) if labels else (False,):
         try:
@@ -177,6 +177,6 @@ def _of_splits(source: str, splits: Splits) -> ImageList:
 
 
 def _numbered(prefix: str, count: int) -> tuple[str, ...]:
-    """Numbers as names, which sort in the order of the images."""
+    """Names made of numbers with leading zeros, so that they sort in the order of the images."""
     digits = len(str(count - 1))
     return tuple(f"{prefix}{i:0{digits}}" for i in range(count))

@@ -1,4 +1,4 @@
-"""Build an index of a file of features, and measure its recall: what `dualtemp index` does."""
+"""Build an index of a feature file and measure its recall: what `dualtemp index` does."""
 
 import time
 from collections.abc import Callable
@@ -18,7 +18,7 @@ TARGET = 0.95
 
 
 class Indexed(NamedTuple):
-    """What was built: where, its header, and the bytes of all its files."""
+    """An index that was built: its path, header, and the size of all its files in bytes."""
 
     path: Path
     header: IndexHeader
@@ -35,15 +35,15 @@ def index(
 ) -> Indexed:
     """Build an index of features, so that `search` and `near_duplicates` need not compare with all of them.
 
-    Memory: hnsw holds all vectors, ivfpq a code of some bytes for each; features are streamed. A killed call leaves no
-    index that could be taken for a whole one.
+    Memory: hnsw holds all vectors, ivfpq a code of some bytes for each; features are streamed. A killed call never
+    leaves an index that passes for a complete one.
 
     Args:
         embeddings: a file or folder of `dualtemp embed`.
         out: FILE.index; default: beside the embeddings, with that ending.
-        kind: "exact", "hnsw" or "ivfpq"; default by size: up to 20,000 vectors, up to 500,000, above.
-        recall: the cheapest settings that find this share of the ten nearest are kept, default 0.95.
-        note: called with lines that a person should read.
+        kind: "exact", "hnsw" or "ivfpq"; default: exact up to 20,000 vectors, hnsw up to 500,000, ivfpq above.
+        recall: choose the cheapest settings that find this share of the ten nearest, default 0.95.
+        note: called with messages for the user.
     """
     source = Path(embeddings)
     out = _beside(source) if out is None else Path(out)

@@ -1,10 +1,10 @@
-"""The files of an index, and the checks before any of them is trusted.
+"""The files of an index, and the checks that they must pass before they are used.
 
     x.index          faiss's own format, read by its native code
     x.index.vectors  the features themselves, row after row: candidates are compared again exactly
-    x.index.json     what the index is, which embeddings it belongs to, its measured recall, sizes and checksums
+    x.index.json     kind of index, the embeddings it belongs to, its measured recall, sizes and checksums
 
-The JSON is written last: an index whose writing was killed has none that fits, and is refused.
+The JSON is written last: if writing was interrupted, it is missing or does not match, and the index is refused.
 """
 
 import json
@@ -19,7 +19,7 @@ from dualtemp.errors import UserError
 
 FORMAT = 1
 KINDS = ("exact", "hnsw", "ivfpq")
-WHOLE = 1 << 30  # bytes; of larger files, evenly spaced blocks are part of the checksum
+WHOLE = 1 << 30  # bytes; checksums of larger files cover only evenly spaced blocks
 BLOCK, BLOCKS = 1 << 16, 256
 EXPECTED = "expected a file that `dualtemp index` wrote"
 AGAIN = "build it again with `dualtemp index`"
@@ -29,9 +29,9 @@ AGAIN = "build it again with `dualtemp index`"
 class IndexHeader:
     """What the JSON beside an index says.
 
-    kind: one of KINDS; count, width, dtype: of the vectors; embeddings: fingerprint of the file of features; path:
-    where it was; backbone: fingerprint of the encoder, if the file says it; settings: of index and search;
-    recall: as measured; seconds: to build it; files: size and checksum of the other two files.
+    kind: one of KINDS; count, width, dtype: of the vectors; embeddings: fingerprint of the feature file; path: where it
+    was; backbone: fingerprint of the encoder, if the feature file has it; settings: of index and search; recall: as
+    measured; seconds: to build it; files: size and checksum of the other two files.
     """
 
     kind: str
@@ -105,7 +105,7 @@ def described(path: Path) -> dict[str, Any]:
 
 
 def checksum(*paths: Path) -> str:
-    """Checksum of files: sizes and whole content; of what is above 1 GiB, 256 evenly spaced blocks of 64 KiB."""
+    """Checksum of files: their sizes and content; of a file above 1 GiB, 256 evenly spaced blocks of 64 KiB."""
     digest = blake2b(digest_size=16)
     for path in paths:
         with open(path, "rb") as file:

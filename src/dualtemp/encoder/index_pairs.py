@@ -1,7 +1,7 @@
-"""Near-duplicates by an index: the neighbors of each image are candidates, and compared exactly.
+"""Find near-duplicates with an index: the neighbors of each image are candidates, which are compared exactly.
 
-Work grows with N times what a search costs (for ivfpq about sqrt(N)), not with N squared. What it misses is measured:
-a sample of images is compared with all others, and the share of its pairs that were found is the recall.
+Work grows with N times the cost of a search (about sqrt(N) for ivfpq), not with N squared. To measure what is missed, a
+sample of images is compared with all others: the recall is the share of its pairs that were found.
 """
 
 from collections.abc import Callable
@@ -12,9 +12,9 @@ import torch
 
 from dualtemp.encoder.vector_index import VectorIndex
 
-NEIGHBORS = 16  # asked for each image at first, or as many as a search compares exactly; more where most are pairs
+NEIGHBORS = 16  # fewest to ask for each image at first; more are asked for where most are pairs
 MOST_NEIGHBORS = 4096
-BLOCK = 1 << 23  # numbers that are compared exactly at once
+BLOCK = 1 << 23  # numbers that an exact comparison holds at once
 SAMPLE = 500  # images whose pairs are all compared, for the recall
 ROUNDING = 1e-6
 
@@ -22,8 +22,8 @@ ROUNDING = 1e-6
 class IndexPairs(NamedTuple):
     """Pairs int64 (P, 2), each i < j, their cosines float32 (P,), both as `similar_pairs` orders them.
 
-    cut: whether there were more; recall: share of the true pairs of sampled images that were found, None if they have
-    no pair; sampled: so many true pairs the recall is measured on.
+    cut: whether there were more; recall: share of the true pairs of sampled images that were found, None if these have
+    no pair, or if pairs were cut; sampled: number of true pairs that the recall is measured on.
     """
 
     pairs: np.ndarray
@@ -42,7 +42,7 @@ def index_pairs(
     keys, values, held, cut = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)], 0, False
     waiting, k = np.arange(count), max(NEIGHBORS, index.settings["candidates"])
     first = k
-    while len(waiting):  # at first all images, then those that may have more neighbors than were asked for
+    while len(waiting):  # first all images, then those that may have more pairs than neighbors were asked for
         again = []
         step = max(1, BLOCK // (min(k, count) * index.vectors.width))
         for start in range(0, len(waiting), step):
@@ -67,9 +67,10 @@ def index_pairs(
 def neighbor_pairs(
     index: VectorIndex, rows: np.ndarray, k: int, least: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Pairs of these rows as keys i N + j, i < j, their cosines, and the rows that may have more than k tell.
+    """Pairs of these rows as keys i N + j (i < j), their cosines, and the rows that may have more pairs than k show.
 
-    That is if all k are pairs; of codes, which put neighbors into a rough order, if a quarter of them are.
+    A row may have more if all its k neighbors are pairs; with ivfpq, whose codes order neighbors only roughly, if a
+    quarter of them are.
     """
     z = index.vectors.unit(rows)
     found = index.candidates(z, k + 1)
@@ -84,7 +85,7 @@ def neighbor_pairs(
 def _kept(
     keys: list[np.ndarray], values: list[np.ndarray], most: int, least: float
 ) -> tuple[list[np.ndarray], list[np.ndarray], float, bool]:
-    """Each pair once, the most similar first, at most `most`; and from now on the least cosine that can still count."""
+    """Keep each pair once, the `most` most similar first; also returns the least cosine to keep from now on."""
     key, first = np.unique(np.concatenate(keys), return_index=True)
     s = np.concatenate(values)[first]
     order = np.lexsort((key, -s))
@@ -95,7 +96,7 @@ def _kept(
 
 @torch.no_grad()
 def _recall(index: VectorIndex, pairs: np.ndarray, threshold: float) -> tuple[float | None, int]:
-    """Compare a sample of images with all others, exactly."""
+    """Measure the recall of `pairs` by comparing a sample of images exactly with all others."""
     count = len(index)
     asked = np.sort(np.random.default_rng(0).permutation(count)[:SAMPLE])
     queries = torch.from_numpy(index.vectors.unit(asked))

@@ -1,4 +1,4 @@
-"""Recall of an index, measured: how many of the truly nearest it finds, on queries that took no part in tuning it."""
+"""Tune an index, and measure its recall (how many of the true nearest it finds) on queries not used for tuning."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,19 +10,19 @@ from dualtemp.encoder.stored_vectors import StoredVectors
 from dualtemp.encoder.vector_index import VectorIndex
 
 K = 10  # recall@10
-QUERIES = 500  # to tune with, and as many others to measure with
+QUERIES = 500  # for tuning, and as many others for measuring
 ROUNDING = 1e-6  # cosines within this are equally near
 
 
 class Truth(NamedTuple):
-    """Rows int64 (Q,) that ask, and the cosine float32 (Q,) of the K-th nearest other row to each, exactly."""
+    """Query rows int64 (Q,), and the exact cosine float32 (Q,) of each with its K-th nearest other row."""
 
     rows: np.ndarray
     least: np.ndarray
 
 
 def drawn_queries(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Rows to tune with, and others to measure with; in a small index the same rows serve for both."""
+    """Draw query rows for tuning and others for measuring; in a small index the same rows serve both."""
     drawn = np.random.default_rng(seed).permutation(count)
     if count < 2 * K:
         return drawn, drawn
@@ -32,7 +32,7 @@ def drawn_queries(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 @torch.no_grad()
 def exact_least(vectors: StoredVectors, rows: np.ndarray, k: int = K) -> np.ndarray:
-    """Cosine float32 (Q,) of the k-th nearest other row to each of the rows: all vectors are read once."""
+    """The cosine float32 (Q,) of each row with its k-th nearest other row; reads all vectors once."""
     queries = torch.from_numpy(vectors.unit(rows))
     best = torch.full((len(rows), 0), 0.0)
     for start, z in vectors.pieces():
@@ -46,7 +46,7 @@ def exact_least(vectors: StoredVectors, rows: np.ndarray, k: int = K) -> np.ndar
 
 
 def recall(index: VectorIndex, truth: Truth, k: int = K) -> float:
-    """Share of the k nearest that are found: of the rows found, those at least as near as the exact k-th.
+    """Share of the k nearest that the index finds: rows found that are at least as near as the exact k-th.
 
     The index holds two vectors or more.
     """
@@ -85,7 +85,7 @@ def tune(
 
 
 def _choices(index: VectorIndex) -> list[dict[str, int]]:
-    """Settings of a search, the cheap ones first."""
+    """Settings of a search, the cheapest first."""
     if index.kind == "exact":
         return [{"candidates": 1}]
     if index.kind == "hnsw":

@@ -1,4 +1,4 @@
-"""Labels that a person has given to some images by their embedded names, in a CSV file as for a folder."""
+"""A user's labels for some images, by their names in a feature file, in a CSV file as for a folder."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from dualtemp.errors import UserError
 
 
 def read_labels(path: Path) -> dict[str, str]:
-    """Return the label of each name that has one; a name that occurs twice with two labels is one line."""
+    """Return the label of each labeled name; a name with two different labels is a UserError."""
     labels: dict[str, str] = {}
     for _, name, given in label_lines(path):
         label = given.strip()
@@ -20,14 +20,14 @@ def read_labels(path: Path) -> dict[str, str]:
 
 
 def number_labels(labels: Sequence[str | None]) -> tuple[np.ndarray, list[str]]:
-    """Turn labels by name into numbers int64 (N,), -1 for none, and the classes in the order of their names."""
+    """Turn labels into numbers int64 (N,), -1 for none, and the sorted class names."""
     classes = sorted({label for label in labels if label is not None})
     place = {label: number for number, label in enumerate(classes)}
     return np.array([-1 if label is None else place[label] for label in labels], dtype=np.int64), classes
 
 
 def labels_by_name(names: Sequence[str], given: dict[str, str], path: Path) -> list[str | None]:
-    """Return the labels of images in their order; a name that no image has is one line."""
+    """Return the labels of images in their order; a name that no image has is a UserError."""
     there = set(names)
     known: dict[str, str] = {}
     for cell, label in given.items():

@@ -22,12 +22,12 @@ from dualtemp.errors import UserError
 from dualtemp.losses.similarity import true_precision, unit
 from dualtemp.renamed import renamed_arguments
 
-# Measured in docs/embed.md: above it lie re-encoded and resized copies, below it nearly all other pairs.
+# Measured in docs/embed.md: re-encoded and resized copies lie above it, nearly all other pairs below.
 THRESHOLD = 0.99
 TILE = {"cpu": 1024, "cuda": 8192}  # rows and columns of a tile
-MANY = 20_000  # images; comparing more of them takes long enough to show progress
+MANY = 20_000  # images; comparing more takes long enough to announce it
 ROUNDING = 1e-6  # of a cosine in float32: copies have 1 within this
-EQUAL = 0.9999  # from here on contents are compared; equal contents have equal features
+EQUAL = 0.9999  # from this cosine on, contents are compared too: equal contents have equal features
 
 
 class Pair(NamedTuple):
@@ -60,7 +60,7 @@ class NearDuplicates(NamedTuple):
     recall: float | None = None
 
     def remarks(self, pair: Pair) -> list[str]:
-        """What a person should know about a pair: "same content", "two labels", "train and test"."""
+        """Remarks on a pair for the user: "same content", "two labels", "train and test"."""
         labels, parts = ({word for i in pair[:2] if (word := known[i])} for known in (self.labels, self.parts))
         found = ["same content"] if pair.same else []
         found += ["two labels"] if len(labels) == 2 else []
@@ -91,16 +91,16 @@ def near_duplicates(
         run: the run's folder.
         data: a set, a folder of images or an .npz file; default: the run's own images.
         embeddings: take features from this file of `dualtemp embed`; `data` then only says where its images are.
-        index: an index of these embeddings by `dualtemp index`: finds most pairs, with a recall that is measured, in
-            less than quadratic work. Cosines are exact.
+        index: an index of these embeddings by `dualtemp index`: finds most pairs, and measures how many, in less than
+            quadratic work. Cosines are exact.
         threshold: least cosine of a pair, default 0.99.
         mirrored: find mirrored copies too; takes twice the time, not with `embeddings`.
         batch: images at once, default 256.
         workers: processes that read image files, default one for each core but one.
         device: default "auto", the best one.
         progress: called with the number of images done, and of all.
-        cache: keep computed features for the next time, and use those that were kept (feature_cache.py).
-        note: called with lines that a person should read.
+        cache: keep computed features for the next time, and reuse kept ones (feature_cache.py).
+        note: called with messages for the user.
     """
     if not -1 <= threshold <= 1:
         raise UserError(f"threshold is the cosine of two images' features: give a number up to 1, got {threshold}")

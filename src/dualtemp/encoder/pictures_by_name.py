@@ -12,12 +12,12 @@ from dualtemp.data.loading.stacks import Levels
 from dualtemp.encoder.image_list import ImageList
 from dualtemp.file_names import valid_text
 
-SIDE = 160  # px, of a thumbnail at most
-CLEAR = 64  # px; images no larger are kept without loss, so that a page can show their pixels
+SIDE = 160  # px; longest side of a thumbnail
+CLEAR = 64  # px; images no larger than this are encoded without loss, so that a page can show their pixels
 
 
 class PicturesByName:
-    """The images of a list by the names in files of features; with None, no image is known."""
+    """The images of a list by their names in feature files; with None, no image is known."""
 
     def __init__(self, images: ImageList | None) -> None:
         self.images = images
@@ -57,7 +57,7 @@ class PicturesByName:
 
 
 def thumbnail_of_file(path: Path, levels: Levels | None = None) -> str | None:
-    """An image file, by an encoder's levels, as a small data URL; None if it cannot be read."""
+    """A thumbnail of an image file, read with an encoder's levels, as a data URL; None if it cannot be read."""
     try:
         return thumbnail_url(FileImages(path.parent, (path.name,), levels=levels).picture(0, enough=SIDE))
     except UnreadableImage:

@@ -25,7 +25,7 @@ from dualtemp.errors import UserError
 from dualtemp.losses.similarity import unit
 from dualtemp.renamed import renamed_arguments
 
-NAMES = 16  # that a photo may have among the images, with links to it; so many more are asked for, and left out
+NAMES = 16  # extra neighbors to ask for: a photo may be among the images under up to this many names (links)
 EQUAL = 0.9999  # least cosine of a photo with itself, given the rounding in a file of features
 
 
@@ -38,10 +38,10 @@ class Near(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The images nearest to each photo, nearest first, among so many.
+    """The images nearest to each photo, nearest first; among: number of images searched.
 
-    pictures: the images by name; unreadable: files that were skipped, name -> reason; levels: that the encoder reads
-    the photos by, if it needs some (`ImageSource.levels`).
+    pictures: the images by name; unreadable: files that were skipped, name -> reason; levels: those with which the
+    encoder reads the photos, if any (`ImageSource.levels`).
     """
 
     photos: list[Path]
@@ -78,15 +78,15 @@ def search(
         photos: image files, or one.
         data: where to search: a set, a folder of images or an .npz file; default: the run's own images.
         embeddings: search this file of `dualtemp embed` instead; `data` then only says where its images are.
-        index: an index of these embeddings by `dualtemp index`: most of the nearest, with its stated recall, instead of
-            all, without comparing with every image. Cosines are exact.
+        index: an index of these embeddings by `dualtemp index`: finds most of the nearest (its recall is stated)
+            without comparing with every image. Cosines are exact.
         k: number of images for each photo, default 12.
         batch: images at once, default 256.
         workers: processes that read image files, default one for each core but one.
         device: default "auto", the best one.
         progress: called with the number of images done, and of all.
-        cache: keep computed features for the next time, and use those that were kept (feature_cache.py).
-        note: called with lines that a person should read.
+        cache: keep computed features for the next time, and reuse kept ones (feature_cache.py).
+        note: called with messages for the user.
     """
     if k < 1:
         raise UserError(f"k must be at least 1, got {k}")
@@ -152,9 +152,9 @@ def nearest_rows(queries: Tensor, rows: Iterable[Rows], k: int) -> tuple[list[li
     among = 0
     for piece in rows:
         (z,) = unit(torch.tensor(piece.features, dtype=torch.float64))
-        # Summed in float64 and rounded: equal images are equally near, whatever pieces they come in.
+        # Summed in float64 and then rounded, so that equal images are equally near whichever piece they are in.
         tile = (asked @ z.T).float()  # (Q, piece)
-        # Those kept stand first, and a stable sort leaves the earlier of two equals in front.
+        # Rows kept so far come first, and the sort is stable: of two equals the earlier stays in front.
         best, order = torch.cat([best, tile], 1).sort(dim=1, descending=True, stable=True)
         best, order = best[:, :k], order[:, :k]
         for query, places in enumerate(order.tolist()):
@@ -183,10 +183,10 @@ def _near(piece: Rows, place: int, similarities: Tensor) -> Near:
 
 
 def _without(photo: Path, found: list[Near], pictures: PicturesByName) -> list[Near]:
-    """Remove the photo itself from what was found.
+    """Remove the photo itself from the images found.
 
-    Where the images are not known, it is taken to be the one with the same file name and the same features; of several,
-    the one whose folders agree best.
+    If the images' files are unknown, the photo is taken to be the image with the same file name and the same features;
+    of several, the one whose folders agree best.
     """
     own = os.path.realpath(photo)
     if pictures.images is None:
@@ -197,6 +197,6 @@ def _without(photo: Path, found: list[Near], pictures: PicturesByName) -> list[N
 
 
 def _common_end(name: str, path: str) -> int:
-    """Number of names that two paths have in common, counted from their ends."""
+    """Number of trailing path components that two paths have in common."""
     ends = zip(reversed(Path(name).parts), reversed(Path(path).parts), strict=False)
     return next((count for count, (one, other) in enumerate(ends) if one != other), len(Path(name).parts))

@@ -1,4 +1,4 @@
-"""Choose which images of a source to label: by their features, with what is labeled already taken into account."""
+"""Choose which images of a source to label, by their features and the labels given so far."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -31,16 +31,16 @@ from dualtemp.file_names import valid_text
 
 WAYS = ("diverse", "typical", "hardest", "uncertain", "random")
 NO_VIEWS = "hardest draws views of the images: give the run or start that encodes them, and --data"
-TAU = 0.1  # of the anchor weights
-USUAL = 100  # images, if nobody says how many
-DRAWS = 2  # pairs of views that they are averaged over
+TAU = 0.1  # temperature of the anchor weights
+USUAL = 100  # images selected by default
+DRAWS = 2  # pairs of views over which anchor weights are averaged
 
 
 class Selected(NamedTuple):
     """The images to label, the most wanted first.
 
-    names, labels, scores: of these; by: the way; among: how many images were there; labeled: how many of them had a
-    label already; pictures: the images by name; unreadable: files that were skipped, name -> reason.
+    names, labels, scores: one per selected image; by: the way of selection; among: number of all images; labeled: how
+    many of these had a label already; pictures: the images by name; unreadable: files skipped, name -> reason.
     """
 
     names: list[str]
@@ -54,7 +54,7 @@ class Selected(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Images to choose from: rows, where they are, the encoder (None for a file of features), what is unreadable."""
+    """Images to choose from; images: None if not found; encoder: None for a feature file; unreadable: name -> reason."""
 
     rows: Gathered
     images: ImageList | None
@@ -87,15 +87,15 @@ def select(
             anchor weights W of the encoder), "uncertain" (least sure to a classifier on the labels so far), "random".
         data: a set, a folder of images or an .npz file; default: the run's own images.
         embeddings: take features from this file of `dualtemp embed`; `data` then only says where its images are.
-        labels: FILE.csv with the columns name and label: what is labeled already. Default: the classes of the images,
-            if some have none; where all have one, labels are ignored.
-        seed: of what is drawn.
+        labels: FILE.csv (columns name and label) with the labels given so far. Default: the images' own classes, if
+            some images have none; if all have one, they are ignored.
+        seed: of random draws.
         batch: images at once, default 256.
         workers: processes that read image files, default one for each core but one.
         device: default "auto", the best one.
         progress: called with the number of images done, and of all.
-        cache: keep computed features for the next time, and use those that were kept (feature_cache.py).
-        note: called with lines that a person should read.
+        cache: keep computed features for the next time, and reuse kept ones (feature_cache.py).
+        note: called with messages for the user.
     """
     if by not in WAYS:
         raise UserError(f"no way to select is called {by!r}: choose among {', '.join(WAYS)}")
@@ -137,7 +137,7 @@ def select(
 def choose(
     by: str, features: torch.Tensor, labels: np.ndarray, n: int, *, seed: int = 0, weights: np.ndarray | None = None
 ) -> Selection:
-    """Select n images in a way of WAYS, or "farthest": labels int64 (N,), -1 for none; weights W (N,) for "hardest"."""
+    """Select n images by one of WAYS or "farthest"; labels: int64 (N,), -1 for none; weights: W (N,) for "hardest"."""
     known = np.flatnonzero(labels >= 0)
     if by == "uncertain":
         return select_uncertain(features, labels, n)
@@ -170,7 +170,7 @@ def open_candidates(
 
 
 def encoder_weights(found: Candidates, options: EncodingOptions, seed: int = 0) -> np.ndarray:
-    """W, float32 (N,), of the candidates: the mean over two pairs of views, at temperature .1; NaN if not readable."""
+    """Mean anchor weight W over two pairs of views, at temperature .1, of each candidate (N,); NaN if unreadable."""
     encoder, images = found.encoder, found.images
     if encoder is None or images is None:
         raise UserError(NO_VIEWS)

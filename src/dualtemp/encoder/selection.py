@@ -1,15 +1,15 @@
-"""Which images to label: functions of features, arrays in and arrays out.
+"""Ways to select the images to label: functions of features, arrays in and arrays out.
 
     select_random      any n
-    select_diverse     n that represent all: each image should have one of them near (facility location, greedily)
+    select_diverse     n that represent all: every image should have one of them nearby (facility location, greedily)
     select_farthest    n that are far from each other (k-center greedy; Sener, Savarese 2018)
     select_typical     from each cluster its most typical (TypiClust; Hacohen et al. 2022)
     select_hardest     the largest anchor weights W
     select_uncertain   those that a classifier on the labels so far is least sure of
 
-Features (N, F) are numpy arrays or tensors of any length; similarity is the cosine. `chosen` are images that have a
-label already: they are not selected again, and what they cover counts as covered. No N x N matrix is made: work and
-memory are stated with each function. All return a Selection, the most wanted first.
+Features (N, F) are numpy arrays or tensors of any norm; similarity is the cosine. `chosen` are images that have a
+label already: they are not selected again, and what they cover counts as covered. No N x N matrix is built: each
+function states its work and memory. All return a Selection, the most wanted first.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,25 +32,25 @@ Array = np.ndarray | Tensor
 Numbers = Sequence[int] | np.ndarray | Tensor
 Progress = Callable[[int, int], None]  # called with the number of images selected, and of all to be selected
 
-SELECTED = 5  # what keys are drawn for: the number of data.subset.FOLDS too, and part of every selection made so far
-LANDMARKS = 4096  # images that stand for all others in `select_diverse`, at least
-TRIED = 2.3  # log 10: so many candidates N / n a step find one within 10 % of the best gain (Mirzasoleiman et al. 2015)
+SELECTED = 5  # number of the random draw, the same as data.subset.FOLDS; a change would change every selection
+LANDMARKS = 4096  # fewest images that represent all in `select_diverse`
+TRIED = 2.3  # log 10: 2.3 N / n candidates a step find one within 10 % of the best gain (Mirzasoleiman et al. 2015)
 MOST_CLUSTERS = 500  # as in TypiClust
-NEIGHBORS, SMALLEST = 20, 5  # likewise; clusters of fewer images come last
-MEMBERS = 4096  # of a cluster that typicality is measured against, at most
-ANCHORS = 256  # of a batch in `anchor_weights`
+NEIGHBORS, SMALLEST = 20, 5  # as in TypiClust; clusters of fewer than SMALLEST images come last
+MEMBERS = 4096  # most images of a cluster among which the nearest are searched
+ANCHORS = 256  # anchors of a batch in `anchor_weights`
 TILE = 1 << 22  # similarities at once
 
 
 class Selection(NamedTuple):
-    """Numbers int64 (n,) of the images, the most wanted first, and of each the score float32 (n,) that it has by."""
+    """Numbers int64 (n,) of the selected images, the most wanted first, and their scores float32 (n,)."""
 
     index: np.ndarray
     score: np.ndarray
 
 
 def select_random(count: int, n: int, *, chosen: Numbers = (), seed: int = 0) -> Selection:
-    """Any n of `count` images; with one seed a larger selection begins with every smaller one. score: 0."""
+    """Any n of `count` images. With the same seed, a larger selection begins with the smaller ones. score: 0."""
     free = _free(count, n, chosen)
     order = np.argsort(random_keys(seed, SELECTED, count)[free], kind="stable")[:n]
     return Selection(free[order], np.zeros(n, np.float32))
@@ -62,11 +62,11 @@ def select_diverse(
 ) -> Selection:
     """The n images that together are most similar to all: greedy maximum of sum_i max_(j selected) (1 + s_ij) / 2.
 
-    Up to 4,096 images this is the greedy algorithm, within 1 - 1/e of the optimum. Of more, the sum goes over landmarks
-    (the larger of 4,096 and 4 n images, drawn by the seed), and each step looks at 2.3 N / n candidates (stochastic
+    Up to 4,096 images this is the greedy algorithm, within 1 - 1/e of the optimum. Of more, the sum is over landmarks
+    (4,096 or 4 n images, whichever is more, drawn by the seed), and each step tries 2.3 N / n candidates (stochastic
     greedy): work 2.3 N x landmarks, memory N.
 
-    score: the mean gain of a landmark, falling.
+    score: the mean gain over landmarks, descending.
     """
     z, free = _unit(features), _free(len(features), n, chosen)
     taken = np.zeros(len(z), bool)
@@ -105,11 +105,11 @@ def select_farthest(
 ) -> Selection:
     """The n images far from each other: each next one is the farthest from all before it (k-center greedy).
 
-    The largest distance of an image to the nearest selected one is at most twice the smallest possible. The first,
-    where nothing is chosen, is drawn by the seed; of equally far ones the earlier is taken. Outliers come first: see
-    docs/select.md before you take it. Work N x (n + chosen), memory N.
+    The largest distance from an image to the nearest selected one is at most twice the optimum. If nothing is chosen
+    yet, the first image is drawn by the seed; of equally far images the earlier is taken. Outliers come first: read
+    docs/select.md before you use it. Work N x (n + chosen), memory N.
 
-    score: the distance |z_i - z_j| to the nearest before it; of the first one 2, the largest there is.
+    score: the distance |z_i - z_j| to the nearest image selected before; 2, the largest possible, for the first.
     """
     z, free = _unit(features), _free(len(features), n, chosen)
     far = torch.full((len(z),), 4.0, device=z.device)
@@ -138,11 +138,11 @@ def select_farthest(
 def select_typical(
     features: Array, n: int, *, chosen: Numbers = (), seed: int = 0, progress: Progress | None = None
 ) -> Selection:
-    """Of each cluster the image with the nearest neighbors: clusters with the fewest labels first, then large ones.
+    """The most typical image of each cluster: clusters with the fewest labels first, of these the largest first.
 
     Clusters of fewer than five images come last: they are outliers.
     There are n + chosen clusters, at most 500 and at most one for every four images. Typicality is 1 / mean distance to
-    the 20 nearest of the cluster (of at most 4,096 of its images). Work N x clusters, memory N.
+    the 20 nearest among at most 4,096 images of the cluster. Work N x clusters, memory N.
 
     score: the typicality.
     """
@@ -182,9 +182,9 @@ def select_hardest(weights: Array, n: int, *, chosen: Numbers = ()) -> Selection
 
 @torch.no_grad()
 def anchor_weights(first: Array, second: Array, *, tau: float = 0.1, batch: int = ANCHORS, seed: int = 0) -> np.ndarray:
-    """W_i(tau), float32 (N,), of images by two views each, features (N, F): how hard an encoder takes each for its own.
+    """W_i(tau), float32 (N,), from features (N, F) of two views of each image: how hard the encoder finds each image.
 
-    Negatives are the second views of the other images of a batch; batches are drawn by the seed, the last is filled up.
+    Negatives are the second views of the other images of a batch. Batches are drawn by the seed; the last is filled up.
     """
     q, k = _unit(first), _unit(second)
     if q.shape != k.shape or len(q) < 2:
@@ -224,7 +224,7 @@ def select_uncertain(features: Array, labels: Array, n: int, *, by: str = "margi
 
 
 def class_probabilities(features: Array, labels: np.ndarray) -> Tensor:
-    """Probabilities (N, C) of the C classes that occur, rising, by a logistic regression on the labels that exist."""
+    """Probabilities (N, C) of the C classes that occur, ascending, by logistic regression on the given labels."""
     classes, numbers = np.unique(labels[labels >= 0], return_inverse=True)
     if len(classes) < 2:
         raise UserError(f"uncertain needs labels of at least two classes, there are {len(classes)}: label some first")
@@ -238,17 +238,17 @@ def class_probabilities(features: Array, labels: np.ndarray) -> Tensor:
 
 
 def _largest(scores: np.ndarray, free: np.ndarray, n: int) -> Selection:
-    """Of equal scores the earlier image; one that is not a number comes last."""
+    """The n free images with the largest scores; of equal scores the earlier image, NaN last."""
     order = free[np.argsort(-np.nan_to_num(scores[free], nan=-np.inf), kind="stable")[:n]]
     return Selection(order, scores[order])
 
 
 def _typicality(z: Tensor, members: np.ndarray, seed: int) -> np.ndarray:
     if len(members) == 1:
-        return np.zeros(1, np.float32)  # nothing is like it
+        return np.zeros(1, np.float32)  # an image alone is not typical of anything
     drawn = members[np.sort(np.argsort(random_keys(seed, SELECTED, len(members)), kind="stable")[:MEMBERS])]
     rows, others = z[torch.from_numpy(members).to(z.device)], z[torch.from_numpy(drawn).to(z.device)]
-    k = min(NEIGHBORS + 1, len(drawn))  # the image itself, where it is among them, adds a distance of 0
+    k = min(NEIGHBORS + 1, len(drawn))  # one more, since the image itself may be among them, at distance 0
     own = torch.from_numpy(np.isin(members, drawn)).to(z.device)
     found = []
     for part, itself in zip(*(x.split(max(1, TILE // len(drawn))) for x in (rows, own)), strict=True):
@@ -269,7 +269,7 @@ def _gains(z: Tensor, shown: Tensor, best: Tensor, tried: np.ndarray, whole: Ten
 
 
 def _next_candidates(order: np.ndarray, taken: np.ndarray, share: int, at: int) -> tuple[np.ndarray, int]:
-    """Those of the next `share` candidates that are not taken, from place `at` of the order, and where to go on."""
+    """The next `share` candidates of the order from place `at` on, without taken ones, and where to continue."""
     while True:
         tried = order[(at + np.arange(share)) % len(order)]
         at = (at + share) % len(order)

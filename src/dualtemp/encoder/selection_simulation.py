@@ -1,8 +1,8 @@
-"""How many labels a way to select saves against random: replayed on images whose labels are known.
+"""Simulate how many labels a way to select saves compared with random selection, on images whose labels are known.
 
-For each seed a fifth of the images, balanced over the classes, is held out; each way selects from the others, the
-labels of the selected images are revealed, a linear classifier is fitted to their features and read on the held-out
-fifth. What is drawn (the fifth, the random selection, clusters) differs by seed; the fifth is the same for all ways.
+For each seed, a fifth of the images, balanced over the classes, is held out. Each way selects from the rest, the labels
+of its selection are revealed, and a linear classifier is fitted to their features and tested on the held-out fifth. All
+random draws (the fifth, the random selection, clusters) differ by seed; the fifth is the same for all ways.
 """
 
 import math
@@ -20,9 +20,9 @@ from dualtemp.errors import UserError
 from dualtemp.evaluation.few_shot import PENALTY
 from dualtemp.evaluation.probe import logistic_regression, standardize
 
-A_CLASS = (1, 2, 5, 10, 20, 50)  # labels a class, on average, of the budgets
-HELD = 5  # one of so many images is held out
-FURTHER = (2, 4)  # times the largest budget, for random alone: what it needs to catch up
+A_CLASS = (1, 2, 5, 10, 20, 50)  # the default budgets, in labels per class on average
+HELD = 5  # one image in this many is held out
+FURTHER = (2, 4)  # multiples of the largest budget, for random alone, to see when it catches up
 
 
 class Simulation(NamedTuple):
@@ -66,13 +66,13 @@ def simulate(
 ) -> Simulation:
     """Replay the ways on features (N, F) with labels int64 (N,), -1 for none, which are left out.
 
-    "uncertain" needs labels to begin with: its first budget is random, and each next one builds on the labels before.
+    "uncertain" needs labels to begin with: its first budget is random, and each later one builds on the labels so far.
 
     Args:
         features: (N, F).
         labels: (N,).
-        ways: of `select.WAYS`; random is always there.
-        budgets: numbers of labels, rising; default 1, 2, 5, 10, 20, 50 for each class.
+        ways: some of `select.WAYS`; random is always included.
+        budgets: ascending numbers of labels; default 1, 2, 5, 10, 20, 50 for each class.
         seeds: repetitions.
         weights: W (N,), for "hardest".
         progress: called with the number of seeds done, and of all.
@@ -119,7 +119,7 @@ def simulate(
 def _selections(
     way: str, features: Tensor, truth: np.ndarray, budgets: Sequence[int], seed: int, weights: np.ndarray | None
 ) -> list[np.ndarray]:
-    """The images that are labeled at each budget."""
+    """The images that a way has labeled at each budget."""
     if way != "uncertain":
         return [choose(way, features, np.full(len(truth), -1), n, seed=seed, weights=weights).index for n in budgets]
     labels = np.full(len(truth), -1)

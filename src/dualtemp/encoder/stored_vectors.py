@@ -1,4 +1,4 @@
-"""Features as one plain file, row after row, mapped into memory: any rows can be read without reading the others."""
+"""Features in one plain file, row after row, memory-mapped: any rows can be read without the others."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ class StoredVectors:
     """Features (N, F) of float32 or float16 in a file of exactly that many bytes."""
 
     def __init__(self, path: Path, count: int, width: int, dtype: str) -> None:
-        """Map the file; its size has been checked."""
+        """Map the file, whose size the caller has checked."""
         self.table = np.memmap(path, np.dtype(dtype).newbyteorder("<"), "r", shape=(count, width))
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""An index of features: finds candidates by faiss, then compares them exactly with the vectors on disk."""
+"""An index of features: faiss finds candidates, which are then compared exactly, using the vectors on disk."""
 
 import os
 from pathlib import Path
@@ -11,16 +11,16 @@ from dualtemp.encoder.index_file import AGAIN, IndexHeader, checksum, index_path
 from dualtemp.encoder.stored_vectors import StoredVectors
 from dualtemp.errors import UserError
 
-GATHERED = 1 << 24  # numbers that are compared exactly at once: 64 MiB
+GATHERED = 1 << 24  # numbers that an exact comparison holds at once: 64 MiB
 ADDED = 1 << 22  # numbers that are added at once
-EXACT, LARGE = 20_000, 500_000  # up to so many vectors "exact", then "hnsw", above "ivfpq"
-LINKS, BUILD_WIDTH = 32, 80  # of hnsw: neighbors of a vector, and candidates while it is built
-A_CELL = 48  # vectors for each cell of ivfpq that its centers are fitted to
+EXACT, LARGE = 20_000, 500_000  # "exact" up to the first number of vectors, "hnsw" up to the second, then "ivfpq"
+LINKS, BUILD_WIDTH = 32, 80  # of hnsw: neighbors of a vector, and candidates considered while building
+A_CELL = 48  # vectors per cell of ivfpq that its centers are fitted to
 SHORTEST_CODE, LONGEST_CODE = 16, 96  # bytes of a vector's code in ivfpq
 
 
 def import_faiss() -> Any:
-    """Import faiss, or say how to get it; it takes as many threads as torch."""
+    """Import faiss, with as many threads as torch; raises UserError if it is not installed."""
     try:
         import faiss
     except ImportError:
@@ -34,7 +34,8 @@ def import_faiss() -> Any:
 class VectorIndex:
     """Candidates from faiss, and their exact cosines from the vectors.
 
-    settings: "candidates" compared exactly for a query, and what a search costs: "ef" of hnsw, "probes" of ivfpq.
+    settings: "candidates", the number compared exactly per query, and the effort of a search: "ef" of hnsw, "probes" of
+    ivfpq.
     """
 
     def __init__(self, found: Any, vectors: StoredVectors, kind: str, settings: dict[str, int]) -> None:
@@ -45,7 +46,7 @@ class VectorIndex:
         return len(self.vectors)
 
     def apply(self, settings: dict[str, int]) -> None:
-        """Search with other settings from now on."""
+        """Use these settings from now on; others keep their values."""
         self.settings |= settings
         if self.kind == "hnsw":
             self.found.hnsw.efSearch = self.settings["ef"]
@@ -70,9 +71,9 @@ class VectorIndex:
         return np.where(rows < 0, -np.inf, np.minimum(s, 1))
 
     def near(self, queries: np.ndarray, rows: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Places at (P,) and place (P,) in rows (Q, C) with a cosine of at least `least`, and these float32 (P,).
+        """Indices at (P,), place (P,) of entries of `rows` (Q, C) with a cosine of at least `least`; cosines (P,).
 
-        As of `exact`, but a product in float32 chooses first which are compared exactly: few, of many candidates.
+        Cosines are those of `exact`, but a float32 product first discards most candidates.
         """
         found = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))]
         step = max(1, GATHERED // (rows.shape[1] * self.vectors.width))
@@ -89,7 +90,7 @@ class VectorIndex:
         return at, place, s
 
     def _may_reach(self, queries: np.ndarray, rows: np.ndarray, least: float) -> np.ndarray:
-        """Whether cosines may be `least`, bool (Q, C): false only beyond the rounding of float32."""
+        """Whether a cosine may reach `least`, bool (Q, C); false only if float32 rounding cannot explain the gap."""
         z = self.vectors.table[np.maximum(rows, 0)].astype(np.float32, copy=False)
         with np.errstate(over="ignore", invalid="ignore"):
             lengths = np.sqrt(np.einsum("qcf,qcf->qc", z, z))
@@ -98,9 +99,9 @@ class VectorIndex:
             return ~(rough < least - rounding) | ~(lengths < np.inf)  # squares above the range of float32
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows int64 (Q, k) nearest to unit queries (Q, F), and cosines float32 (Q, k): falling, the earlier of equals.
+        """The k rows nearest to unit queries (Q, F), int64 (Q, k), and their cosines float32 (Q, k), descending.
 
-        -1 and -inf where there are no more.
+        Of equal cosines the earlier row comes first. -1 and -inf where there are no more.
         """
         rows = self.candidates(queries, max(k, self.settings["candidates"]))
         s = self.exact(queries, rows)
@@ -114,7 +115,7 @@ def usual_kind(count: int) -> str:
 
 
 def build(vectors: StoredVectors, kind: str, note: Any = None) -> tuple[VectorIndex, dict[str, int]]:
-    """Build an index of all vectors, streamed; returns it and the settings that it was built with."""
+    """Stream all vectors into a new index; returns it and the settings that it was built with."""
     faiss, width, settings = import_faiss(), vectors.width, {}
     if kind == "exact":
         found = faiss.IndexFlatIP(width)
@@ -134,7 +135,7 @@ def build(vectors: StoredVectors, kind: str, note: Any = None) -> tuple[VectorIn
 
 
 def _trained_ivfpq(faiss: Any, vectors: StoredVectors, note: Any) -> tuple[Any, dict[str, int]]:
-    """2 sqrt(N) cells with codes of about F / 4 bytes (product quantizer), or of F where nothing near divides F."""
+    """Train an empty ivfpq index: 2 sqrt(N) cells; codes of F bytes, or of about F / 4 if F divides so and N >= 1024."""
     count, width = len(vectors), vectors.width
     cells = max(1, min(round(2 * count**0.5), count // 4))
     goal = min(max(width // 4, SHORTEST_CODE), LONGEST_CODE)
@@ -158,7 +159,7 @@ def _trained_ivfpq(faiss: Any, vectors: StoredVectors, note: Any) -> tuple[Any, 
 
 
 def open_index(path: Path, embeddings: Path | None = None) -> tuple[VectorIndex, IndexHeader, EmbeddingFile]:
-    """Open an index and its embeddings (default: where they were); one that does not fit them is refused."""
+    """Open an index and its embeddings (default: where they were); raises UserError if they do not match."""
     header = read_header(path)
     there = Path(header.path) if embeddings is None else embeddings
     if embeddings is None and not there.exists():
