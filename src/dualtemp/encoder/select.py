@@ -54,7 +54,7 @@ class Selected(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Images to choose from; images: None if not found; encoder: None for a feature file; unreadable: name -> reason."""
+    """Images to choose from. images: None if not found; encoder: None for a feature file; unreadable: name -> why."""
 
     rows: Gathered
     images: ImageList | None

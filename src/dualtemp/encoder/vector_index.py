@@ -135,7 +135,7 @@ def build(vectors: StoredVectors, kind: str, note: Any = None) -> tuple[VectorIn
 
 
 def _trained_ivfpq(faiss: Any, vectors: StoredVectors, note: Any) -> tuple[Any, dict[str, int]]:
-    """Train an empty ivfpq index: 2 sqrt(N) cells; codes of F bytes, or of about F / 4 if F divides so and N >= 1024."""
+    """Train an empty ivfpq index of 2 sqrt(N) cells; codes of about F / 4 bytes, or F (no divisor nearby, N < 1024)."""
     count, width = len(vectors), vectors.width
     cells = max(1, min(round(2 * count**0.5), count // 4))
     goal = min(max(width // 4, SHORTEST_CODE), LONGEST_CODE)

@@ -1,4 +1,4 @@
-"""Predictions of the encoders, image by image: the trained one's compared with the others', and by class."""
+"""Compare the trained encoder's predictions with the other encoders', image by image, and sum them up by class."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 TRAINED = "trained"
-MOST_CONFUSED = 400  # pairs of classes that evaluation.json keeps: all that twenty classes can have
+MOST_CONFUSED = 400  # most pairs of classes in evaluation.json: enough for every pair of twenty classes
 
 
 class Answers:
-    """Keeps the predictions of the trained encoder, to compare the others' with them; classes: names by label."""
+    """Keeps the trained encoder's predictions to compare those of other encoders with; classes: names by label."""
 
     def __init__(self, classes: Sequence[str]) -> None:
         self.classes = classes
@@ -32,7 +32,7 @@ class Answers:
         if name not in self._trained:
             return {}
         trained, asked = self._trained[name]
-        if not torch.equal(asked, labels):  # a file has gone meanwhile
+        if not torch.equal(asked, labels):  # not the same images: a file has disappeared since
             return {}
         return {"pairs": [alone_right(one, other, labels) for one, other in zip(trained, answers, strict=True)]}
 
@@ -50,7 +50,7 @@ def class_by_class(predicted: Tensor, labels: Tensor, classes: Sequence[str]) ->
     """
     count = max(len(classes), int(labels.max()) + 1, int(predicted.max()) + 1)
     names = [*classes, *(str(label) for label in range(len(classes), count))]
-    answered = predicted >= 0  # a score that is not a number names no class
+    answered = predicted >= 0  # -1: a NaN score predicts no class
     table = torch.bincount(labels[answered] * count + predicted[answered], minlength=count**2).view(count, count)
     asked, right = labels.bincount(minlength=count).tolist(), table.diagonal().tolist()
     wrong = table.clone().fill_diagonal_(0)

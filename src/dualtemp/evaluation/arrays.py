@@ -1,4 +1,4 @@
-"""Arrays that functions on features take: tensors or numpy arrays, checked once."""
+"""Check features and labels, given as tensors or numpy arrays, and convert them to tensors."""
 
 import numpy as np
 import torch

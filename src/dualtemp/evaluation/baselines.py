@@ -1,4 +1,4 @@
-"""Baselines for a trained encoder: raw pixels, colors, the same encoder untrained, and what it began from."""
+"""Baselines for a trained encoder: raw pixels, color histograms, the same encoder untrained, and its start."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,11 +15,12 @@ from dualtemp.runs.evaluated_measures import START
 from dualtemp.runs.folder import RunFolder
 from dualtemp.training.pretrained import input_of_start
 
-# More pixels do not help and cost: with 5,000 images of CIFAR-10, kNN, probe and few labels all do a little better on
-# 16 px than on 32 px.
+# More pixels cost time and do not help: with 5,000 images of CIFAR-10, kNN, probe and few labels all do a little better
+# on 16 px than on 32 px.
 RAW_SIDE = 16
-# Hue and saturation together, value (or the intensity of a gray image) alone, which still tells gray images apart that
-# are stored in color. Finer bins, or all three together, are within the error on 200 photographs of ten classes.
+# Hue and saturation are binned together; value (or a gray image's intensity) is binned alone, which still tells gray
+# images apart that are stored in color. On 200 photographs of ten classes, finer bins, or binning all three together,
+# make no significant difference.
 HUES, SATURATIONS, VALUES = 8, 4, 32
 
 
@@ -33,14 +34,14 @@ class RawPixels(nn.Module):
 
 
 class ColorHistogram(nn.Module):
-    """Which colors an image has, and roughly where: HSV histograms of the whole and of its four quarters.
+    """Which colors an image has, and roughly where: HSV histograms of the whole image and of its four quarters.
 
-    Images without exactly three channels get an intensity histogram of each channel. Features are square roots of
-    shares of pixels (Hellinger): with plain shares kNN and probe do up to ten points worse on chest X-rays.
+    For images without exactly three channels, these are intensity histograms of each channel. Features are square roots
+    of shares of pixels (Hellinger): with plain shares, kNN and probe do up to ten points worse on chest X-rays.
 
     Args:
-        mean: of the normalization, which is undone first.
-        std: of the normalization.
+        mean: mean of the images' normalization, which is undone first.
+        std: its standard deviation.
     """
 
     mean: Tensor  # (C, 1, 1)
@@ -75,7 +76,7 @@ def hsv(pixels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def with_baselines(encoder: RunEncoder) -> dict[str, RunEncoder]:
-    """Return the encoder and the baselines it has to beat; all get the same views, only a start its own."""
+    """Return the encoder and the baselines to beat. All get the same views, except a start, which has its own."""
     settings, views = encoder.settings, encoder.views
     assert settings.image_size is not None
     untrained = build_backbone(settings.backbone, settings.image_size, encoder.channels, seed=settings.seed)
@@ -90,7 +91,7 @@ def with_baselines(encoder: RunEncoder) -> dict[str, RunEncoder]:
 
 
 def _start_of(encoder: RunEncoder) -> dict[str, RunEncoder]:
-    """What the run began from, with the input that it wants; nothing if the run keeps no start."""
+    """The run's start, with the input that it expects; empty if the run keeps no start."""
     run = RunFolder(encoder.path)
     if not run.start.is_file():
         return {}
@@ -108,7 +109,7 @@ def _bin(values: Tensor, count: int) -> Tensor:
 
 
 def _shares(places: Tensor, bins: int) -> Tensor:
-    """Shares (N, 5 * bins) of the pixels in each bin, of the whole and then of each quarter."""
+    """Shares (N, 5 * bins) of the pixels in each bin, for the whole image and then for each quarter."""
     top, left = (-(-side // 2) for side in places.shape[1:])
     quarters = [places[:, rows, columns] for rows in _halves(top) for columns in _halves(left)]
     found = []

@@ -1,4 +1,4 @@
-"""How far stated confidences can be believed: temperature scaling, and the expected calibration error."""
+"""Calibration of confidences: temperature scaling, and the expected calibration error."""
 
 import torch
 from torch import Tensor
@@ -6,15 +6,15 @@ from torch import Tensor
 from dualtemp.evaluation.accuracy import predicted
 from dualtemp.evaluation.arrays import Array, as_features, as_labels
 
-LOWEST, HIGHEST = 0.05, 20.0  # temperatures; where all answers are right, or none, there is no best one
+LOWEST, HIGHEST = 0.05, 20.0  # temperatures; without bounds there is no best one if all predictions are right, or none
 BINS = 15
 
 
 def fit_temperature(logits: Array, labels: Array) -> float:
     """Return the T that minimizes the mean cross entropy of logits / T (Guo et al. 2017), from .05 to 20.
 
-    The cross entropy is convex in 1 / T, so that halving an interval finds the one minimum. Give logits (N, C) of
-    images that the classifier has not learned from, and their labels (N,).
+    The cross entropy is convex in 1 / T, so bisection finds its only minimum. Give logits (N, C) of images that the
+    classifier was not fitted to, and their labels (N,).
     """
     z = as_features(logits).double()
     own = z.gather(1, as_labels(labels, len(z))[:, None])[:, 0]
@@ -31,9 +31,9 @@ def fit_temperature(logits: Array, labels: Array) -> float:
 
 
 def cautious_temperature(logits: Array, labels: Array) -> float:
-    """`fit_temperature`, but at least 1 where every answer is right: then nothing says how sure is too sure.
+    """`fit_temperature`, but at least 1 if every prediction is right: then the data set no limit on confidence.
 
-    1 where all logits are 0, which nothing was learned for.
+    1 if all logits are 0, as of a classifier that has learned nothing.
     """
     z = as_features(logits)
     if not bool(z.any()):
@@ -43,10 +43,10 @@ def cautious_temperature(logits: Array, labels: Array) -> float:
 
 
 def expected_calibration_error(probabilities: Array, labels: Array, bins: int = BINS) -> float:
-    """Mean over images of |accuracy - confidence| of their bin: 0 if confidences can be believed, at most 1.
+    """Mean over images of |accuracy - confidence| of their bin, from 0 (well calibrated) to 1.
 
-    Confidences, the largest probability of each row (N, C), fall into bins of equal width, whose right end belongs to
-    them (Guo et al. 2017).
+    The confidence of an image is the largest probability in its row of (N, C). Bins have equal width and include their
+    right end (Guo et al. 2017).
     """
     p = as_features(probabilities).double()
     confidence, best = p.max(1)
@@ -57,7 +57,7 @@ def expected_calibration_error(probabilities: Array, labels: Array, bins: int = 
 
 
 def uncertainty(probabilities: Array, how: str = "entropy") -> Tensor:
-    """Uncertainty (N,) of predictions (N, C), from 0 (sure) to 1: which images to look at or to label first.
+    """Uncertainty (N,) of predictions (N, C), from 0 (sure) to 1, to decide which images to look at or label first.
 
     how: "entropy", divided by log C; "margin", 1 - the gap between the two likeliest classes; "least-confident",
     1 - the largest probability.

@@ -16,21 +16,21 @@ from dualtemp.evaluation.knn import nearest
 from dualtemp.evaluation.probe import fit_probe, logistic_regression, standardization
 from dualtemp.losses.similarity import unit
 
-NONE_OF_THESE = -1  # what `label` is for an image that is far from all classes
+NONE_OF_THESE = -1  # the `label` of an image that is far from all classes
 FOLD_COUNT = 5
-NEIGHBORS = 5  # whose mean distance says how far an image is from all classes
-BANK_IMAGES = 2_000  # training images that are kept to measure it, at most
-CROSS_FITTED = 10_000  # images that calibration is made from, at most, unless all are asked for
-CONSTANT = 1e-6  # deviation of a score up to which it is as good as constant
+NEIGHBORS = 5  # the mean distance to this many says how far an image is from all classes
+BANK_IMAGES = 2_000  # most training images kept to measure that distance
+CROSS_FITTED = 10_000  # most images that calibration uses, unless all are asked for
+CONSTANT = 1e-6  # a score with at most this deviation counts as constant
 UNKNOWN_RATE = 0.05  # share of images of known classes that may be called "none of these"
 
 
 class Predictions(NamedTuple):
-    """Answers for N images.
+    """Predictions for N images.
 
     label: int64 (N,), the class, -1 for none of these; best: int64 (N,), the likeliest class in any case; confidence:
-    (N,), its calibrated probability; probabilities: (N, C); novelty: (N,), how far the image is from all classes, which
-    is compared with the classifier's threshold.
+    (N,), its calibrated probability; probabilities: (N, C); novelty: (N,), how far the image is from all classes; above
+    the classifier's threshold, the label is none of these.
     """
 
     label: Tensor
@@ -46,9 +46,9 @@ class Classifier:
 
     weight (C, F), bias (C,), mean (F,), scale (F,): logits are (x - mean) / scale * weight + bias; classes: names;
     temperature: logits are divided by it; bank: unit features (M, F) of training images; spread: means and deviations
-    (2, 2) of negative energy and of distance among training images, by which novelty is computed (deviation inf: the
-    score does not count); threshold: an image of larger novelty is none of these (inf: never); facts: how it was made,
-    for JSON.
+    (2, 2) of negative energy and of distance among training images, which standardize the two scores of novelty
+    (deviation inf: the score does not count); threshold: an image of larger novelty is none of these (inf: never);
+    facts: how it was made, for JSON.
     """
 
     weight: Tensor
@@ -104,15 +104,15 @@ def fit_classifier(
 ) -> Classifier:
     """Fit a calibrated classifier to frozen features.
 
-    The linear part is the probe's (`linear_probe`). Temperature and the threshold of "none of these" are set on images
-    in folds that the classifier of the other folds has not learned from, at most 10,000 of them.
+    The linear part is that of `linear_probe`. Temperature and the threshold of "none of these" are set by
+    cross-fitting: each of at most 10,000 images is predicted by a classifier fitted to the other folds.
 
     Args:
         features: (N, F).
         labels: (N,), from 0, of at least two classes.
         classes: names by label; default: their numbers.
         unknown_rate: share of known images that may be called "none of these"; 0 never says so.
-        seed: of the folds and of the held-out part that the penalty is chosen on.
+        seed: of the folds, and of the held-out part on which the penalty is chosen.
     """
     return fit_with_answers(features, labels, classes, unknown_rate=unknown_rate, seed=seed, most=CROSS_FITTED)[0]
 
@@ -127,10 +127,10 @@ def fit_with_answers(
     seed: int = 0,
     most: int | None = None,
 ) -> tuple[Classifier, Predictions]:
-    """Fit a classifier as `fit_classifier` does, and return the answers for the same images too.
+    """Fit a classifier as `fit_classifier` does; returns it, and predictions for the same images.
 
-    These are honest: each image is answered by a classifier that has learned from other folds. most: answer only so
-    many of the images.
+    The predictions are honest: each image is predicted by a classifier fitted to the other folds. most: predict only
+    this many of the images.
     """
     x = as_features(features).float()
     y = as_labels(labels, len(x))
@@ -166,7 +166,7 @@ def fit_with_answers(
 def cross_fitted_logits(
     features: Array, labels: Array, classes: int, penalty: float, *, folds: int = FOLD_COUNT, seed: int = 0
 ) -> Tensor:
-    """Logits (N, C) of each image by a classifier that has learned from the other folds alone.
+    """Logits (N, C) of each image by a classifier fitted to the other folds alone.
 
     Folds are balanced over the classes and drawn by the seed. Arguments as in `logistic_regression`.
     """
@@ -177,7 +177,7 @@ def cross_fitted_logits(
     for each in fold.unique().tolist():
         held = fold == each
         if held.all():
-            break  # one image of each class: nothing is left to learn from
+            break  # one image of each class: no other fold to learn from
         mean, scale = standardization(x[~held])
         fit = logistic_regression((x[~held] - mean) / scale, y[~held], classes, penalty)
         logits[held] = F.linear((x[held] - mean) / scale, *fit)
@@ -185,7 +185,7 @@ def cross_fitted_logits(
 
 
 def novelty_spread(scores: Tensor) -> Tensor:
-    """Means and deviations (2, 2) of both scores (2, N) of novelty; inf for a constant one, which says nothing."""
+    """Means and deviations (2, 2) of both scores (2, N) of novelty; the deviation of a constant score becomes inf."""
     deviation = scores.std(1, correction=0)
     return torch.stack([scores.mean(1), deviation.where(deviation > CONSTANT, torch.inf)])
 
@@ -194,7 +194,7 @@ def novelty_spread(scores: Tensor) -> Tensor:
 def neighbor_distance(features: Array, bank: Array, *, k: int = NEIGHBORS, itself: Tensor | None = None) -> Tensor:
     """1 - mean cosine of features (N, F) with the k nearest rows of a bank (M, F): (N,).
 
-    itself: int64 (N,), the row of the bank that an image is, which is not its neighbor; -1 if it is none.
+    itself: int64 (N,), the image's own row in the bank, which is not its neighbor; -1 if it is not in the bank.
     """
     x, bank = as_features(features), as_features(bank)
     if itself is None or len(bank) == 1:
@@ -202,14 +202,14 @@ def neighbor_distance(features: Array, bank: Array, *, k: int = NEIGHBORS, itsel
     found, done = [], 0
     for similarity, index in nearest(x, bank, k + 1):
         others = index != itself[done : done + len(index), None]
-        others[others.all(1), -1] = False  # one more than k was asked for
+        others[others.all(1), -1] = False  # without the image itself among the k + 1 found, drop the farthest
         done += len(index)
         found.append(1 - similarity[others].unflatten(0, (len(index), -1)).mean(1))
     return torch.cat(found)
 
 
 def balanced_sample(labels: Tensor, most: int, seed: int) -> Tensor:
-    """Images, int64, rising: all, or `most` of them that the classes have equal shares in."""
+    """Ascending numbers (int64) of all images, or of `most` of them, balanced over the classes."""
     if len(labels) <= most:
         return torch.arange(len(labels))
     rank = rank_within(labels.numpy(), random_keys(seed, BANK, len(labels)))

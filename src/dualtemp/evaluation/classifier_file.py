@@ -1,6 +1,6 @@
 """classifier.safetensors: a classifier on an encoder's features, in a run's folder or an export. Loading runs no code.
 
-Tensors by the names of `Classifier`; the header holds one JSON text, `dualtemp`, with everything else.
+Tensors have the names of `Classifier`'s fields; everything else is one JSON text, `dualtemp`, in the header.
 """
 
 import json
@@ -38,7 +38,7 @@ def save_classifier(path: Path, classifier: Classifier) -> None:
 
 
 def load_classifier(path: Path) -> Classifier:
-    """Read a classifier; a file that is none is a UserError in one line."""
+    """Read a classifier; raises UserError if the file does not hold one."""
     try:
         with safe_open(path, "pt") as file:
             about = json.loads((file.metadata() or {})[ABOUT])
@@ -57,7 +57,7 @@ def load_classifier(path: Path) -> Classifier:
 
 
 def kept_classifier(folder: Path, backbone: str) -> Classifier | None:
-    """The classifier that a run keeps, if it was made with these weights (`RunEncoder.fingerprint`); else None."""
+    """The classifier that a run keeps if it belongs to these weights (`RunEncoder.fingerprint`), else None."""
     path = folder / CLASSIFIER_FILE
     if not path.is_file():
         return None

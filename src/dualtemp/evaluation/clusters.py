@@ -1,4 +1,4 @@
-"""Clusters of images by their features: k-means of our own, seeded, with a stated rule for the number of clusters."""
+"""Cluster images by their features: a seeded k-means, and a rule for the number of clusters."""
 
 import math
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ from torch import Tensor
 from dualtemp.evaluation.arrays import Array, as_features
 from dualtemp.losses.similarity import unit
 
-ROWS = 1 << 16  # whose distances to all centers exist at a time
+ROWS = 1 << 16  # rows whose distances to all centers are computed at once
 RESTARTS = 4
-KS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 25, 30, 35, 40, 50)  # among which the number is chosen
-ASKED = 5_000  # images by which the number is chosen, at most
-LEAST = 5  # images a cluster, on average, for a number to be tried
+KS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 25, 30, 35, 40, 50)  # candidates for the number of clusters
+ASKED = 5_000  # most images used to choose the number
+LEAST = 5  # fewest images per cluster, on average, for a number to be tried
 
 
 class KMeans(NamedTuple):
@@ -29,8 +29,8 @@ class Clusters(NamedTuple):
     """Clusters, the largest first.
 
     labels: int64 (N,), the cluster of each image; sizes: int64 (k,); distance: (N,), 1 - cosine of an image with the
-    center of its cluster, by which examples are chosen: small is typical; silhouettes: by number of clusters, those
-    that were tried; empty if the number was given.
+    center of its cluster, small for typical images; silhouettes: the mean silhouette for each number of clusters tried;
+    empty if the number was given.
     """
 
     labels: Tensor
@@ -61,7 +61,7 @@ def find_clusters(features: Array, k: int | None = None, *, seed: int = 0) -> Cl
     place[order] = torch.arange(k)
     (centers,) = unit(found.centers)
     distance = (1 - (z * centers[found.labels]).sum(1)).clamp_min(0)
-    held = sizes[order]  # fewer different rows than clusters leave some without any
+    held = sizes[order]  # with fewer distinct rows than clusters, some clusters are empty
     return Clusters(place[found.labels], held[held > 0], distance, silhouettes)
 
 
@@ -69,9 +69,9 @@ def find_clusters(features: Array, k: int | None = None, *, seed: int = 0) -> Cl
 def choose_k(features: Array, ks: Sequence[int] = KS, *, seed: int = 0) -> tuple[int, dict[int, float]]:
     """Choose the number of clusters with the largest mean silhouette; returns it, and the silhouette of each.
 
-    The silhouette of a row is (b - a) / max(a, b), with a its distance to the center of its own cluster and b to the
-    nearest other one; of equal ones the smaller number is taken. At most 5,000 rows, evenly spaced, are looked at, and
-    no number with fewer than five rows a cluster.
+    The silhouette of a row is (b - a) / max(a, b), with a its distance to the center of its own cluster, and b that to
+    the nearest other center. Of equal mean silhouettes the smaller number wins. At most 5,000 rows, evenly spaced, are
+    used, and only numbers with at least five rows per cluster are tried.
     """
     z = as_features(features)
     if len(z) > ASKED:
@@ -90,8 +90,8 @@ def choose_k(features: Array, ks: Sequence[int] = KS, *, seed: int = 0) -> tuple
 def k_means(features: Array, k: int, *, seed: int = 0, restarts: int = RESTARTS, iterations: int = 100) -> KMeans:
     """Lloyd's algorithm from k-means++ starts (Arthur & Vassilvitskii 2007), the best of several by inertia.
 
-    A start is drawn by the seed alone: the same rows give the same clusters. A cluster that loses all its rows takes
-    the one that is farthest from its center. Memory grows with N and with k, not with their product.
+    Starts depend on the seed alone: the same rows give the same clusters. A cluster that loses all its rows gets the
+    row farthest from its own center. Memory grows with N and with k, not with their product.
 
     Args:
         features: (N, F), float32 or float64.
@@ -136,9 +136,9 @@ def _assign(x: Tensor, norms: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _plus_plus(x: Tensor, norms: Tensor, k: int, generator: torch.Generator) -> Tensor:
-    """Draw k rows, each with a probability in proportion to its squared distance to those drawn before.
+    """Draw k rows, each with a probability proportional to its squared distance to the nearest drawn before.
 
-    Of a few that are drawn, the one that leaves the least sum of squared distances is taken.
+    Each time a few candidates are drawn, and the one that leaves the smallest sum of squared distances is kept.
     """
     drawn = [int(torch.randint(len(x), (1,), generator=generator))]
     distance = _squared_distances(x, norms, x[drawn])[:, 0]

@@ -1,4 +1,4 @@
-"""Measure a run or a start with labeled images: kNN, linear probe, few labels, fine-tuning; baselines beside it."""
+"""Measure a run or a start, and baselines, with labeled images: kNN, linear probe, few labels, fine-tuning."""
 
 import os
 import sys
@@ -42,13 +42,13 @@ def evaluate(
 ) -> dict[str, Any]:
     """Measure a run's encoder, as `dualtemp evaluate` does; returns the results.
 
-    Each result is written to RUN/evaluation.json, and shown on the run's page, as soon as it is known. With the probe
-    of the run's own images, the classifier is written to RUN/classifier.safetensors, for `predict` and `export`; with
-    fine-tuning on them, the tuned network to RUN/fine_tuned.safetensors, and its classifier beside it.
+    Each result is written to RUN/evaluation.json, and shown on the run's page, as soon as it is known. Measuring the
+    probe on the run's own images also writes RUN/classifier.safetensors, for `predict` and `export`; fine-tuning on
+    them writes the tuned network to RUN/fine_tuned.safetensors, and its classifier beside it.
 
     Args:
-        run: the run's folder; or a pretrained start ("imagenet", "timm:NAME", a folder of timm), which is measured as
-            it is, on the data given, and leaves no file.
+        run: the run's folder; or a pretrained start ("imagenet", "timm:NAME", a folder of timm), which is measured
+            without training, on `data`, and writes no file.
         data: labeled images: a folder, a set or an .npz file; default: the run's own, measured on its validation set.
         labels: a CSV file with the labels of the images in a folder: file, label.
         only: measures to take, of "knn", "probe", "few-shot" and "fine-tune"; default: all.
@@ -95,7 +95,7 @@ def evaluate(
 
             for row in frozen_measures(encoders, found, wanted, seed, workers, lost.problems, keep):
                 lost.tell_new()
-                # Not before files were read: only then it is known how many images there are.
+                # Only now: how many images there are is known once files have been read.
                 if own and folder is not None and not kept.measured:
                     kept.add(online(folder, found, wanted, lost.problems))
                 kept.add([row])
@@ -140,7 +140,7 @@ def _folder_of(run: Path, data: Path | str | None) -> RunFolder | None:
 
 
 def _without_tuning(run: Path | str, wanted: set[str], only: str | Sequence[str] | None) -> set[str]:
-    """Return the measures to take of a start, which stays as it is."""
+    """Return the measures to take of a start: all wanted but fine-tuning."""
     if only is not None and "fine-tune" in wanted:
         raise UserError(f"{run} is measured as it is: to train it further, `dualtemp train --init {run}`")
     return wanted - {"fine-tune"}
@@ -162,7 +162,7 @@ def selected_measures(only: str | Sequence[str] | None, fine_tune: bool) -> set[
 def online(
     run: RunFolder, found: LabeledData, wanted: set[str], problems: Collection[str] = ()
 ) -> list[dict[str, Any]]:
-    """Rows of what the run itself measured of the same weights in training; problems: unreadable files."""
+    """Rows of what the run itself measured, during training, with the same weights; problems: unreadable files."""
     images, learned = found.test.readable_count(problems), found.train.readable_count(problems)
     settings = run.settings()
     last: dict[str, Any] = next(iter(kept_history(run.history(), settings)[-1:]), {})
@@ -174,12 +174,12 @@ def online(
         if word in wanted and top1 is not None:
             row = result(each.evaluated_as, "online", found.name, top1 / 100, None, images, labels[word])
             top5 = last.get(each.top5) if found.classes > 5 else None
-            rows.append({**row, "top1": top1, "top5": top5})  # as it stands, unrounded
+            rows.append({**row, "top1": top1, "top5": top5})  # the values of metrics.jsonl, not rounded again
     return rows
 
 
 class _Kept:
-    """Results so far, written after each of them to the run's folder, if there is one, and to its page."""
+    """The results so far; each new one is written to the run's folder, if there is one, and to its page."""
 
     def __init__(self, run: RunFolder | None, names: Sequence[str]) -> None:
         self.names = names
@@ -199,7 +199,7 @@ class _Kept:
 
 
 class _LeftOut:
-    """Unreadable files, name -> reason: reported when they are found, not once for every encoder."""
+    """Unreadable files, name -> reason, each reported once instead of once per encoder."""
 
     def __init__(self, known: dict[str, str], tell: Callable[[str], None]) -> None:
         self.problems, self._tell, self._reported = dict(known), tell, 0

@@ -13,8 +13,8 @@ from dualtemp.file_lock import locked
 from dualtemp.runs.evaluated_measures import ENCODERS, NAMES
 
 EVALUATION_FILE = "evaluation.json"
-VALIDATION = "validation"  # what results on a run's own data are filed under
-LABELS_OF = ", labels of "  # between the name of data and that of their file of labels
+VALIDATION = "validation"  # the name of a run's own data in the file
+LABELS_OF = ", labels of "  # between the names of data and of their label file
 
 
 def result(
@@ -27,17 +27,17 @@ def result(
     labels: int,
     began: float | None = None,
 ) -> dict[str, Any]:
-    """One result as the file has it, accuracies in %.
+    """Build a row of the file, with accuracies in %.
 
     Args:
         name: of the measure, see NAMES.
         encoder: see ENCODERS.
         data: "validation", or the name of other data.
         top1: share of right answers, from 0 to 1.
-        top5: the same; None where it means nothing, as of five classes.
-        images: tested on.
-        labels: learned from.
-        began: when, on the monotonic clock; None if that is not known.
+        top5: the same; None if it is meaningless, as with five classes.
+        images: number of images tested on.
+        labels: number of labels learned from.
+        began: when the measurement began, on the monotonic clock; None if unknown.
     """
     return {
         "name": name,
@@ -52,7 +52,7 @@ def result(
 
 
 def read_evaluation(run: Path) -> dict[str, Any]:
-    """Read the file; without results if it is missing or damaged."""
+    """Read the file; returns no results if it is missing or damaged."""
     try:
         found = json.loads((run / EVALUATION_FILE).read_text())
         step, rows = found["step"], [row for row in found["measured"] if {"name", "encoder", "data"} <= set(row)]
@@ -66,9 +66,9 @@ def add_to_evaluation(
 ) -> dict[str, Any]:
     """Add results to the file, replacing earlier ones of the same name, encoder and data; returns its content.
 
-    Results of other weights (the run has gone on since) are dropped. Of several processes one writes at a time, so that
-    none loses another's results. The first of the data's names that no other data has in the file becomes the `data` of
-    the rows; the last name is that of no other.
+    Results of other weights are dropped: the run was trained further since. Only one process writes at a time, so that
+    no result is lost. names: of the data, from the shortest to a unique one; the first that no other data in the file
+    has becomes the rows' `data`.
     """
     path = run / EVALUATION_FILE
     with writing(path, "make the run writable"), locked(run / f".{path.name}.lock", what=path, remove=True):

@@ -12,7 +12,7 @@ def image_features(
 ) -> Tensor:
     """Features (N, F), float32, of all images, in order.
 
-    The encoder runs in eval mode; afterwards each of its modules is in the mode that it was in.
+    The encoder runs in eval mode; afterwards each of its modules has its former mode.
 
     Args:
         encoder: images (B, C, H, W) -> features (B, F).
@@ -47,19 +47,19 @@ def _stream(
                 labels.append(rest[0].to(rows[-1].device))
     if not rows:
         raise ValueError("image_features: there is not one batch")
-    # Joined outside of inference mode, so that a probe may learn from them.
+    # Concatenated outside of inference mode, so that a probe can be trained on them.
     return torch.cat(rows), torch.cat(labels) if labels else torch.empty(0, dtype=torch.int64)
 
 
 @contextlib.contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Eval mode inside; afterwards every submodule is in the mode that it was in, frozen ones too."""
+    """Put the module into eval mode inside the block; afterwards restore each submodule's own mode."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
         yield
     finally:
-        # `train` is called, not the flag set: some modules drop what they keep for eval mode there. Parents come first.
+        # Call `train`, not only set the flag: some modules drop caches of eval mode there. Parents come first.
         for part, mode in modes:
             if part.training != mode:
                 part.train(mode)

@@ -1,4 +1,4 @@
-"""Few labels: a linear classifier on frozen features that sees the labels of a share of the training images."""
+"""Few labels: a linear classifier on frozen features, fitted to a labeled share of the training images."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -12,9 +12,9 @@ from dualtemp.evaluation.accuracy import Accuracy, top_accuracy
 from dualtemp.evaluation.probe import logistic_regression, standardize
 
 DRAWS = 5
-# The penalty per dimension: standardized features have a squared length of about F, and few images leave nothing to
-# choose it by. On CIFAR-10 with 50 to 500 labels it is the best of a grid or within a point of it, for features of 128
-# dimensions and for 3,072 pixels.
+# The penalty per dimension: standardized features have a squared length of about F. It is fixed because a few images
+# leave none to choose it on. On CIFAR-10 with 50 to 500 labels it is the best of a grid, or within a point of the best,
+# for features of 128 dimensions and for 3,072 pixels.
 PENALTY = 0.002
 
 
@@ -37,10 +37,10 @@ def few_shot_accuracy(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> FewShot:
-    """Accuracy of logistic regressions that know the labels of a share of the training images.
+    """Accuracy of logistic regressions fitted to a labeled share of the training images.
 
     Each draw takes other images, balanced over the classes, at least one of each, as `ImageSet.subset` chooses them.
-    Features are standardized by all training images, which takes no labels; the penalty is .002 a dimension.
+    Features are standardized by all training images, which needs no labels; the penalty is .002 per dimension.
 
     Args:
         train_features: (N, F).
@@ -86,12 +86,12 @@ def few_shot_scores(
 
 
 def few_shot_result(found: Sequence[Accuracy], labels: int) -> FewShot:
-    """Accuracies of the draws, each from so many labels, as one result."""
+    """Combine the accuracies of the draws, each from `labels` labels, into one result."""
     top1, top5 = torch.tensor(found, dtype=torch.float64).T
     deviation = float(top1.std()) if len(found) > 1 else 0.0
     return FewShot(float(top1.mean()), float(top5.mean()), deviation, labels)
 
 
 def few_labels(labels: Tensor, share: float) -> int:
-    """How many of labels (N,) a share is: rounded, and at least one for each class."""
+    """The number of labels that a share of labels (N,) means: rounded, at least one per class."""
     return max(len(labels.unique()), round(share * len(labels)))

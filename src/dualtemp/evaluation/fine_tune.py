@@ -1,4 +1,4 @@
-"""Fine-tuning: all weights of an encoder and a linear classifier on it learn from labels, by one plain recipe."""
+"""Fine-tune all weights of an encoder, with a linear classifier on top, by one plain recipe."""
 
 import copy
 from collections.abc import Callable, Iterable
@@ -8,19 +8,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 # AdamW, so that one rate serves convolutions and transformers. Four epochs of 5,000 images of CIFAR-10 with resnet_mini
-# gave 41, 47 and 50 % at 3e-4, 1e-3 and 3e-3 from a trained encoder, 34, 43 and 48 % from scratch; what is deeper than
-# resnet_mini usually wants less, hence the middle one.
+# gave 41, 47 and 50 % at 3e-4, 1e-3 and 3e-3 from a trained encoder, 34, 43 and 48 % from scratch. Deeper networks
+# usually need a lower rate than resnet_mini, hence the middle one.
 LR, WEIGHT_DECAY = 1e-3, 0.05
 BATCH, SEEN = 64, 100_000
 
 
 def default_epochs(images: int) -> int:
-    """Epochs that show some 100,000 images: from 30 of a small set to 3 of a large one."""
+    """Epochs to see about 100,000 images: from 30 for a small set to 3 for a large one."""
     return min(30, max(3, round(SEEN / images)))
 
 
 def default_batch(images: int) -> int:
-    """64, or so few that a small set makes eight steps an epoch; at least 2."""
+    """64, or fewer so that an epoch of a small set has eight steps; at least 2."""
     return min(BATCH, max(2, images // 8))
 
 
@@ -48,7 +48,7 @@ def fine_tuned(
         classes: C.
         batches: epoch from 0 -> batches of images and labels (N,), on the encoder's device.
         epochs: passes over the images.
-        lr_factor: step of the whole, from 0 -> share of the highest rate; default: always all of it.
+        lr_factor: step, counted from 0 over all epochs -> factor of `lr`; default: always 1.
         lr: highest learning rate, default 1e-3.
         weight_decay: of all parameters, default .05.
         seed: of dropout.

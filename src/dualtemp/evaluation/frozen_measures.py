@@ -43,8 +43,8 @@ def frozen_measures(
 ) -> Iterator[dict[str, Any]]:
     """Yield rows of kNN, linear probe and few labels for each encoder, the trained one first.
 
-    Images are read once for all encoders with the same views, so that these are tested on the same ones; problems
-    collects unreadable files; on_features is called with those of the trained encoder.
+    Images are read once for all encoders with the same views, so that all are tested on the same images. problems
+    collects unreadable files; on_features is called with the trained encoder's features.
     """
     train, train_labels = readable_features(encoders, found.train, workers, problems)
     test, test_labels = readable_features(encoders, found.test, workers, problems)
@@ -88,9 +88,9 @@ def _measured(
 
 
 def few_label_draws(labels: Tensor) -> list[tuple[str, float]]:
-    """Name and share of each distinct draw of few labels: for a small set, the smallest shares are the same.
+    """Name and share of each distinct number of few labels; in a small set, the smallest shares coincide.
 
-    Where a share is less than one label per class, one of each is drawn, and the name says so.
+    If a share is less than one label per class, one of each class is drawn, and the name says so.
     """
     draws: dict[int, tuple[str, float]] = {}
     for share in SHARES:
@@ -105,7 +105,7 @@ def readable_features(
 ) -> tuple[dict[str, Tensor], Tensor]:
     """Features (N, F) of each encoder and labels (N,) of all images that can be read, on the CPU.
 
-    Images are read once for all encoders that see them alike; a start may want another size than the run.
+    Images are read once for all encoders with the same views; a start may need another size than the run.
     """
     alike: dict[Any, dict[str, RunEncoder]] = {}
     for name, encoder in encoders.items():

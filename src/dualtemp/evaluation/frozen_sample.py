@@ -1,4 +1,4 @@
-"""kNN of an encoder on a few images of a source: a figure in seconds."""
+"""kNN accuracy of an encoder on a few images of a source, in seconds."""
 
 import torch
 from torch import Tensor
@@ -9,11 +9,11 @@ from dualtemp.errors import UserError
 from dualtemp.evaluation.accuracy import top_accuracy
 from dualtemp.evaluation.knn import best_k, knn_votes
 
-BATCH = 50  # images at once: of 224 px, 256 of them would take two gigabytes
+BATCH = 50  # images at once; 256 images of 224 px would take two gigabytes
 
 
 def sample_knn(encoder: RunEncoder, splits: Splits, images: int, seed: int = 0) -> float:
-    """Top-1 in % of so many test images by their neighbors among as many training images, both drawn by the seed."""
+    """kNN top-1, in %, of `images` test images among as many training images, both drawn by the seed."""
     if splits.test is None or splits.train.labels is None or splits.test.labels is None:
         raise UserError(f"{splits.train.name} has no labels to measure with")
     train, train_labels = _features(encoder, splits.train.subset(min(images, len(splits.train)), seed))

@@ -1,8 +1,8 @@
-"""The label-free judge: one forecast of kNN from what features look like without labels. Needs no torch.
+"""The label-free judge: forecasts kNN accuracy from the geometry of features. Needs no torch.
 
 logit(kNN) = level of the data + weights . (cluster learnability, log intrinsic dimension) + noise. The level depends on
-the classes, which nobody knows without labels: a forecast alone is vague, the difference of two encoders on the same
-images is less so. judge.json beside this file was made by `python -m benchmarks.judge_forecast`.
+the classes, which are unknown without labels: a single forecast is vague, but the difference between two encoders on
+the same images is less so. judge.json beside this file was made by `python -m benchmarks.judge_forecast`.
 """
 
 import json
@@ -17,14 +17,14 @@ from dualtemp.atomic_write import whole_file
 from dualtemp.file_lock import Busy, locked
 
 MEASURES = ("cluster_learnability", "intrinsic_dimension")
-TRANSFORMED = {"effective_rank", "lidar", "intrinsic_dimension"}  # whose logarithm is taken
-JUDGE_FILE = "judge.json"  # of a run folder
-FEWEST = 32  # images that tell anything
-IMAGES = 256  # that the measures are made of, as in calibration
+TRANSFORMED = {"effective_rank", "lidar", "intrinsic_dimension"}  # measures that enter by their logarithm
+JUDGE_FILE = "judge.json"  # in a run's folder
+FEWEST = 32  # images; fewer say nothing about an encoder
+IMAGES = 256  # measured, as for the calibration
 
 
 class Forecast(NamedTuple):
-    """kNN in %, without labels: knn, and the interval low to high of one standard deviation; score: in logits."""
+    """A forecast of kNN accuracy in %: knn, with low and high one standard deviation away; score: in logits."""
 
     knn: float
     low: float
@@ -34,7 +34,7 @@ class Forecast(NamedTuple):
 
 @cache
 def calibration() -> dict[str, Any]:
-    """The content of judge.json: weights, level, deviations, and how well it did on each set left out."""
+    """The content of judge.json: weights, level, deviations, and how well the judge did on each set left out."""
     return json.loads(files("dualtemp.evaluation").joinpath("judge.json").read_text(encoding="utf-8"))
 
 
@@ -48,7 +48,7 @@ def forecast(measures: Mapping[str, float]) -> Forecast:
 
 
 def chance_better(one: Forecast, other: Forecast) -> float:
-    """Probability that the first encoder has the higher kNN on the same images, from .5 for equal forecasts."""
+    """Probability that the first encoder has the higher kNN accuracy on the same images; .5 for equal forecasts."""
     return 0.5 * (1 + math.erf((one.score - other.score) / (2 * calibration()["residual_sd"])))
 
 
@@ -69,11 +69,11 @@ def read_judged(run: Path) -> dict[int, dict[str, Any]]:
 
 
 def keep_judged(run: Path, step: int, measures: Mapping[str, float]) -> dict[int, dict[str, Any]]:
-    """Add the measures of a step to RUN/judge.json; returns all. A run that cannot be written to is judged as well."""
+    """Add the measures of a step to RUN/judge.json; returns all steps. If RUN is not writable, nothing is kept."""
     now = forecast(measures)
     entry = {"measures": dict(measures), "knn": now.knn, "low": now.low, "high": now.high}
     try:
-        with locked(run / f".{JUDGE_FILE}.lock", remove=True):  # what another process adds meanwhile is not lost
+        with locked(run / f".{JUDGE_FILE}.lock", remove=True):  # so that steps of another process are not lost
             found = {**read_judged(run), step: entry}
             with whole_file(run / JUDGE_FILE) as file:
                 file.write((json.dumps({str(each): found[each] for each in sorted(found)}, indent=1) + "\n").encode())
@@ -83,7 +83,7 @@ def keep_judged(run: Path, step: int, measures: Mapping[str, float]) -> dict[int
 
 
 def best_before(judged: Mapping[int, Mapping[str, Any]], step: int) -> tuple[int, float]:
-    """The step up to this one with the highest forecast, and the chance that the encoder was better then than now."""
+    """The step, up to this one, with the highest forecast, and the chance that its encoder was better than now."""
     known = {each: forecast(entry["measures"]) for each, entry in judged.items() if each <= step}
     best = max(known, key=lambda each: (known[each].score, each))
     return best, chance_better(known[best], known[step])

@@ -20,11 +20,11 @@ from dualtemp.training.run_data import open_data
 
 
 class Judged(NamedTuple):
-    """A run as it is now.
+    """A run's present encoder, judged.
 
-    measures: those of the judge, and the effective rank; found: the forecast; over: what it is compared with,
-    "untrained" or "start, frozen"; gain: the chance of being better than that; step: of the run; best_step: the step
-    with the highest forecast of all times that the run was judged; past: the chance that it was better then than now.
+    measures: the judge's, and the effective rank; found: the forecast; over: the baseline, "untrained" or "start,
+    frozen"; gain: the chance of being better than the baseline; step: of the run; best_step: the judged step with the
+    highest forecast; past: the chance that the encoder of best_step was better than the present one.
     """
 
     path: Path
@@ -39,7 +39,7 @@ class Judged(NamedTuple):
 
     @property
     def advice(self) -> str:
-        """What to do, in words."""
+        """Advice for the user, in words."""
         if self.best_step != self.step and self.past >= SURE:
             return f"stop: it was better at step {self.best_step} (chance {self.past:.0%})"
         if self.gain < 1 - SURE:
@@ -54,8 +54,8 @@ def judge(
 ) -> list[Judged]:
     """Judge runs without labels, as `dualtemp judge` does; the best forecast comes first.
 
-    Each is measured on the same 256 images of its data, test images if there are so many, and its forecast is written
-    to RUN/judge.json. Forecasts of runs on other data do not compare.
+    Each run is measured on the same 256 images of its data (test images if there are enough), and the measures are
+    written to RUN/judge.json. Forecasts of runs on different data cannot be compared.
 
     Args:
         runs: folders of runs.

@@ -1,4 +1,4 @@
-"""Weighted nearest neighbors (Wu et al. 2018): how well features do without any learning."""
+"""Weighted nearest neighbors (Wu et al. 2018): how well features classify without further training."""
 
 from collections.abc import Iterator
 
@@ -8,10 +8,10 @@ from torch import Tensor
 from dualtemp.evaluation.accuracy import Accuracy, top_accuracy
 from dualtemp.losses.similarity import true_precision, unit
 
-# Of the similarity matrix one tile exists at a time: 16 MiB on a CPU, 64 on an accelerator.
+# The similarity matrix is computed one tile at a time: 16 MiB on a CPU, 64 on an accelerator.
 TEST_ROWS = {"cpu": 256, "cuda": 1024}
 TRAIN_ROWS = 16384
-KS = (1, 5, 10, 20, 50, 100, 200)  # among which one may be chosen
+KS = (1, 5, 10, 20, 50, 100, 200)  # candidates of `best_k`
 
 
 def knn_accuracy(
@@ -26,12 +26,12 @@ def knn_accuracy(
     """Top-1 and top-5 accuracy of the votes of `knn_votes`; of classes with equal votes the lower number ranks first.
 
     Args:
-        train_features: the bank, (M, F), of any length.
+        train_features: the bank, (M, F), of any norm.
         train_labels: (M,), from 0.
         test_features: (N, F).
         test_labels: (N,), from 0.
         k: number of neighbors that vote; all of the bank if it is smaller.
-        temperature: a neighbor of cosine similarity s votes with weight exp(s / temperature); inf: all alike.
+        temperature: a neighbor of cosine similarity s votes with weight exp(s / temperature); inf: equal weights.
     """
     if len(test_labels) != len(test_features) or len(test_labels) == 0:
         raise ValueError(f"knn: {len(test_features)} test features and {len(test_labels)} labels; give one per feature")
@@ -53,7 +53,7 @@ def knn_votes(
 ) -> Tensor:
     """Votes (N, classes) of the k nearest of the bank, each row relative to its nearest neighbor's vote of 1.
 
-    Of equally similar neighbors the one that stands earlier in the bank is the nearer. Arguments as in `knn_accuracy`.
+    Of equally similar neighbors the earlier one in the bank counts as nearer. Arguments as in `knn_accuracy`.
     """
     if len(train_labels) != len(train_features) or len(train_labels) == 0:
         raise ValueError(f"knn: {len(train_features)} features in the bank and {len(train_labels)} labels")
@@ -72,7 +72,7 @@ def knn_votes(
 def best_k(features: Tensor, labels: Tensor, *, temperature: float = 0.1, most: int = 2_000) -> int:
     """Choose the k of KS with the best leave-one-out accuracy inside the bank.
 
-    Of equally good ones the smallest is taken, which small classes can fill. It uses no test image, and no randomness.
+    Of equally good values the smallest is taken, which small classes can fill. No test image and no randomness is used.
 
     Args:
         features: the bank, (M, F).
@@ -102,23 +102,23 @@ def best_k(features: Tensor, labels: Tensor, *, temperature: float = 0.1, most: 
 
 
 def _nearest_others(features: Tensor, asked: Tensor, k: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield places (B,) of asked images of a bank, with similarities and places (B, k) of the k nearest others."""
+    """Yield batches of rows (B,) of `asked`, with the similarities and rows (B, k) of their k nearest others."""
     done = 0
     for similarity, index in nearest(features[asked], features, k + 1):
         own = asked[done : done + len(index)]
         done += len(index)
         others = index != own[:, None]
-        others[others.all(1), -1] = False  # copies of an image may stand before it, and push it out of the list
+        others[others.all(1), -1] = False  # the image itself is missing if k + 1 copies precede it: drop the last
         similarity, index = (part[others].unflatten(0, (len(own), -1)) for part in (similarity, index))
         yield own, similarity, index
 
 
 @torch.no_grad()
 def nearest(queries: Tensor, bank: Tensor, k: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Cosine similarities (B, k), falling, and places in the bank (B, k) of the k nearest, B queries after B queries.
+    """Yield, for B queries at a time, cosine similarities (B, k), descending, and bank rows (B, k) of the k nearest.
 
-    queries (N, F) and bank (M, F) are of any length; k = M if there are no more. Of equally similar ones the earlier is
-    the nearer. Memory does not grow with N times M.
+    queries (N, F) and bank (M, F) may have any norm; k is at most M. Of equally similar rows the earlier counts as
+    nearer. Memory does not grow with N times M.
     """
     bank, queries = unit(bank, queries)
     bank = bank.to(queries.device)
@@ -130,13 +130,13 @@ def nearest(queries: Tensor, bank: Tensor, k: int) -> Iterator[tuple[Tensor, Ten
 
 
 def _nearest(rows: Tensor, bank: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Similarities (B, k), falling, and places in the bank (B, k) of the k nearest of unit rows (B, F)."""
+    """Similarities (B, k), descending, and bank rows (B, k) of the k nearest to unit rows (B, F)."""
     similarity = rows.new_empty(len(rows), 0)
     index = torch.empty(len(rows), 0, dtype=torch.int64, device=rows.device)
     for start in range(0, len(bank), TRAIN_ROWS):
         tile = rows @ bank[start : start + TRAIN_ROWS].T  # (B, <= TRAIN_ROWS)
         best = _earliest_largest(tile, min(k, tile.shape[1]))
-        # Candidates stand in the order of the bank among equals, and a stable sort leaves them so.
+        # Equal candidates are in the order of the bank, and a stable sort keeps them so.
         candidates = torch.cat([similarity, tile.gather(1, best)], 1)
         places = torch.cat([index, best + start], 1)
         similarity, order = candidates.sort(dim=1, descending=True, stable=True)
@@ -145,9 +145,9 @@ def _nearest(rows: Tensor, bank: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def _earliest_largest(tile: Tensor, k: int) -> Tensor:
-    """Columns (B, k), rising, of the k largest values of each row; of equal values the earlier column is taken."""
+    """Columns (B, k), ascending, of the k largest values of each row; of equal values the earlier columns are taken."""
     values, columns = tile.topk(k, dim=1)
-    # topk picks among values equal to the last one as it likes: such rows, and they are rare, are sorted.
+    # topk picks arbitrarily among values equal to the k-th: sort the (rare) rows that have such ties.
     tied = ((tile >= values[:, -1:]).sum(1) > k).nonzero()[:, 0]
     if len(tied):
         columns[tied] = tile[tied].sort(dim=1, descending=True, stable=True).indices[:, :k]

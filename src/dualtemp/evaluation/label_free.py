@@ -1,7 +1,7 @@
 """Measures of an encoder that need no labels; RankMe, alignment and uniformity are in spread.py.
 
-Each takes features and returns a float. Which of them tell good encoders from bad ones is measured by
-`python -m benchmarks.judge_runs`; the judge of `judge.py` uses the best.
+Each takes features and returns a float. `python -m benchmarks.judge_runs` measures which of them tell good encoders
+from bad ones; the judge of `judge.py` uses the best.
 """
 
 import math
@@ -26,8 +26,8 @@ CLUSTERS = 20
 def eigenspectrum_decay(features: Array) -> float:
     """alpha of alpha-ReQ (Agrawal et al. 2022): the eigenvalues of the covariance fall as i^-alpha.
 
-    Fitted by least squares to log eigenvalues, weighted by 1 / i so that every decade counts alike; eigenvalues below
-    a millionth of the largest are rounding and left out. About 1 is said to be best.
+    Fitted by least squares to log eigenvalues, weighted by 1 / i so that every decade counts equally; eigenvalues below
+    a millionth of the largest are left out as rounding. About 1 is said to be best.
     """
     x = as_features(features).double()
     values = torch.linalg.svdvals(x - x.mean(0)).square()
@@ -68,7 +68,7 @@ def view_retrieval(one: Array, other: Array) -> float:
 
 @torch.no_grad()
 def neighbor_agreement(clean: Array, view: Array, k: int = 10) -> float:
-    """Share of the k nearest clean images (N, F) that an image and an augmented view (N, F) of it have in common."""
+    """Share of the k nearest clean images that an image (N, F) and an augmented view of it (N, F) have in common."""
     x, v = as_features(clean), as_features(view)
     common, done = [], 0
     for (_, a), (_, b) in zip(nearest(x, x, k + 1), nearest(v, x, k + 1), strict=True):
@@ -81,7 +81,7 @@ def neighbor_agreement(clean: Array, view: Array, k: int = 10) -> float:
 
 @torch.no_grad()
 def cluster_learnability(features: Array, clusters: int = CLUSTERS, seed: int = 0) -> float:
-    """Share of images whose k-means cluster their ten nearest other images name (Lu et al. 2023)."""
+    """Share of images whose k-means cluster is predicted by their ten nearest other images (Lu et al. 2023)."""
     (z,) = unit(as_features(features))
     labels = k_means(z, min(clusters, len(z)), seed=seed, restarts=1, iterations=20).labels
     return float((neighbor_votes(z, labels, clusters).argmax(1) == labels).double().mean())
@@ -97,7 +97,7 @@ def intrinsic_dimension(features: Array) -> float:
 
 
 def judged_measures(features: Array) -> dict[str, float]:
-    """The measures that the judge forecasts from, and the effective rank, of features (N, F)."""
+    """The measures that the judge's forecast uses, and the effective rank, of features (N, F)."""
     x = as_features(features)
     return {
         "cluster_learnability": cluster_learnability(x),
@@ -107,6 +107,6 @@ def judged_measures(features: Array) -> dict[str, float]:
 
 
 def judged_images(test: ImageSet | None, training: ImageSet, count: int) -> ImageSet:
-    """So many images to judge an encoder by, without their labels: test images if there are so many."""
+    """`count` images to judge an encoder by, without labels: test images if there are enough, else training images."""
     part = test if test is not None and len(test) >= count else training
     return replace(part, labels=None, classes=()).subset(min(count, len(part)))

@@ -22,9 +22,9 @@ from dualtemp.training.run_data import describe_part, open_data
 class LabeledData:
     """Training and test images with labels.
 
-    names: for tables and evaluation.json, from the shortest to one that no other data have; classes: number of classes;
-    untested: names of classes without a test image; unreadable: files that were left out, name -> reason; changed:
-    a line if the run began with other images to measure with, "" if not.
+    names: for tables and evaluation.json, from the shortest to a unique one; classes: number of classes; untested:
+    names of classes without a test image; unreadable: files that were left out, name -> reason; changed: a warning if
+    these are not the images that the run began to measure with, else "".
     """
 
     names: tuple[str, ...]
@@ -67,7 +67,7 @@ def labeled_data(
 
 
 def _changed(settings: Settings, splits: Splits, environment: Mapping[str, Any]) -> str:
-    """Say that the images to measure with are not those that the run began with; "" if they are, or if nobody knows."""
+    """A warning if the images to measure with are not those that the run began with; "" if they are, or if unknown."""
     then, now = environment.get("test"), describe_part(splits.test) or {}
     about_labels = ("labels", "classes", "commonest")
     same = not isinstance(then, dict) or all(now.get(k) == value for k, value in then.items() if k not in about_labels)
@@ -78,9 +78,9 @@ def _changed(settings: Settings, splits: Splits, environment: Mapping[str, Any])
 
 
 def _names(data: str | Path, labels_from: str | Path | None) -> tuple[str, ...]:
-    """Names of other data than the run's own: the short one, then longer parts of the path, and the file of labels."""
+    """Names for data other than the run's own: a short one, then longer parts of the path, and with the label file."""
     name, parts = short_name(data), absolute_source(data).split("/")
-    short = f"{name}/" if name == VALIDATION else name  # a folder of that name is not the run's own data
+    short = f"{name}/" if name == VALIDATION else name  # a folder named "validation" is not the run's own data
     longer = ["/".join(parts[-n:]) for n in range(2, 1 + len(parts))] or [f"the set {name}"]
     if labels_from is not None:
         labels = Path(labels_from).resolve()

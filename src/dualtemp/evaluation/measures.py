@@ -1,4 +1,4 @@
-"""Your own measures: functions of features and labels that runs call at every evaluation. Needs no torch."""
+"""Measures from plugins: functions of features and labels that runs call at every evaluation. Needs no torch."""
 
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
@@ -32,7 +32,7 @@ def measure(
         better: "higher", "lower", or "" if neither is.
         form: how a value is written.
         group: of charts: learning, hardness, features or other.
-        terminal: how the terminal's line shows it, such as "margin {:.2f}"; default: not at all.
+        terminal: its format in the terminal's line, such as "margin {:.2f}"; default: not shown there.
 
     Example:
         >>> @measure("margin", title="Margin", better="higher")  # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""Measures after an epoch: online probe, kNN, the geometry of the features, and what plugins declare."""
+"""Measures after an epoch: online probe, kNN, geometry of the features, and measures of plugins."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -19,13 +19,13 @@ from dualtemp.evaluation.probe import OnlineProbe
 from dualtemp.evaluation.spread import alignment, effective_rank, feature_spread, uniformity
 from dualtemp.frameworks.network import Network
 
-SPREAD_IMAGES = 2_000  # at most, where only the features are looked at, and for what grows faster than their number
-ALIGNED_IMAGES = 512  # at most, of which two augmented views are compared
-ALIGNED_BATCH = 64  # images of a batch are held twice, and may be large
+SPREAD_IMAGES = 2_000  # most images without labels, and for measures whose cost grows faster than their number
+ALIGNED_IMAGES = 512  # most images whose two augmented views are compared
+ALIGNED_BATCH = 64  # small, since each image is held twice, and may be large
 
 
 class NonfiniteFeatures(Exception):
-    """Features of which there is nothing to measure: finite weights may have grown so large that they overflow."""
+    """The features are not finite: weights, though finite, may have grown so large that features overflow."""
 
 
 def evaluate(
@@ -43,11 +43,11 @@ def evaluate(
 ) -> dict[str, float]:
     """Measure an encoder after an epoch (from 0): accuracies in %, geometry of the features, plugins' measures; by key.
 
-    All are of clean images but the alignment, which compares two augmented views as this epoch draws them.
+    All use clean images except alignment, which compares two augmented views as drawn in this epoch.
 
-    progress: called after each batch with the number of images seen, and of all; note: called about a plugin's measure
-    that fails, which is left out; look: called with features and labels of the training images among which kNN
-    searches, returns further measures.
+    progress: called after each batch with the number of images seen, and of all; note: called when a plugin's measure
+    fails, which is then left out; look: called with features and labels of the training images that kNN searches;
+    returns further measures.
     """
     parts = [few(data.images, SPREAD_IMAGES)]
     if data.bank is not None and data.test is not None:
@@ -68,7 +68,7 @@ def evaluate(
         pixels = (batch.pixels for batch in _counting(batches, seen))
         return {**sphere(image_features(network.backbone, pixels)), **aligned}
     found, labels = clean_features(network.backbone, data.test, data.views, device, workers, data.unreadable, seen)
-    if probe is None:  # supervised: the classifier itself
+    if probe is None:  # supervised: the network is its own classifier
         with torch.inference_mode():
             top1, top5 = top_accuracy(network.projector(found), labels)
     else:
@@ -90,9 +90,9 @@ def evaluate(
 
 
 def sphere(features: Tensor) -> dict[str, float]:
-    """Spread of features (N, F); uniformity (of at least two) and effective rank of at most 2,000, evenly spaced.
+    """Spread of features (N, F); uniformity (if N > 1) and effective rank of at most 2,000 of them, evenly spaced.
 
-    Raises NonfiniteFeatures.
+    Raises NonfiniteFeatures if a feature is not finite.
     """
     if not features.isfinite().all():
         raise NonfiniteFeatures
@@ -114,7 +114,7 @@ def view_alignment(
     workers: int | None = None,
     seen: Callable[[int], None] = lambda images: None,
 ) -> float:
-    """Alignment of two views of training images: always the same images, views drawn anew for each epoch."""
+    """Alignment of two views of training images: the same images in every epoch, but newly drawn views."""
     images = few(data.images, ALIGNED_IMAGES)
     size = min(ALIGNED_BATCH, len(images))
     with Loader(images, data.views, size, device=device, workers=workers) as loader:
@@ -139,7 +139,7 @@ def clean_features(
     problems: dict[str, str] | None = None,
     seen: Callable[[int], None] = lambda images: None,
 ) -> tuple[Tensor, Tensor]:
-    """Features (N, F) and labels (N,) of the images, without augmentation, on the device; problems as for batches."""
+    """Features (N, F) and labels (N,) of the images, without augmentation; problems: as in `evaluation_batches`."""
     clean = evaluation_batches(images, views, device=device, workers=workers, problems=problems, may_be_empty=False)
     batches = ((batch.pixels, batch.labels) for batch in _counting(clean, seen))
     return image_features_and_labels(backbone, batches)  # pyright: ignore

@@ -1,4 +1,4 @@
-"""Predict the classes of images: with a run's classifier, or with one that learns from labeled images on the spot."""
+"""Predict the classes of images, with a run's classifier or one fitted to labeled images on the spot."""
 
 import os
 from collections.abc import Callable
@@ -29,19 +29,19 @@ from dualtemp.evaluation.wrong_labels import WrongLabels, suspected_wrong_labels
 from dualtemp.quantities import counted
 from dualtemp.text import suggest
 
-FEWEST = 4  # images that are grouped into clusters
+FEWEST = 4  # images; fewer are not clustered
 
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
     """What `predict` found of N images, in the order of their names.
 
-    names, labels (None where an image has none), parts; features (N, F); classifier: None if there are no labels to
-    learn from, and then predictions are too; learned: bool (N,), images that the classifier learned from: they are
-    answered by a classifier of other folds, unless only copies of them were learned from; learned_from: in words;
-    measured: accuracy, ece and images of labeled ones that it did not learn from; wrong: suspicion of the labeled ones,
-    whose places in `names` are `labeled` (L,); clusters: None if there are too few images; pictures: the images by
-    name; unreadable: files left out, name -> reason.
+    names, labels (None where an image has none), parts; features (N, F); classifier, predictions: None if there are no
+    labels to learn from; learned: bool (N,), images that the classifier learned from; these are predicted by a
+    classifier of other folds, unless only copies of them were learned from; learned_from: a description; measured:
+    accuracy, ece and number of the labeled images that it did not learn from; labeled: (L,), places of the labeled
+    images in `names`; wrong: suspected wrong labels among these; clusters: None if there are too few images; pictures:
+    the images by name; unreadable: files left out, name -> reason.
     """
 
     names: list[str]
@@ -76,16 +76,16 @@ class _Listed(NamedTuple):
 
     @property
     def to_learn_from(self) -> Tensor:
-        """Labeled images that are not of the test part: bool (N,)."""
+        """Labeled images that are not in the test part: bool (N,)."""
         parts = torch.tensor([self.images.part(i) != "test" for i in self.index.tolist()])
         return (self.labels >= 0) & parts
 
 
 class _Source(NamedTuple):
-    """Where predictions come from.
+    """A classifier and what it learned from.
 
-    learned_from: in words; answers: for the images that it learned from, by classifiers of other folds; seen: copies of
-    images that it learned from, on which it is not measured, bool (N,).
+    learned_from: a description; answers: predictions of the images that it learned from, by classifiers of other folds;
+    seen: bool (N,), copies of images that it learned from, on which it is not measured.
     """
 
     classifier: Classifier | None
@@ -112,27 +112,27 @@ def predict(
 ) -> Predicted:
     """Predict the classes of images, find labels that are probably wrong, and group them: what `dualtemp predict` does.
 
-    The classifier is, in this order: one that learns from `learn`; one that learns from the labeled images of `data`,
-    if `labels` is given; the run's own; one that learns from the labeled images of `data`. Images that it learned from
-    are answered by a classifier of other folds. Of labeled images a tenth, or the test part, is never learned from.
-    If `evaluate` has fine-tuned the run's encoder, the run's own classifier may be that network, see `classifier`; then
-    features, clusters and suspicions are of its features too.
+    The classifier is the first of these that is possible: one fitted to `learn`; one fitted to the labeled images of
+    `data`, if `labels` is given; the run's own; one fitted to the labeled images of `data`. Images that it learned from
+    are predicted by a classifier of other folds. A tenth of the labeled images, or the test part, is not learned from.
+    If `evaluate` has fine-tuned the run's encoder, the run's own classifier may be that network (see `classifier`);
+    then its features are used for clusters and suspected labels too.
 
     Args:
         run: the run's folder; or a pretrained start: "imagenet", "timm:NAME", a folder of timm.
         data: images: a folder, a set or an .npz file; default: the run's own.
         labels: a CSV file with the labels of some of them: file, label.
         learn: labeled images to learn from, if they are not among `data`.
-        classifier: which of the run's own: "probe", "fine-tuned", or "auto", the one that was right more often on the
-            run's validation images.
+        classifier: which one of the run: "probe", "fine-tuned", or "auto", the one more often right on the run's
+            validation images.
         clusters: number of groups; default: chosen by the silhouette.
         unknown_rate: share of images of known classes that may be called "none of these"; 0 never says so.
         batch: images at once, default 256.
         workers: processes that read image files, default one for each core but one.
         device: default "auto", the best one.
-        cache: keep computed features for the next time, and use those that were kept.
+        cache: keep computed features for the next time, and reuse kept ones.
         progress: called with the number of images done, and of all.
-        note: called with lines that a person should read.
+        note: called with messages for the user.
 
     Example:
         >>> found = dualtemp.predict("imagenet", "photos", labels="some.csv")  # doctest: +SKIP
@@ -166,7 +166,7 @@ def predict(
 
 
 def _is_same_source(data: Path | str, other: str) -> bool:
-    """Whether both name the same images, in whatever spelling; what is not there any more is not the same."""
+    """Whether both name the same images, however they are spelled; False if one of them no longer exists."""
     try:
         return absolute_source(data) == absolute_source(other)
     except UserError:
@@ -183,7 +183,7 @@ def _learn(
     options: EncodingOptions,
     tuned: FineTuned | None,
 ) -> _Source:
-    """Make the classifier, or read that of the run."""
+    """Fit the classifier, or read that of the run."""
     if learn is not None and not _is_same_source(learn, asked.images.source):
         found = _read(encoder, listed(learn), options, {})
         chosen = _checked(found, str(learn))
@@ -211,8 +211,8 @@ def _learn(
 def _copies_of_run(encoder: RunEncoder, asked: _Listed, tell: Callable[[str], None]) -> Tensor | None:
     """Labeled images of `asked` that are copies of the run's training images: bool (N,).
 
-    None without labels to measure with, and where the run's images are no folder or file that is there: nothing is
-    downloaded to be compared.
+    None if there are no labels to measure with, or if the run's images are not in an existing folder or file: nothing
+    is downloaded to compare with.
     """
     if not (asked.labels >= 0).any() or not os.path.exists(encoder.settings.data):
         return None
@@ -224,7 +224,7 @@ def _copies_of_run(encoder: RunEncoder, asked: _Listed, tell: Callable[[str], No
 
 
 def _copied(learned: ImageList, numbers: np.ndarray, asked: _Listed, tell: Callable[[str], None]) -> Tensor:
-    """Labeled images of `asked` that are copies of the images of these numbers, which were learned from: bool (N,)."""
+    """Labeled images of `asked` that are copies of images `numbers` of `learned`: bool (N,)."""
     seen, sources = asked.labels >= 0, (learned.images.source, asked.images.images.source)
     alike = None
     if seen.any():
@@ -285,7 +285,7 @@ def _predicted(asked: _Listed, source: _Source, clusters: int | None, problems: 
 
 
 def _measured(asked: _Listed, classifier: Classifier, found: Predictions, learned: Tensor) -> dict[str, float]:
-    """Accuracy and calibration error of labeled images of known classes that the classifier did not learn from."""
+    """Accuracy and calibration error on labeled images of known classes that the classifier did not learn from."""
     number = {name: label for label, name in enumerate(classifier.classes)}
     own = torch.tensor([number.get(name, -1) for name in asked.images.images.classes] or [-1])
     truth = own[asked.labels.clamp_min(0)].where(asked.labels >= 0, -1)

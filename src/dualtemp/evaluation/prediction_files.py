@@ -1,4 +1,4 @@
-"""What `predict` found, as rows, CSV, JSON, Parquet and a page."""
+"""Predictions as rows, CSV, JSON, Parquet and a page."""
 
 import csv
 import io
@@ -20,7 +20,7 @@ ENDINGS = (".csv", ".json", ".html", ".htm", ".parquet")
 NONE = "none of these"
 SHOWN = 12  # pictures of a class or cluster on a page
 SUSPECTS = 100  # on a page
-COLUMNS: dict[str, str] = {  # with the type that Parquet has
+COLUMNS: dict[str, str] = {  # column -> its type in Parquet
     "name": "string",
     "part": "string",
     "label": "string",
@@ -37,7 +37,7 @@ COLUMNS: dict[str, str] = {  # with the type that Parquet has
 
 
 def rows_of(found: Predicted) -> list[dict[str, Any]]:
-    """One dictionary an image with the keys of COLUMNS; what is not known is None."""
+    """One dictionary per image, with the keys of COLUMNS; unknown values are None."""
     rows = [dict.fromkeys(COLUMNS) for _ in found.names]
     for i, row in enumerate(rows):
         row |= {"name": valid_text(found.names[i]), "part": found.parts[i], "label": valid_label(found.labels[i])}
@@ -67,7 +67,7 @@ def suspects_of(found: Predicted) -> list[int]:
 
 
 def summary_of(found: Predicted) -> dict[str, Any]:
-    """Everything but the images one by one, for JSON."""
+    """Everything except the rows of single images, for JSON."""
     c = found.classifier
     made = None
     if c is not None:
@@ -108,7 +108,7 @@ def _labels(found: Predicted, cluster: int) -> dict[str, int]:
 
 
 def check_prediction_file(out: Path) -> None:
-    """Refuse a file's name of another ending, and .parquet without its package, before anything is computed."""
+    """Raise UserError for an unknown ending, or .parquet without pyarrow, before anything is computed."""
     if out.suffix.lower() not in ENDINGS or out.is_dir():
         raise UserError(f"{out}: predictions go into .csv, .json, .html or .parquet files; give such a name")
     if out.suffix.lower() == ".parquet":
@@ -151,7 +151,7 @@ def _cell(value: Any) -> Any:
 
 
 def write_predictions_page(out: Path, run: Path | str, found: Predicted) -> None:
-    """Write a page: suspected labels, images of each class with the surest and the least sure, clusters."""
+    """Write a page: suspected labels, the surest and least sure images of each class, clusters."""
     source = "images" if found.pictures.images is None else found.pictures.images.source
     facts = [("Encoder", str(run)), ("Images", f"{len(found.names):,} of {source}")]
     if found.classifier is not None:

@@ -1,4 +1,4 @@
-"""Linear classifiers on frozen features: one that learns during training, and one fitted afterwards."""
+"""Linear classifiers on frozen features: one trained along with the encoder, and one fitted afterwards."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,16 +12,17 @@ from dualtemp.evaluation.accuracy import Accuracy, top_accuracy
 
 # Candidates for the L2 penalty of the offline probe.
 PENALTIES = (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5)
-# The search, from strong to weak, ends after so many that did worse than the best: the weakest take longest to fit.
+# The search goes from strong to weak, since weak penalties take longest to fit, and ends after this many in a row that
+# did worse than the best.
 PATIENCE = 2
 
 
 class OnlineProbe(nn.Module):
-    """A linear classifier that learns from detached features of each training step: its accuracy is the paper's.
+    """A linear classifier that learns from the detached features of each training step; the paper reports its accuracy.
 
-    It holds its own SGD (momentum .9, no weight decay): velocities are buffers, so that the state dict is all that a
-    resumed run needs. It starts at zero, where all classes are equally likely. With several processes, each learns
-    from the features of all.
+    It does its own SGD (momentum .9, no weight decay): velocities are buffers, so that a resumed run needs only the
+    state dict. It starts at zero, where all classes are equally likely. With several processes, each learns from the
+    features of all.
 
     Args:
         num_features: F.
@@ -37,14 +38,14 @@ class OnlineProbe(nn.Module):
     def __init__(self, num_features: int, classes: int, *, momentum: float = 0.9) -> None:
         super().__init__()
         self.momentum = momentum
-        # Buffers, not parameters: an optimizer, gradient clipping or DDP around the framework must not find them.
+        # Buffers, not parameters, so that the framework's optimizer, gradient clipping and DDP leave them alone.
         for name in ("weight", "weight_velocity"):
             self.register_buffer(name, torch.zeros(classes, num_features))
         for name in ("bias", "bias_velocity"):
             self.register_buffer(name, torch.zeros(classes))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Logits (N, C) of features (N, F), in float32 whatever autocast says."""
+        """Logits (N, C) of features (N, F), in float32 even under autocast."""
         with torch.autocast(features.device.type, enabled=False):
             return F.linear(features.detach().float(), self.weight, self.bias)
 
@@ -52,7 +53,7 @@ class OnlineProbe(nn.Module):
     def learn(self, features: Tensor, labels: Tensor, lr: float = 0.3) -> Tensor:
         """Take one step on features (N, F) with labels (N,); returns the mean cross entropy before it, a scalar.
 
-        The loss is that of this process's features. Processes may have different numbers of them, even none.
+        The loss is of this process's features. Processes may have different numbers of them, even none.
         """
         logits = self(features)
         loss = F.cross_entropy(logits, labels)
@@ -96,11 +97,11 @@ def linear_probe(
     penalties: Sequence[float] = PENALTIES,
     seed: int = 0,
 ) -> LinearProbe:
-    """Fit a multinomial logistic regression to frozen features and read it on others.
+    """Fit a multinomial logistic regression to frozen features and test it on others.
 
     Features are standardized by the training part's mean and deviation. The penalty is the one with the best top-1
-    accuracy (then the lower loss) on a balanced tenth of the training features held out by `seed`; the search goes from
-    strong to weak and ends when two in a row did worse than the best. The final fit is on all of them.
+    accuracy (then the lower loss) on a balanced tenth of the training features, drawn by `seed`; the search goes from
+    strong to weak and ends when two in a row did worse than the best. The final fit uses all training features.
 
     Args:
         train_features: (N, F).
@@ -128,7 +129,7 @@ def probe_scores(
 ) -> tuple[Tensor, float]:
     """Logits (M, C) of the test features, and the penalty that was chosen; arguments as in `linear_probe`.
 
-    Of the test labels only the highest counts: it may name a class that the training part does not have.
+    Of the test labels only the highest is used: it may be a class that the training part lacks.
     """
     if len(train_features) != len(train_labels) or len(test_features) != len(test_labels) or len(train_labels) < 2:
         raise ValueError("linear_probe: give one label per feature, and at least two training features")
@@ -159,7 +160,7 @@ def logistic_regression(
     """Weight (C, F) and bias (C,) that minimize mean cross entropy + penalty / 2 * |weight|^2, by full-batch L-BFGS.
 
     Args:
-        features: (N, F), float32 or float64, about standardized.
+        features: (N, F), float32 or float64, roughly standardized.
         labels: (N,), from 0.
         classes: C.
         penalty: on the weight, not on the bias; scikit-learn's C is 1 / (N * penalty).
@@ -196,9 +197,9 @@ def standardize(train: Tensor, test: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def standardization(features: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and std (F,) of features (N, F); the std of one that is constant is infinite."""
+    """Mean and std (F,) of features (N, F); the std of a constant feature is infinite."""
     mean, deviation = features.mean(0), features.std(0, correction=0)
-    # Below this, the deviation is rounding of the mean, and other features would be blown up by it.
+    # A smaller deviation is rounding of the mean; dividing by it would blow up other features.
     return mean, torch.where(deviation > 1e-5 * mean.abs(), deviation, torch.inf)
 
 

@@ -1,4 +1,4 @@
-"""The classifiers of a run: the probe, made from its training images whenever it is missing, and fine-tuning's."""
+"""The classifiers of a run: the probe, fitted to its training images if missing, and that of the fine-tuned network."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -42,9 +42,9 @@ def _class_names(found: LabeledData) -> tuple[str, ...]:
 def run_classifier(
     encoder: RunEncoder, workers: int | None = None, tell: Callable[[str], None] = lambda text: None
 ) -> Classifier | None:
-    """Return the classifier of a run; None if it was trained without labels of two classes, or is a start.
+    """Return the classifier of a run; None if the run had no labels of two classes, or is a start.
 
-    One that is missing, damaged or of other weights is made from the run's labeled training images, and kept.
+    If it is missing, damaged or of other weights, it is fitted to the run's labeled training images, and kept.
     """
     if encoder.is_start:
         return None
@@ -63,7 +63,7 @@ def run_classifier(
     made = _fitted(encoder, features["trained"], labels, found)
     try:
         save_classifier(encoder.path / CLASSIFIER_FILE, made)
-    except UserError as error:  # a run that may be read, but not written to
+    except UserError as error:  # the run's folder is read-only
         tell(f"the classifier is not kept: {error}")
     return made
 
@@ -80,10 +80,10 @@ def keep_fine_tuned(encoder: RunEncoder, tuned: Tuned, found: LabeledData, worke
 
 
 def chosen_network(encoder: RunEncoder, choice: str, tell: Callable[[str], None]) -> FineTuned | None:
-    """The fine-tuned network that predictions should come from; None for the run's encoder and its probe.
+    """The fine-tuned network to predict with; None for the run's encoder and its probe.
 
-    choice: "probe", "fine-tuned", or "auto": what was right more often on the same validation images, fine-tuning if
-    the probe was not measured.
+    choice: "probe", "fine-tuned", or "auto": whichever was right more often on the same validation images; fine-tuned
+    if the probe was not measured.
     """
     if choice == PROBE:
         return None

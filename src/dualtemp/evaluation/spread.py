@@ -12,7 +12,7 @@ from dualtemp.losses.similarity import log_sum_exp, unit
 def feature_spread(features: Tensor) -> Tensor:
     """sqrt(F) * mean over dimensions of std over images of z / |z|.
 
-    About 1 where features point everywhere alike, near 0 where the encoder has collapsed to one vector.
+    About 1 if features are spread evenly over all directions, near 0 if the encoder has collapsed to one vector.
     """
     (z,) = unit(features)
     return z.std(0, correction=0).mean() * math.sqrt(z.shape[1])
@@ -22,7 +22,7 @@ def feature_spread(features: Tensor) -> Tensor:
 def effective_rank(features: Tensor) -> Tensor:
     """exp(-sum_i p_i log p_i) with p_i = s_i / sum_j s_j, and s the singular values of the (N, F) matrix.
 
-    From 1 (all features on one line: collapse) to min(N, F). Features are taken as they are: not centered, not scaled.
+    From 1 (all features on one line: collapse) to min(N, F). Features are neither centered nor scaled.
     """
     s = torch.linalg.svdvals(features if features.dtype == torch.float64 else features.float())
     p = s / s.sum().clamp_min(torch.finfo(s.dtype).tiny)
@@ -33,7 +33,7 @@ def effective_rank(features: Tensor) -> Tensor:
 def alignment(features: Tensor, other: Tensor, *, power: float = 2) -> Tensor:
     """Mean over images of |z - z'|^power (Wang & Isola 2020), z and z' the unit features (N, F) of two views.
 
-    0 where the views of an image agree.
+    0 if both views of every image agree.
     """
     z, z_other = unit(features, other)
     return (z - z_other).norm(dim=1).pow(power).mean()
@@ -43,8 +43,8 @@ def alignment(features: Tensor, other: Tensor, *, power: float = 2) -> Tensor:
 def uniformity(features: Tensor, *, t: float = 2) -> Tensor:
     """log of the mean over pairs of different images of exp(-t |z_i - z_j|^2) (Wang & Isola 2020), z = unit features.
 
-    0 where all are the same, lower the more evenly they fill the sphere (-2 t + O(1 / F) at best). Takes at least two
-    images; memory grows with N, not with N squared.
+    0 if all features are equal; the more evenly they fill the sphere, the lower (-2 t + O(1 / F) at best). Needs at
+    least two images; memory grows with N, not with N squared.
     """
     if len(features) < 2:
         raise ValueError("uniformity: give the features of at least two images")

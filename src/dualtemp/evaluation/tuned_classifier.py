@@ -1,4 +1,4 @@
-"""A fine-tuned network's own classifier, calibrated on images that it has not learned from."""
+"""Calibrate a fine-tuned network's own classifier on images that it has not learned from."""
 
 from collections.abc import Sequence
 
@@ -27,14 +27,14 @@ def tuned_classifier(
 ) -> Classifier:
     """Make a `Classifier` of the linear layer that fine-tuning has learned.
 
-    Temperature, and the threshold of "none of these", come from all validation images. The calibration error among the
-    facts is honest all the same: each half of them is answered at the temperature of the other half.
+    Temperature and the threshold of "none of these" come from all validation images. The calibration error in `facts`
+    is honest all the same: each half of these images is predicted with the temperature of the other half.
 
     Args:
         head: the linear layer, F -> C.
         bank: features (M, F) of training images by the fine-tuned network.
-        features: (N, F) of validation images, which it has not learned from.
-        labels: (N,), theirs.
+        features: (N, F) of validation images, which the network has not learned from.
+        labels: (N,), of the validation images.
         classes: C names.
         unknown_rate: share of known images that may be called "none of these"; 0 never says so.
         seed: of the halves.
@@ -63,7 +63,7 @@ def tuned_classifier(
 
 
 def _answered_by_other_half(logits: Tensor, labels: Tensor, seed: int) -> Tensor:
-    """Probabilities (N, C), those of each half at the temperature of the other."""
+    """Probabilities (N, C), each half computed with the temperature of the other half."""
     half = torch.from_numpy(rank_within(labels.numpy(), random_keys(seed, FOLDS, len(labels))) % HALVES)
     found = logits.softmax(1)
     if len(half.unique()) < HALVES:

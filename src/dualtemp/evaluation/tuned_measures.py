@@ -1,4 +1,4 @@
-"""Fine-tuning of a run's encoder on labeled images, and of the same encoder from scratch."""
+"""Fine-tune a run's encoder on labeled images, and the same network from scratch, and compare both."""
 
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -31,7 +31,7 @@ class Tuned(NamedTuple):
     """A fine-tuned network.
 
     model: images -> features -> logits; train: its training images, as the encoder takes them; features (M, F) and
-    labels (M,) of the test images; learned: number of images that it has learned from; epochs: how often.
+    labels (M,) of the test images; learned: number of images that it has learned from; epochs: passes over them.
     """
 
     model: nn.Module
@@ -54,7 +54,8 @@ def tuned_measures(
 ) -> Iterator[dict[str, Any]]:
     """Fine-tune each encoder and yield its row.
 
-    tell: gets the expected time first; problems: unreadable files; on_tuned: is called with the trained encoder's.
+    tell: called with messages, first the expected time; problems: unreadable files; on_tuned: called with the trained
+    encoder's fine-tuned network.
     """
     encoder = encoders["trained"]
     views = encoder.views.with_recipe(RECIPE, seed)
@@ -109,7 +110,7 @@ def tuned_measures(
 def _seconds_of_step(
     encoder: RunEncoder, classes: int, batches: Callable[[int], Generator[tuple[Tensor, Tensor]]]
 ) -> float:
-    """Seconds of a step of fine-tuning, from a few steps on a copy, without the first, which fills caches."""
+    """Seconds per step of fine-tuning, timed over a few steps on a copy, without the first, which fills caches."""
     times: list[float] = []
 
     def some(epoch: int) -> Iterator[tuple[Tensor, Tensor]]:

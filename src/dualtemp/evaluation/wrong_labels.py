@@ -1,4 +1,4 @@
-"""Labels that are probably wrong: neighbors and a classifier, neither of which has seen the label, name another."""
+"""Find labels that are probably wrong: neighbors and a classifier that have not seen the label predict another."""
 
 from typing import NamedTuple
 
@@ -12,15 +12,15 @@ from dualtemp.evaluation.classifier import cross_fitted_logits
 from dualtemp.evaluation.knn import nearest
 from dualtemp.evaluation.probe import fit_probe, standardization
 
-NEIGHBORS = 10  # that vote
-VOTE_TEMPERATURE = 0.1  # of their votes, as in `knn_votes`
+NEIGHBORS = 10  # number of voting neighbors
+VOTE_TEMPERATURE = 0.1  # as in `knn_votes`
 
 
 class WrongLabels(NamedTuple):
     """How suspicious each of N labels is.
 
     score: (N,), 1 - mean probability of the given label by neighbors and classifier: 0 is fine, 1 is surely wrong;
-    suggested: int64 (N,), the class that both together find likeliest; suspected: bool (N,), both name another class
+    suggested: int64 (N,), the likeliest class by both together; suspected: bool (N,), whether both name a class other
     than the given one; order: int64, the suspected images, the highest score first.
     """
 
@@ -34,7 +34,7 @@ class WrongLabels(NamedTuple):
 def suspected_wrong_labels(features: Array, labels: Array, *, seed: int = 0) -> WrongLabels:
     """Find labels that neighbors and a cross-fitted classifier both contradict.
 
-    No image has a say about its own label: its neighbors are others, and the classifier has learned from other folds.
+    An image does not vote on its own label: its neighbors are others, and its classifier was fitted to other folds.
     The only image of a class is never suspected; its score is 0.
 
     Args:
@@ -54,11 +54,11 @@ def suspected_wrong_labels(features: Array, labels: Array, *, seed: int = 0) -> 
     learned = (logits / fit_temperature(logits, y)).softmax(1)
     near = neighbor_votes(x, y, classes)
     both = (learned + near) / 2
-    comparable = y.bincount(minlength=classes)[y] > 1  # nobody could name the class of which there is one image
+    comparable = y.bincount(minlength=classes)[y] > 1  # a class of one image cannot be predicted by other images
     score = (1 - both.gather(1, y[:, None])[:, 0]).where(comparable, 0.0)
     suspected = (predicted(learned) != y) & (predicted(near) != y) & comparable
     order = suspected.nonzero()[:, 0]
-    others = both.scatter(1, y[:, None], -1.0)  # where they contradict a label, but not with the same class
+    others = both.scatter(1, y[:, None], -1.0)  # both may contradict the label without naming the same class
     suggested = predicted(both).where(~suspected, predicted(others))
     return WrongLabels(score, suggested, suspected, order[score[order].argsort(descending=True, stable=True)])
 
@@ -71,7 +71,7 @@ def neighbor_votes(features: Array, labels: Array, classes: int, k: int = NEIGHB
     votes, done = [], 0
     for similarity, index in nearest(x, x, min(k + 1, len(x))):
         others = index != torch.arange(done, done + len(index))[:, None]
-        others[others.all(1), -1] = False  # copies may stand before an image, and push it out of the list
+        others[others.all(1), -1] = False  # the image itself is missing if k + 1 copies precede it: drop the last
         done += len(index)
         similarity, index = (part[others].unflatten(0, (len(part), -1)) for part in (similarity, index))
         weight = ((similarity - similarity[:, :1]) / VOTE_TEMPERATURE).exp()
