@@ -1,4 +1,4 @@
-"""From images of any source to seeded views.
+"""Data: images from any source, and seeded views of them.
 
 Importing the package is cheap: torch is loaded with the first name that needs it.
 """

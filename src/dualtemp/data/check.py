@@ -31,7 +31,7 @@ class PartFacts:
 class SourceFacts:
     """A whole source.
 
-    kept: "one tensor" or "files"; unreadable: reason by file name; narrow: the share of 16 bits that gray images use,
+    kept: "one tensor" or "files"; unreadable: file name -> reason; narrow: the share of 16 bits that gray images use,
     if it is small.
     """
 
@@ -91,7 +91,7 @@ def _facts(source: ImageSource) -> tuple[dict[str, int], dict[str, int], dict[st
             return error
         return f"{width} x {height}", mode
 
-    # Threads are enough: Pillow decodes without holding the interpreter's lock.
+    # Threads are enough, since Pillow releases the GIL while decoding.
     with ThreadPoolExecutor(os.cpu_count()) as pool, image_progress() as show:
         for done, found in enumerate(pool.map(look, range(len(source))), 1):
             if isinstance(found, UnreadableImage):

@@ -1,4 +1,4 @@
-"""A contact sheet: some images, each with the two views of it that the network would see."""
+"""A contact sheet: some images, each with the two views that the network would see of it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ from dualtemp.data.sources.catalogue import DEFAULT_VIEW_SIZE
 from dualtemp.data.subset import subset_index
 from dualtemp.errors import UserError, writing
 
-CELL = 128  # px on the sheet, at most: a whole multiple of 8, 32 and 64
+CELL = 128  # px; side of a cell, a multiple of 8, 32 and 64
 GAP, TEXT, HEAD = 6, 18, 26
 Row = tuple[str, list[Image.Image]]  # the label; the image, view 1, view 2
 INK, FAINT, PAPER = (30, 30, 30), (110, 110, 110), (255, 255, 255)
@@ -47,10 +47,10 @@ def contact_sheet(
 ) -> Image.Image:
     """Draw the sheet; see write_contact_sheet."""
     side = size or (DEFAULT_VIEW_SIZE if images.size is None else max(images.size))
-    # Mean 0 and deviation 1: the views come out as pixels.
+    # With mean 0 and deviation 1, views are plain pixels.
     views = Views(recipe, side, seed, (0.0,) * images.channels, (1.0,) * images.channels)
     chosen = subset_index(images.labels, len(images), min(count, len(images)), seed)
-    if images.labels is not None:  # class by class, for the eye
+    if images.labels is not None:  # sort by class, for the reader
         chosen = chosen[np.argsort(images.labels.cpu().numpy()[chosen], kind="stable")]
     rows = list((_rows if images.in_memory else _rows_read)(images, chosen, views, epoch))
     if not rows:
@@ -68,10 +68,10 @@ def _rows(images: ImageSet, chosen: np.ndarray, views: Views, epoch: int) -> Ite
 
 
 def _rows_read(images: ImageSet, chosen: np.ndarray, views: Views, epoch: int) -> Iterator[Row]:
-    """Read as the loader reads; an image that cannot be read has no row."""
+    """Read files as the loader does; an unreadable image has no row."""
     reader = Reader(images.source, views, batch=1, workers=0)
     for found in reader.read(Request((i,), epoch) for i in chosen.tolist()):
-        if found.shown != found.request.index:  # another one in its place
+        if found.shown != found.request.index:  # another image stands in for an unreadable one
             continue
         (i,) = found.request.index
         crops, index = found.pixels, torch.tensor([i])
@@ -89,7 +89,7 @@ def _bytes(view: Tensor) -> Tensor:
 
 
 def _picture(pixels: Tensor) -> Image.Image:
-    """From uint8 (C, H, W)."""
+    """Make a picture of uint8 (C, H, W)."""
     return TensorImages(pixels.unsqueeze(0)).open(0).convert("RGB")
 
 
@@ -114,7 +114,7 @@ def _drawn(rows: list[Row], title: str) -> Image.Image:
 
 
 def _fitted(picture: Image.Image) -> Image.Image:
-    """To the size of a cell: small ones in whole pixels, so that each pixel stays visible, large ones reduced."""
+    """Fit a picture into a cell: enlarge small ones by a whole factor, so that pixels show; reduce large ones."""
     longest = max(picture.size)
     if longest > CELL:
         size = (max(1, picture.width * CELL // longest), max(1, picture.height * CELL // longest))

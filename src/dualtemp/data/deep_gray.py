@@ -1,4 +1,4 @@
-"""Levels of gray images of more than 8 bits, measured on the images that a run learns from (loading/gray_levels.py)."""
+"""Measure the levels of gray images of more than 8 bits on a run's training images (see loading/gray_levels.py)."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -16,7 +16,7 @@ NARROW_HINT = (
 
 
 def measure_levels(images: ImageSet) -> Levels | None:
-    """Measure the levels of some images, evenly chosen; None if none of them has more than 8 bits."""
+    """Measure the levels on some evenly spaced images; None if none of them has more than 8 bits."""
 
     def read(i: int) -> np.ndarray | None:
         with suppress(UnreadableImage):
@@ -36,7 +36,7 @@ def require_levels(images: ImageSet) -> Levels:
 
 
 def with_levels(splits: Splits, levels: Levels) -> Splits:
-    """All parts of a set by the same levels."""
+    """Read all parts of a set with the same levels."""
     parts = {name: part if part is None else _by(part, levels) for name, part in _parts(splits).items()}
     return replace(splits, **parts)
 
@@ -47,7 +47,7 @@ def has_stacks(splits: Splits) -> bool:
 
 
 def narrow_range(images: ImageSet) -> float | None:
-    """The share of 16 bits that gray images use, if it is so small that they come out dark; else None."""
+    """The share of the 16-bit range that gray images use, if it is so small that they come out dark; else None."""
     if images.channels != 1 or images.source.levels is not None or not _has_integers(images):
         return None
     levels = measure_levels(images)
@@ -56,7 +56,7 @@ def narrow_range(images: ImageSet) -> float | None:
 
 
 def _has_integers(images: ImageSet) -> bool:
-    """Whether the first image that can be read has whole numbers of more than 8 bits."""
+    """Whether the first readable image has integer values of more than 8 bits."""
     for i in range(min(8, len(images))):
         with suppress(UnreadableImage):
             values = images.source.deep_gray(i)
@@ -67,7 +67,7 @@ def _has_integers(images: ImageSet) -> bool:
 def _by(part: ImageSet, levels: Levels) -> ImageSet:
     try:
         return part.convert(part.channels, levels)
-    except TypeError:  # a source of somebody else's, which knows no levels
+    except TypeError:  # a plugin's source whose `convert` takes no levels
         raise UserError(
             f"levels measured: {part.name} is read by a plugin that knows no levels; leave them out"
         ) from None

@@ -1,7 +1,7 @@
-"""Gray images that are stored in three channels: medical pictures often are.
+"""Detect gray images that are stored in three channels, as medical images often are.
 
-They keep their three channels: hue, saturation and the turn to gray do nothing to such pixels (they stay equal to the
-bit), weights and pretrained starts for color fit, and an image in color that nobody looked at loses nothing.
+They keep their three channels. Hue, saturation and random grayscale leave such pixels unchanged, bit for bit; weights
+and pretrained starts for color images fit; and if an image that was not checked has colors, these are not lost.
 """
 
 from torch import Tensor
@@ -9,12 +9,12 @@ from torch import Tensor
 from dualtemp.data.images import ImageSet, UnreadableImage
 from dualtemp.data.sources.catalogue import DEFAULT_VIEW_SIZE
 
-LOOKED_AT = 64  # files, and fewer than twice as many; one in color is enough to end the search
-ROUNDING = 3  # levels by which the channels of a gray JPEG may differ
+LOOKED_AT = 64  # at least this many files are checked, fewer than twice as many; one in color ends the search
+ROUNDING = 3  # gray levels by which the channels of a gray JPEG may differ
 
 
 def gray_in_color(images: ImageSet) -> bool:
-    """Whether every image looked at (in memory all, of files some) has three channels, and all three alike."""
+    """Whether every image checked (all in memory, or some of the files) has three channels that are equal."""
     if images.channels != 3:
         return False
     if images.source.tensor is not None:

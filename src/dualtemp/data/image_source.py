@@ -1,6 +1,6 @@
 """Where the images of a set come from: one protocol for pixels in memory, files, and whatever else holds images.
 
-Everybody asks the protocol; only what is really about pixels in memory asks for `tensor`.
+All code uses the protocol; only code that is specific to pixels in memory looks at `tensor`.
 """
 
 import os
@@ -43,20 +43,20 @@ _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 class ImageSource(Protocol):
     """Images by number, 0 to N - 1: immutable, picklable, and read by many threads and processes at once.
 
-    Subclass it as a frozen dataclass with these attributes as fields: then `content` is all that is left to write, for
-    encoded images (JPEG, PNG, ...); for others `open` and `header` too.
+    Subclass it as a frozen dataclass with these attributes as fields. For encoded images (JPEG, PNG, ...) only
+    `content` is then left to write; for others `open` and `header` too.
 
     Attributes:
         place: where the images are, for messages: a folder, a file.
-        names: one an image, all different, and the same wherever the images lie: a name decides which side of a split
-            its image falls on. Empty if images have only numbers, which is for pixels in memory. A tuple, or any
-            other sequence that does not change.
-        channels: 1 (gray) or 3 (RGB) of what `open` gives; of stacks any number, of what `pixels` gives.
-        enough: pixels that the shorter side need have, so that far larger images may come reduced (None: as they are).
-        levels: what becomes 0 and 255, of stacks in each channel (stacks.py), of gray images of more than 8 bits as one
-            pair (gray_levels.py); None: gray and RGB by the rules of their formats.
+        names: one per image, all different, and independent of where the images are stored: a name decides on which
+            side of a split its image falls. Empty if images have only numbers, as pixels in memory may. A tuple, or any
+            other immutable sequence.
+        channels: 1 (gray) or 3 (RGB), the channels of what `open` returns; for stacks any number, those of `pixels`.
+        enough: pixels needed on the shorter side, so that much larger images may be decoded reduced (None: never).
+        levels: the values that become 0 and 255: for stacks a pair per channel (stacks.py), for gray images of more
+            than 8 bits one pair (gray_levels.py); None: by the rules of their formats.
         tensor: uint8 (N, C, H, W) if all pixels are in memory, else None.
-        files: what pixels in memory were read from, if that has more than 8 bits and other levels can be asked for.
+        files: the source of pixels in memory, if it has more than 8 bits and can be read again with other levels.
     """
 
     place: str
@@ -68,7 +68,7 @@ class ImageSource(Protocol):
     files: "ImageSource | None" = None
 
     def content(self, i: int) -> bytes:
-        """Return the encoded bytes of image i, which are what it is compared by; raises OSError."""
+        """Return the encoded bytes of image i, by which images are compared; raises OSError."""
         ...
 
     def __len__(self) -> int:
@@ -78,7 +78,7 @@ class ImageSource(Protocol):
     def open(self, i: int) -> "Image.Image":
         """Decode image i: upright, first frame, mode "L" or "RGB"; raises UnreadableImage(name, reason).
 
-        Of a stack its first channels, for people: three as RGB, of two the first.
+        For a stack, return its first channels for display: three as RGB, or the first of two as gray.
         """
         if of_stack(self.levels):
             return shown_bands(self.pixels(i))
@@ -103,7 +103,7 @@ class ImageSource(Protocol):
         return read_header(self._encoded(i), self.names[i])
 
     def picture(self, i: int, enough: int) -> "Image.Image":
-        """Image i for people, in color if it has any; raises UnreadableImage(name, reason)."""
+        """Image i for display, in color if it has any; raises UnreadableImage(name, reason)."""
         return self.convert(channels=None if of_stack(self.levels) else 3, enough=enough).open(i)
 
     def path(self, i: int) -> Path | None:
@@ -111,25 +111,25 @@ class ImageSource(Protocol):
         return None
 
     def stamp(self, i: int) -> str:
-        """Something that cannot stay the same if image i changes; as cheap as can be. Empty for pixels in memory."""
+        """A string that changes whenever image i does; should be cheap. Empty for pixels in memory."""
         try:
             return f"{blake2b(self.content(i), digest_size=16).hexdigest()}\n"
         except OSError:
             return "gone\n"
 
     def digests(self) -> np.ndarray | None:
-        """Digests of the contents of all images, uint8 (N, D), if they are known without reading them."""
+        """Digests of the contents of all images, uint8 (N, D), if known without reading the images; else None."""
         return None
 
     def shards(self) -> np.ndarray | None:
-        """The number of the shard that holds each image, int64 (N,); None if images do not lie in shards."""
+        """The number of the shard that holds each image, int64 (N,); None if images are not in shards."""
         return None
 
     def read_ahead(self, index: Sequence[int]) -> None:
-        """Prepare for these images being opened next, by this process: a source that waits for each may ask for all."""
+        """Announce that this process opens these images next, so that a slow source can request them together."""
 
     def is_gone(self) -> bool:
-        """Whether all images have disappeared since they were listed, such as an unplugged disk."""
+        """Whether all images have disappeared since they were listed, as when a disk is unplugged."""
         return False
 
     def take(self, index: Sequence[int]) -> Self:
@@ -137,9 +137,9 @@ class ImageSource(Protocol):
         return self._replace(names=tuple(self.names[i] for i in index))
 
     def convert(self, channels: int | None = None, enough: int | None = None, levels: Levels | None = None) -> Self:
-        """Return the same images with so many channels, and reduced to `enough` pixels if given; ValueError: cannot.
+        """Return the same images with `channels` channels, reduced to about `enough` pixels if given.
 
-        levels: read stacks, or gray images of more than 8 bits, by these.
+        levels: read stacks, or gray images of more than 8 bits, with these. Raises ValueError if it is not possible.
         """
         if channels is not None and not _fits(channels, self.channels, levels or self.levels):
             raise ValueError(f"{self.channels} channels cannot become {channels}")
@@ -156,7 +156,7 @@ class ImageSource(Protocol):
         return fingerprint_files(self.names, self.content, labels, classes)
 
     def identity(self, labels: Tensor | None, classes: Sequence[str]) -> dict[str, Any]:
-        """What a run remembers its images by; it must not take long."""
+        """What a run records to recognize its images; must be quick."""
         about: dict[str, Any] = {"fingerprint": None, "names": names_fingerprint(self.names)}
         if labels is not None:
             about |= {"labels": labels_fingerprint(labels, classes), "classes": labels_fingerprint(None, classes)}
@@ -165,7 +165,7 @@ class ImageSource(Protocol):
     def _encoded(self, i: int) -> Encoded:
         try:
             return self.path(i) or self.content(i)
-        except Exception as error:  # of an archive, nearly anything
+        except Exception as error:  # a damaged archive may raise nearly anything
             raise UnreadableImage(self.names[i], NotRead(reason_of(error))) from error
 
     def _replace(self, **changes: Any) -> Self:
@@ -173,7 +173,7 @@ class ImageSource(Protocol):
 
 
 def _fits(wanted: int, channels: int, levels: Levels | None) -> bool:
-    """Whether images can be had with so many channels: gray and RGB for each other, stacks with their own number."""
+    """Whether images convert to `wanted` channels: gray and RGB into each other, stacks only to their own number."""
     if levels is not None and of_stack(levels):
         return wanted == len(levels)
     return wanted == channels or {wanted, channels} <= {1, 3}
@@ -199,7 +199,7 @@ class FileImages(ImageSource):
         return str(self.root)
 
     def path(self, i: int) -> Path:
-        """Return where image i lies."""
+        """Return the path of image i."""
         return self.root / self.names[i]
 
     def content(self, i: int) -> bytes:
@@ -212,7 +212,7 @@ class FileImages(ImageSource):
             found = os.stat(self.path(i))
         except OSError:
             return "gone\n"
-        # A program can set the time of the last change as it likes, but not st_ctime.
+        # Programs can set st_mtime at will, but not st_ctime.
         return f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}\n"
 
     def is_gone(self) -> bool:
@@ -240,7 +240,7 @@ class TensorImages(ImageSource):
         return len(self.tensor)
 
     def open(self, i: int) -> "Image.Image":
-        """Image i: one or two channels gray, more the first three as RGB."""
+        """Image i as gray (one or two channels) or RGB (the first three)."""
         return shown_bands(self.tensor[i].cpu())
 
     def pixels(self, i: int) -> Tensor:
@@ -252,12 +252,12 @@ class TensorImages(ImageSource):
         return self.open(i)
 
     def header(self, i: int) -> Header:
-        """The same for all."""
+        """The header, the same for all images."""
         _, channels, height, width = self.tensor.shape
         return Header(height, width, _MODES.get(channels, f"{channels} channels"))
 
     def deep_gray(self, i: int) -> np.ndarray | None:
-        """What the file of image i holds."""
+        """The values in the file of image i."""
         return None if self.files is None else self.files.deep_gray(i)
 
     def content(self, i: int) -> bytes:
@@ -265,23 +265,23 @@ class TensorImages(ImageSource):
         return np.ascontiguousarray(self.tensor[i].cpu().numpy()).tobytes()
 
     def stamp(self, i: int) -> str:
-        """Nothing: the fingerprint of all is quick to have."""
+        """Empty: the fingerprint of the whole set is quick."""
         return ""
 
     def take(self, index: Sequence[int]) -> "TensorImages":
-        """Return the images of these numbers; of a range nothing is copied."""
+        """Return the images of these numbers; a range copies nothing."""
         files = None if self.files is None else self.files.take(index)
         if isinstance(index, range):
             return replace(self, tensor=self.tensor[index.start : index.stop : index.step], files=files)
-        where = torch.as_tensor(index, dtype=torch.int64, device=self.tensor.device)  # of no number too
+        where = torch.as_tensor(index, dtype=torch.int64, device=self.tensor.device)  # int64 even if index is empty
         return replace(self, tensor=self.tensor[where], files=files)
 
     def convert(
         self, channels: int | None = None, enough: int | None = None, levels: Levels | None = None
     ) -> "TensorImages":
-        """Gray from RGB as Pillow does it, RGB from gray; pixels in memory are never reduced, and have 8 bits.
+        """Convert RGB to gray as Pillow does, and gray to RGB. Pixels in memory have 8 bits and are never reduced.
 
-        levels: files that have more are read again.
+        levels: if the files have more than 8 bits, they are read again with these.
         """
         if levels not in (None, self.levels) and self.files is not None:
             return self._read_again(levels).convert(channels)
@@ -300,7 +300,7 @@ class TensorImages(ImageSource):
         try:
             for i in range(len(files)):
                 tensor[i] = files.pixels(i)
-        except (UnreadableImage, RuntimeError) as error:  # gone, or of another size, since they were first read
+        except (UnreadableImage, RuntimeError) as error:  # missing, or of another size than when first read
             raise UserError(f"{files.place}: an image has changed while it was read, {reason_of(error)}") from None
         return replace(self, tensor=tensor, files=files, levels=levels)
 
@@ -327,7 +327,7 @@ def to_tensor(image: "Image.Image") -> Tensor:
 
 
 def shown_bands(pixels: Tensor) -> "Image.Image":
-    """uint8 (C, H, W) -> a picture for people: one or two channels gray, of more the first three as RGB."""
+    """uint8 (C, H, W) -> a picture for display: gray for one or two channels, else the first three as RGB."""
     from PIL import Image
 
     array = pixels.numpy()

@@ -1,4 +1,4 @@
-"""Image sets: a source of images with what is known about them, and the parts of one."""
+"""Image sets (images with labels and other facts), and the splits of a source into such sets."""
 
 import warnings
 from collections.abc import Collection, Iterable, Sequence
@@ -21,14 +21,14 @@ __all__ = ["FileImages", "ImageSet", "ImageSource", "ImagesGone", "Splits", "Ten
 
 
 class ImagesGone(UserError):
-    """Images that were there when their source was opened cannot be read any more, and nothing can stand for them."""
+    """Images that existed when their source was opened are no longer readable, and no others can stand in for them."""
 
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
     """Images, and what is known about them.
 
-    name: for people, never part of a result's key; pixels: uint8 (N, C, H, W), or a source that images are read from
+    name: for display, never part of a result's key; pixels: uint8 (N, C, H, W), or a source from which images are read
     one by one; labels: int64 (N,) or None, -1 for an image without one; classes: names by label, empty if there are
     none; channels: C.
     """
@@ -40,7 +40,7 @@ class ImageSet:
     channels: int = 3
 
     def __post_init__(self) -> None:
-        """Refuse parts that do not fit together."""
+        """Check that pixels, labels and channels fit together."""
         tensor = self.source.tensor
         if tensor is not None and (tensor.dtype != torch.uint8 or tensor.ndim != 4):
             raise TypeError(f"pixels: uint8 (N, C, H, W) expected, not {tensor.dtype} {tuple(tensor.shape)}")
@@ -75,19 +75,19 @@ class ImageSet:
         return self.source.fingerprint(self.labels, self.classes)
 
     def identity(self) -> dict[str, Any]:
-        """What a run remembers these images by: their fingerprint; not in memory, those of their names and labels."""
+        """What a run records to recognize these images: a fingerprint; of files, only of names and of labels."""
         return self.source.identity(self.labels, self.classes)
 
     def image_name(self, i: int, prefix: str = "") -> str:
-        """The name of image i; of one that has none, its number after a prefix."""
+        """The name of image i, or `prefix` and its number if it has none."""
         return self.source.names[i] if self.source.names else f"{prefix}{i}"
 
     def readable_count(self, problems: Collection[str]) -> int:
-        """How many images are not among these names of unreadable ones."""
+        """Number of images whose names are not among `problems`."""
         return len(self) - sum(name in problems for name in self.source.names)
 
     def take(self, index: Sequence[int] | np.ndarray | Tensor) -> "ImageSet":
-        """Return the images at the given indices, in that order (by name, if they have names: give them ascending)."""
+        """Return the images at these indices, in that order; give ascending indices if images are sorted by name."""
         where = torch.as_tensor(index, dtype=torch.int64)
         labels = None if self.labels is None else self.labels[where.to(self.labels.device)]
         return self._with(self.source.take(where.tolist()), labels)
@@ -99,13 +99,13 @@ class ImageSet:
     def subset(self, amount: int | float, seed: int = 0) -> "ImageSet":
         """Return a subset: an int is a count, a float a fraction in (0, 1].
 
-        Balanced over the classes when there are labels, decided by the seed alone, the same on every machine; with one
-        seed a larger subset contains every smaller one. The order of the set is kept.
+        It is balanced over the classes if there are labels, and depends on the seed alone, not on the machine. With the
+        same seed, a larger subset contains every smaller one. The order of the set is kept.
         """
         return self.take(subset_index(self.labels, len(self), amount, seed))
 
     def join(self, others: Iterable["ImageSet"]) -> "ImageSet":
-        """Return these images and after them those of other parts of the same source; unknown labels are -1."""
+        """Return these images followed by those of other parts of the same source; unknown labels are -1."""
         others = list(others)
         labels = None
         if self.labels is not None:
@@ -114,16 +114,16 @@ class ImageSet:
         return self._with(self.source.join([each.source for each in others]), labels)
 
     def convert(self, channels: int, levels: Levels | None = None) -> "ImageSet":
-        """Return the images with so many channels: gray from color, or color from gray; ValueError if not possible.
+        """Return the images with `channels` channels (gray from color, color from gray); ValueError if not possible.
 
-        levels: read files by these: stacks of channels, or gray images of more than 8 bits (`ImageSource.levels`).
+        levels: read stacks, or gray images of more than 8 bits, with these (`ImageSource.levels`).
         """
         convert = self.source.convert
         source = convert(channels=channels) if levels is None else convert(channels=channels, levels=levels)
         return replace(self, pixels=_pixels(source), channels=channels)
 
     def to(self, device: torch.device | str) -> "ImageSet":
-        """Return the set with its tensors on a device; what is read one by one stays where it is."""
+        """Return the set with its tensors on a device; images that are read one by one stay where they are."""
         source = self.source
         if isinstance(source, TensorImages):
             source = replace(source, tensor=source.tensor.to(device))
@@ -142,7 +142,7 @@ class Splits:
     """The parts of a source.
 
     train: images to learn from; test: never trained on; unlabeled: more images to learn from (STL-10); unreadable:
-    files that were left out, with the reason; split: how train and test were separated, in words.
+    files that were left out, with the reason; split: a description of how train and test were separated.
     """
 
     train: ImageSet
@@ -152,7 +152,7 @@ class Splits:
     split: str = ""
 
     def parts(self) -> dict[str, ImageSet]:
-        """The parts that there are, by the names that files, folders and environment.json use."""
+        """The existing parts, by the names used in files, folders and environment.json."""
         parts = {"train": self.train, "test": self.test, "unlabelled": self.unlabeled}
         return {name: part for name, part in parts.items() if part is not None}
 
@@ -164,7 +164,7 @@ class Splits:
 
     @cached_property
     def pretraining(self) -> ImageSet:
-        """The images of self-supervised training: train, then unlabeled (label -1) if there are any; joined once."""
+        """The images for self-supervised training: train, then unlabeled (label -1) if there are any; joined once."""
         return self.train if self.unlabeled is None else self.train.join([replace(self.unlabeled, labels=None)])
 
 

@@ -26,20 +26,20 @@ OF_SETS: dict[str, Normalization] = {
     "fashion-mnist": ((0.2860,), (0.3530,)),
 }
 _VALUES_AT_ONCE = 1 << 22
-_FILES = 256  # at least, where there are so many, and fewer than twice as many
+_FILES = 256  # fewest files to measure, if there are so many; fewer than twice as many are used
 
 
 def normalization(name: str, pixels: Tensor | ImageSource) -> Normalization:
     """Mean and std for a set: the listed ones, else measured on the images.
 
-    name: the source as it was asked for ("cifar10"), never a name taken from a path, so that results do not depend on
+    name: the source as the user named it ("cifar10"), never a name taken from a path, so that results do not depend on
     paths; pixels: its training images, uint8 (N, C, H, W) or files.
     """
     return _listed(name, pixels) or measured(pixels)
 
 
 def earlier_normalization(name: str, pixels: Tensor | ImageSource) -> Normalization:
-    """What runs took that did not write it down: CIFAR-10's for every RGB set that is not listed."""
+    """The normalization of old runs that did not record theirs: CIFAR-10's for every RGB set that is not listed."""
     return _listed(name, pixels) or (CIFAR10 if as_source(pixels).channels == 3 else measured(pixels))
 
 
@@ -49,10 +49,10 @@ def _listed(name: str, pixels: Tensor | ImageSource) -> Normalization | None:
 
 
 def measured(pixels: Tensor | ImageSource) -> Normalization:
-    """Mean and std of all pixels of each channel (not in memory: of up to 511 images, evenly spaced), to 4 digits.
+    """Mean and std of all pixels of each channel, to 4 digits; of files, only up to 511 evenly spaced images are read.
 
-    Images in color that are read one by one come at about the size of their views. A channel that never changes gets a
-    std of 1. The sums are integers, so that every machine finds the same.
+    Color images in files are decoded at about the size of their views. A constant channel gets a std of 1. Sums are
+    integers, so that every machine gets the same result.
     """
     channels = as_source(pixels).channels
     sums = torch.zeros(2, channels, dtype=torch.int64)  # of the values, and of their squares
@@ -76,7 +76,7 @@ def _parts(source: ImageSource) -> Iterator[Tensor]:
     if source.tensor is not None:
         yield from source.tensor.split(max(1, _VALUES_AT_ONCE // max(1, source.tensor[:1].numel())))
         return
-    # Gray ones come whole, as they always did: earlier runs that did not write these figures down find them again.
+    # Gray images are decoded at full size, as ever, so that old runs that did not record these values get them again.
     source = source.convert(enough=DEFAULT_VIEW_SIZE) if source.channels == 3 else source
 
     def read(i: int) -> Tensor | None:
@@ -85,7 +85,7 @@ def _parts(source: ImageSource) -> Iterator[Tensor]:
         except UnreadableImage:
             return None
 
-    with ThreadPoolExecutor(cores()) as pool:  # Pillow decodes without holding the interpreter's lock
+    with ThreadPoolExecutor(cores()) as pool:  # Pillow releases the GIL while decoding
         for image in pool.map(read, range(0, len(source), max(1, len(source) // _FILES))):
             if image is not None:
                 yield image

@@ -1,25 +1,25 @@
-"""Which images a subset takes: balanced over the classes, seeded, nested, and the same on every machine."""
+"""Choose the images of a subset: balanced over the classes, seeded, nested, and the same on every machine."""
 
 import numpy as np
 from torch import Tensor
 
 from dualtemp.errors import UserError
 
-# What a key is for: uses with one seed stay independent.
+# The purpose of a key, so that uses with the same seed are independent.
 SUBSET, HELD_OUT, NOISE_WHICH, NOISE_WHERE, VALIDATION, FOLDS, BANK = range(7)
 
 
 def random_keys(seed: int, use: int, count: int) -> np.ndarray:
     """`count` uint64 keys; key i depends on (seed, use, i) alone.
 
-    The raw words of Philox-4x64 (Salmon et al. 2011), an algorithm fixed by its publication: no library's shuffling
-    takes part, so that the keys are the same on every machine and with every version.
+    Keys are the raw words of Philox-4x64 (Salmon et al. 2011), an algorithm fixed by its publication. No library's
+    shuffling is involved, so keys are the same on every machine and with every version.
     """
     return np.random.Philox(key=np.array([seed % 2**64, use], dtype=np.uint64)).random_raw(count)
 
 
 def rank_within(groups: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Position of each element among those of its group, in the order of the keys: (N,), (N,) -> int64 (N,)."""
+    """Rank of each element within its group, in the order of the keys: (N,), (N,) -> int64 (N,)."""
     order = np.lexsort((np.arange(len(groups)), keys, groups))
     grouped = groups[order]
     starts = np.flatnonzero(np.r_[True, grouped[1:] != grouped[:-1]]) if len(groups) else np.zeros(0, np.int64)

@@ -10,8 +10,8 @@ from dualtemp.data.images import ImageSet
 class TrainingData:
     """Images to learn from; labeled training images for kNN and the probe, if there are any; a test set.
 
-    held_out: labeled training images that are not learned from, to tell when to stop; unreadable: reasons by file name:
-    first of the files that were left out, then of those found while training.
+    held_out: labeled training images that are not learned from, to decide when to stop; unreadable: file name ->
+    reason, first files that were left out, then those found during training.
     """
 
     images: ImageSet

@@ -1,1 +1,1 @@
-"""Training: one plain loop, its schedule and optimizers, and checkpoints from which nothing is lost."""
+"""Training: one plain loop, its schedule, and resuming from checkpoints to the same bits."""

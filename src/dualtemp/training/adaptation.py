@@ -1,4 +1,4 @@
-"""Adapting a pretrained start: which parts of the encoder learn, when, and at which rate."""
+"""Adapt a pretrained start: which parts of the encoder learn, when, and at which rate."""
 
 import torch
 from torch import nn
@@ -12,10 +12,10 @@ NEEDS_START = {"freeze": 0, "freeze_batch_norm": False, "warmup_heads": 0.0, "an
 
 
 class Adaptation:
-    """The parts of an encoder that stay as the start has them.
+    """Freezes parts of an encoder, and sets the learning rates of the others.
 
-    Frozen stages have no gradient and are in eval mode, so that neither weights nor statistics of batch norm move, and
-    autograd keeps nothing of them. While the heads warm up, that is true of the whole encoder.
+    Frozen stages have no gradient and are in eval mode, so that neither weights nor batch norm statistics change, and
+    autograd stores nothing for them. While the heads warm up, the whole encoder is frozen.
 
     Args:
         settings: complete settings.
@@ -34,7 +34,7 @@ class Adaptation:
         self._set_modes()
 
     def begin_step(self, step: int) -> None:
-        """Let the right parts learn in a step of the run, from 0."""
+        """Freeze or unfreeze the encoder as step `step` of the run (from 0) requires."""
         warms_up = step < self.warmup_steps
         if warms_up == self.warms_up:
             return
@@ -48,9 +48,9 @@ class Adaptation:
             self._set_modes()
 
     def rates(self) -> dict[torch.Tensor, float]:
-        """Shares of the learning rate by parameter of the encoder; empty if all learn at the same rate.
+        """Factors of the learning rate by parameter of the encoder; empty if all learn at the same rate.
 
-        The heads have all of it, the last stage `layer_decay`, the stage before it the square, and so on.
+        The factor is 1 for the heads, `layer_decay` for the last stage, its square for the stage before, and so on.
         """
         if self.settings.layer_decay == 1:
             return {}
@@ -61,7 +61,7 @@ class Adaptation:
         return {named[name]: self.settings.layer_decay ** (count - stage) for name, stage in stages.items()}
 
     def _set_modes(self) -> None:
-        """Training mode, but for what stays as the start has it, and what a framework has put into eval mode itself."""
+        """Put everything into training mode, except frozen parts and what the framework itself put into eval mode."""
         set_modes(self.settings, self.method)
         for module in self.resting:
             module.training = False
@@ -79,14 +79,14 @@ class Adaptation:
 
 
 def frozen_stages(settings: Settings, backbone: nn.Module) -> int:
-    """The number of stages that stay as they are, from the input on; a negative `freeze` counts from the end."""
+    """The number of frozen stages, from the input on; a negative `freeze` counts from the end."""
     if settings.freeze >= 0:
         return settings.freeze
     return max(0, 1 + max(parameter_stages(backbone).values()) + settings.freeze)
 
 
 def set_modes(settings: Settings, method: nn.Module) -> None:
-    """Put a framework into training mode, and those parts of its encoders that stay as they are into eval mode."""
+    """Put a framework into training mode, and the frozen parts of its encoders into eval mode."""
     method.train()
     for network in [part for part in method.modules() if isinstance(part, Network)]:
         for module in frozen_modules(network.backbone, frozen_stages(settings, network.backbone)):
@@ -98,7 +98,7 @@ def set_modes(settings: Settings, method: nn.Module) -> None:
 
 
 def check_adaptation(settings: Settings, backbone: nn.Module, labeled: bool) -> None:
-    """Refuse settings of an adaptation that this start, network or data cannot follow."""
+    """Raise UserError for adaptation settings that do not fit the start, the network or the data."""
     given = [name for name, without in NEEDS_START.items() if getattr(settings, name) != without]
     if given and settings.init is None:
         flag = given[0].replace("_", "-")

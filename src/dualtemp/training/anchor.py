@@ -1,4 +1,4 @@
-"""An anchor to the start: the similarities of a batch stay near those that the start sees, by a penalty on drift."""
+"""Anchor an encoder to its start: penalize a batch's similarities for drifting away from those under the start."""
 
 import copy
 from typing import Any
@@ -13,16 +13,16 @@ from dualtemp.models.stages import split_backbone
 class StartAnchor:
     """A penalty on how far similarities have moved from the start's, added to a framework's loss.
 
-    It follows the last pass of a step, in which the encoder learns from a view; the start sees the same view. Where the
-    first stages are frozen, both share their work.
+    It uses the last pass of a step with gradients; the start sees the same view. If the first stages are frozen, they
+    are computed once for both.
 
     Args:
         weight: of the penalty.
-        network: what the framework passes views through, whole or in chunks.
+        network: the network that the framework passes views through, whole or in chunks.
         backbone: the encoder with the start's weights, which are copied.
-        freeze: frozen stages.
-        chunk: images at once through the start; None: as they come, with the frozen stages' work shared.
-        sample: one image (1, C, H, W), to find out whether the encoder can be split.
+        freeze: number of frozen stages.
+        chunk: images passed through the start at once; None: the whole view, with the frozen stages shared.
+        sample: one image (1, C, H, W), to test whether the encoder can be split.
     """
 
     def __init__(
@@ -53,7 +53,8 @@ class StartAnchor:
         return self.weight * found
 
     def _keep_activation(self, module: nn.Module, given: Any, output: Tensor) -> None:
-        # As in _keep_features, so that both are of one pass. The mode does not tell: pooling is in training mode.
+        # The same condition as in _keep_features, so that both are of one pass. The training flag would not do: pooling
+        # is in training mode even in a pass without gradients.
         if not torch.is_grad_enabled():
             return
         self.seen = output.detach()

@@ -1,8 +1,8 @@
 """Batches larger than memory: the encoder sees them in chunks, the loss sees them whole.
 
-Plain gradient accumulation would change the loss, whose negatives are the batch. Instead all chunks are embedded
-without a graph, the loss gives the gradient of every embedding, and each chunk is embedded once more to pass its part
-of the gradient on. The loss is the same; batch norm sees chunks.
+Plain gradient accumulation would change the loss, whose negatives are the batch. Instead, all chunks are embedded
+without a graph, the loss gives the gradient of every embedding, and each chunk is embedded again, with a graph, to
+backpropagate its part of the gradient. The loss is the same; batch norm sees chunks.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ class ChunkedNetwork(nn.Module):
 
     @property
     def network(self) -> Network:
-        """The network that it replaces."""
+        """The network that this one replaces."""
         return self.whole[0]
 
     def key_part(self) -> Network:
@@ -36,9 +36,9 @@ class ChunkedNetwork(nn.Module):
 
     def forward(self, view: Tensor) -> Embedding:
         """Embed (N, C, H, W) chunk by chunk; the result collects gradients for `backward`, unless they are disabled."""
-        if not torch.is_grad_enabled():  # nobody comes back to this pass: it is the one that moves statistics
+        if not torch.is_grad_enabled():  # no second pass follows, so this one updates batch norm's statistics
             return self._embed(view)
-        seed = int(torch.randint(2**62, ()))  # for what the network draws, such as dropout: the same in both passes
+        seed = int(torch.randint(2**62, ()))  # so that dropout and the like draw the same in both passes
         with torch.no_grad(), _frozen_statistics(self.network), _seeded(seed, view.device):
             leaves = Embedding(*(part.requires_grad_() for part in self._embed(view)))
         if self.network.predictor is None:
@@ -47,7 +47,7 @@ class ChunkedNetwork(nn.Module):
         return leaves
 
     def backward(self) -> None:
-        """Pass the gradients of all embeddings on to the parameters; call it after the loss's backward."""
+        """Backpropagate the gradients of all embeddings to the parameters; call it after the loss's backward."""
         outputs = slice(2 if self.network.predictor is None else 3)
         for view, leaves, seed in self.passes:
             with _seeded(seed, view.device):

@@ -1,4 +1,4 @@
-"""The start of one's own photographs where none was asked for: ImageNet's, if it can be had."""
+"""The default start for the user's own photographs: ImageNet's, if it is available."""
 
 from dualtemp import distributed
 from dualtemp.config import Settings, given_settings
@@ -14,7 +14,7 @@ from dualtemp.training.sensible_settings import PHOTOGRAPH
 def default_start(chosen: Settings, splits: Splits) -> tuple[Start | None, str]:
     """Find the start that a run on such images begins from by default.
 
-    Returns None if it begins from nothing; with a sentence, if only because no start can be had.
+    Returns None if it begins from nothing, with a message if the only reason is that no start is available.
     """
     if not prefers_start(chosen, splits):
         return None, ""
@@ -22,16 +22,16 @@ def default_start(chosen: Settings, splits: Splits) -> tuple[Start | None, str]:
         return distributed.run_on_rank0(lambda: find_start(IMAGENET)), ""
     except UserError:
         return None, (
-            "starting from nothing, for no pretrained start can be had: the Hugging Face hub does not answer, and "
-            "dualtemp[pretrained] is not installed; with either, photographs are learned better and sooner"
+            "starting from nothing, since no pretrained start is available: the Hugging Face hub does not answer, and "
+            "dualtemp[pretrained] is not installed; with either, training on photographs gets further and faster"
         )
 
 
 def prefers_start(chosen: Settings, splits: Splits) -> bool:
-    """Whether these are somebody's own photographs, and nothing that was asked for speaks against a start.
+    """Whether these are a user's own photographs, and no setting rules out a start.
 
-    A backbone or a small image size of one's own choice does, and so do `--init none`, labels to learn from, and a
-    teacher, whose student is to be small.
+    What rules it out: a backbone or a small image size that the user chose, `--init none`, a framework that learns from
+    labels, and a teacher (its student should be small).
     """
     given = given_settings(chosen)
     if is_named_set(chosen.data) or {"init", "backbone"} & given.keys():

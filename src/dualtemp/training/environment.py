@@ -1,4 +1,4 @@
-"""environment.json: where and with what a run was made, and from which data."""
+"""environment.json: on which machine, with which versions and from which data a run was made."""
 
 import os
 import platform

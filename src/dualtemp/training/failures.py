@@ -23,13 +23,13 @@ class Interrupted(Exception):
 
 
 def explain_disk_errors(run: RunFolder) -> AbstractContextManager[None]:
-    """Turn write errors, such as of a full disk, into one line that names the last good checkpoint."""
+    """Turn write errors, such as a full disk, into a UserError that names the last good checkpoint."""
     return writing(run.path, lambda: f"make room, then `dualtemp resume {run.path}`; {describe_last_checkpoint(run)}")
 
 
 @contextmanager
 def explain_memory_errors(settings: Settings, run: RunFolder) -> Iterator[None]:
-    """Turn a lack of memory, of the machine or of a device, into one line that says how to need less."""
+    """Turn a lack of memory, of the machine or of a device, into a UserError that says how to need less."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -39,7 +39,7 @@ def explain_memory_errors(settings: Settings, run: RunFolder) -> Iterator[None]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that there is not enough memory; not all of torch's allocators have a type for it."""
+    """Whether an error means out of memory; not all of torch's allocators raise a type of its own."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     said = str(error)
@@ -101,7 +101,7 @@ def failure_reason(error: Exception) -> str:
 
 
 def describe_last_checkpoint(run: RunFolder) -> str:
-    """Name the newest checkpoint in half a sentence."""
+    """A clause that names the newest checkpoint."""
     kept = checkpoints(run.checkpoints)
     return f"the last good checkpoint is {kept[-1].name}" if kept else "there is no checkpoint yet"
 

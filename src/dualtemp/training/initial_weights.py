@@ -1,4 +1,4 @@
-"""The weights that a run begins with: those of its start, or drawn from the seed, with a whitened stem if asked for."""
+"""A run's initial weights: those of its start, or drawn from the seed, with a whitened stem if asked for."""
 
 from collections.abc import Callable
 
@@ -12,13 +12,13 @@ from dualtemp.errors import UserError
 from dualtemp.evaluation.online import few
 from dualtemp.models.whitened_stem import first_convolution, set_filters, whitening_filters
 
-WHITENED_IMAGES = 2_000  # whose patches are looked at
+WHITENED_IMAGES = 2_000  # images whose patches are used
 
 Load = Callable[[nn.Module], None]
 
 
 def initial_weights(settings: Settings, data: TrainingData, load_start: Load | None) -> Load | None:
-    """Give what puts the first weights into a new backbone; None leaves it as it was drawn.
+    """Return a function that puts initial weights into a new backbone; None if it keeps those drawn from the seed.
 
     load_start: loads the weights of the run's start, if it has one.
     """
@@ -39,6 +39,6 @@ def initial_weights(settings: Settings, data: TrainingData, load_start: Load | N
         def filters() -> Tensor:
             return whitening_filters(convolution, (batch.pixels for batch in evaluation_batches(images, data.views)))
 
-        set_filters(convolution, distributed.run_on_rank0(filters))  # others may round differently
+        set_filters(convolution, distributed.run_on_rank0(filters))  # once: other ranks may round differently
 
     return whiten

@@ -1,7 +1,7 @@
-"""The label-free judge while a run trains: a forecast after each measured epoch, and whether an earlier one was better.
+"""The label-free judge during training: forecast kNN after each measured epoch, and compare it with earlier ones.
 
-What it saw of every step stands in RUN/judge.json, so that a resumed run compares with all of them. It is asked for by
-`stop_by_judge`, never by default: docs/judge.md says how seldom it is sure, and how often it is right.
+Its measures are kept in RUN/judge.json, so that a resumed run is compared with all of them. It is used only with
+`stop_by_judge`, never by default: docs/judge.md says how rarely it is sure, and how often it is right.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ from dualtemp.evaluation.label_free import judged_images, judged_measures
 
 
 def check_judge(settings: Settings, data: TrainingData) -> None:
-    """Refuse to let the judge decide about too few images."""
+    """Raise UserError if there are too few images for the judge."""
     count = len(judged_images(data.test, data.images, IMAGES))
     if settings.stop_by_judge and count < FEWEST:
         raise UserError(f"stop_by_judge needs {FEWEST} images or more to judge an encoder, there are {count}")
@@ -29,7 +29,7 @@ def check_judge(settings: Settings, data: TrainingData) -> None:
 def judged(
     backbone: nn.Module, data: TrainingData, run: Path, step: int, device: torch.device, workers: int | None
 ) -> dict[str, float]:
-    """Judge an encoder at a step of its run, and keep it; returns entries of metrics.jsonl."""
+    """Judge an encoder at a step of its run, and record the result; returns entries of metrics.jsonl."""
     images = judged_images(data.test, data.images, IMAGES)
     clean = evaluation_batches(images, data.views, device=device, workers=workers, problems={}, may_be_empty=False)
     features = image_features(backbone, (batch.pixels for batch in clean), device="cpu")
@@ -39,8 +39,8 @@ def judged(
 
 
 def describe_past(metrics: dict[str, Any]) -> str:
-    """Say in a sentence what the judge found, and what is kept."""
+    """A sentence on what the judge found, and which encoder is kept."""
     return (
-        f"after epoch {metrics['epoch']} the label-free judge holds the encoder of step {metrics['judged_best_step']} "
-        f"for better (chance {metrics['judged_past']:.0%}); the run keeps the encoder of the measurement before"
+        f"after epoch {metrics['epoch']}, the label-free judge rates the encoder of step {metrics['judged_best_step']} "
+        f"higher (chance {metrics['judged_past']:.0%}); the run keeps the encoder of the measurement before"
     )

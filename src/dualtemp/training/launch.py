@@ -1,4 +1,4 @@
-"""What starting and resuming a run have in common: execution options, the process group, and the trainer's call."""
+"""What starting and resuming a run share: execution options, the process group, and the call of the trainer."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -50,8 +50,8 @@ class ExecutionOptions:
 class PreparedRun:
     """A run that is ready to train: its folder is locked, its data is open, its framework is built.
 
-    checkpoint: where to continue from; None for the first step. teacher: on rank 0 of a new run that has one, open.
-    Both are dropped once they are used, to free their memory.
+    checkpoint: where to continue from; None for a new run. teacher: on rank 0 of a new run that has one, already open.
+    Both are dropped after use, to free their memory.
     """
 
     settings: Settings
@@ -64,7 +64,7 @@ class PreparedRun:
 
 
 def refuse_unsafe_bf16(settings: Settings, device: torch.device) -> None:
-    """Refuse bfloat16 on a CPU that announces instructions which it does not allow."""
+    """Raise UserError for bfloat16 on a CPU that announces instructions but does not allow them."""
     if settings.amp == "bf16" and device.type == "cpu":
         refuse_deadly_bf16()
 
@@ -78,14 +78,14 @@ def process_group(run: RunFolder, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def lost_peer_reported(run: RunFolder) -> Iterator[None]:
-    """Turn the failure that a lost peer causes into one line and exit code 2."""
+    """Report a failure caused by a lost peer in one line, and exit with code 2."""
     try:
         yield
     except RuntimeError as error:
         if distributed.world_size() == 1 or not distributed.lost_peer(error):
             raise
-        if distributed.rank() < 2:  # rank 0 reports, unless it is the one that has ended
-            # At once: whoever supervises the processes is about to end this one too.
+        if distributed.rank() < 2:  # rank 0, or rank 1 in case rank 0 is the one that ended
+            # Print at once: the supervisor of the processes is about to end this one too.
             print(
                 f"dualtemp: another process of this run has ended, and so does this one; "
                 f"{describe_last_checkpoint(run)}; start as many processes again, with "
@@ -97,13 +97,13 @@ def lost_peer_reported(run: RunFolder) -> Iterator[None]:
 
 
 def train_prepared(prepared: PreparedRun, options: ExecutionOptions, observer: Observer | None) -> dict[str, Any]:
-    """Train to the end; returns the last epoch's metrics. Ctrl-C and SIGTERM save a checkpoint and interrupt.
+    """Train to the end; returns the last epoch's metrics. Ctrl-C, SIGTERM and SIGUSR1 save a checkpoint and interrupt.
 
-    So does SIGUSR1, after which Slurm starts the job again.
+    After SIGUSR1, the Slurm job is requeued too.
     """
     run, is_first = prepared.run, distributed.rank() == 0
     observer = observer or Display(quiet=options.quiet)
-    # A supervisor's SIGTERM must not end this process before it has reported: inside the signal handlers.
+    # `lost_peer_reported` inside `stop_signals`, so that a supervisor's SIGTERM does not end this process unreported.
     with stop_signals() as signal_received, lost_peer_reported(run):
 
         def stop_requested() -> bool:
@@ -129,7 +129,7 @@ def train_prepared(prepared: PreparedRun, options: ExecutionOptions, observer: O
                 return _train(prepared, options, observer, stop_requested)
         except Interrupted:
             asked = signal_received()
-            # Any process may have got the signal. The trainer is gone before the processes part.
+            # Any process may have received the signal.
             (requeue,) = distributed.agree(asked is not None and asked == REQUEUE)
         except Exception as error:
             if is_first:

@@ -1,4 +1,4 @@
-"""The user's own images: one paragraph on what was found, which settings fit, and how long the run will take."""
+"""The user's own images: a paragraph on what was found, the settings chosen, and how long the run will take."""
 
 import shutil
 import textwrap
@@ -25,8 +25,8 @@ from dualtemp.training.run_encoder import RunEncoder
 from dualtemp.training.sensible_settings import Adapted, Facts, sensible
 from dualtemp.training.timing import expected_seconds
 
-LOOKED_AT = 100  # images of a folder whose headers are read
-LONG = 2 * 3600  # seconds; for longer runs a shorter one is proposed
+LOOKED_AT = 100  # most headers of image files to read
+LONG = 2 * 3600  # seconds; for longer runs, fewer epochs are suggested
 WIDEST = 100  # columns of the paragraph
 
 
@@ -34,11 +34,10 @@ WIDEST = 100  # columns of the paragraph
 class Found:
     """What is known about the images before the run.
 
-    facts: what settings are chosen by; sizes: (height, width) of the images looked at; unreadable: reasons by name, so
-    far; chosen: settings by name, without those that the user gave; gray: whether they are gray but stored in color;
-    narrow: the share of 16 bits that gray images use, if it is small, else None;
-    start: what the run begins from and where that was found, "" if it begins from nothing; asked: whether the user
-    named that start.
+    facts: the basis for choosing settings; sizes: (height, width) of the images looked at; unreadable: name -> reason,
+    so far; chosen: settings by name, without those that the user gave; gray: whether images are gray but stored in
+    color; narrow: the share of 16 bits that gray images use, if it is small, else None; start: the run's start and its
+    origin, "" if it begins from nothing; asked: whether the user named that start.
     """
 
     facts: Facts
@@ -54,9 +53,10 @@ class Found:
 def with_sensible_settings(
     given: Settings, splits: Splits, device: torch.device, start: Start | None = None
 ) -> tuple[Settings, Found | None]:
-    """Choose the settings that the user did not give; returns them with the reasons. Named sets keep theirs (None).
+    """Choose the settings that the user did not give; returns all settings, and what was found.
 
-    start: what the run begins from; a pretrained one of others is adapted with care.
+    Named sets keep their defaults, and None is returned for what was found. start: the run's start; a pretrained one
+    that is not the user's own run is adapted with care.
     """
     if is_named_set(given.data):
         return given, None
@@ -66,7 +66,7 @@ def with_sensible_settings(
     wanted = given_settings(given)
     known = start is not None and is_pretrained(start) and start.network is not None and start.input is not None
     adapted = Adapted(start.network, start.input.size) if known else None  # pyright: ignore
-    if start is not None and not known:  # of a run: its own network and size
+    if start is not None and not known:  # a run as start: keep its network and size
         wanted = given_settings(with_start(given, start))
     chosen = sensible(facts, device.type, wanted, adapted)
     chosen = {name: value for name, value in chosen.items() if name not in given_settings(given)}
@@ -77,7 +77,7 @@ def with_sensible_settings(
 
 
 def facts_of(images: ImageSet, splits: Splits) -> tuple[Facts, list[tuple[int, int]], dict[str, str]]:
-    """Return what settings are chosen by, sizes of the images looked at, and the unreadable ones with the reason."""
+    """Return the facts on which settings depend, sizes of the images looked at, and unreadable ones, name -> reason."""
     sizes, broken = read_sizes(images.source) if images.size is None else ([images.size], {})
     in_files = not images.in_memory
     side = round(median(min(size) if in_files else max(size) for size in sizes)) if sizes else 1
@@ -88,7 +88,7 @@ def facts_of(images: ImageSet, splits: Splits) -> tuple[Facts, list[tuple[int, i
 
 
 def read_sizes(source: ImageSource) -> tuple[list[tuple[int, int]], dict[str, str]]:
-    """Read heights and widths of evenly spaced images; also returns the unreadable ones with the reason."""
+    """Read heights and widths of evenly spaced images; also returns unreadable ones, name -> reason."""
     sizes, unreadable = [], {}
     for i in range(0, len(source), max(1, len(source) // LOOKED_AT)):
         try:
@@ -151,7 +151,7 @@ def _found(found: Found, chosen: Settings, splits: Splits) -> str:
 
 
 def _depth(found: Found, train: ImageSet) -> str:
-    """What is said of stacks, and of gray images of more than 8 bits."""
+    """A clause on stacks, and on gray images of more than 8 bits."""
     levels = train.source.levels
     if levels is not None and of_stack(levels):
         return f"; {train.channels} channels"

@@ -1,4 +1,4 @@
-"""A run that begins from pretrained weights: which network and input they imply, and what is written down of them."""
+"""Runs that begin from pretrained weights: the network and input that these imply, and what is recorded about them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from dualtemp.runs.folder import RunFolder
 
 
 def start_of(chosen: Settings) -> Start | None:
-    """Find and read what a new run starts from, on rank 0 for all processes; None if it starts from nothing."""
+    """Find and read a new run's start, on rank 0 for all processes; None if it starts from nothing."""
     word = chosen.init
     if word is None or word == NONE:
         return None
@@ -22,7 +22,7 @@ def start_of(chosen: Settings) -> Start | None:
 
 
 def find_start(word: str) -> Start:
-    """Find and read a start; of a run also its network, and its input if that came from a start itself."""
+    """Find and read a start. If it is a run, add its network, and its input if that came from a start."""
     found, run = open_start(word), RunFolder(Path(word))
     if found.network is not None or not run.config.is_file():
         return found
@@ -30,13 +30,14 @@ def find_start(word: str) -> Start:
 
 
 def with_start(chosen: Settings, start: Start) -> Settings:
-    """Return the settings with what a start implies: the backbone, the size of its views, and its content."""
+    """Fill in the settings that a start implies: the backbone, the size of views, and the hash of its content."""
     given = given_settings(chosen)
     values: dict[str, Any] = {"init": start.word, "init_content": start.content}
     if start.network is not None:
         values["backbone"] = given.get("backbone", start.network)
-        is_run = RunFolder(Path(start.word)).config.is_file()  # its names may differ and its tensors fit
-        if not is_run and SHORT_NAMES.get(values["backbone"], values["backbone"]) != start.network:
+        is_run = RunFolder(Path(start.word)).config.is_file()  # a run's network may have another name and still fit
+        asked, found = (SHORT_NAMES.get(name, name) for name in (values["backbone"], start.network))
+        if not is_run and asked != found:
             raise UserError(
                 f"backbone {values['backbone']} contradicts --init {start.word}, which is a {start.network}: leave "
                 "--backbone out"
@@ -52,12 +53,12 @@ def with_start(chosen: Settings, start: Start) -> Settings:
 
 
 def is_pretrained(start: Start | None) -> bool:
-    """Whether a start is a network of others, with the input that it was trained with, and not a run of one's own."""
+    """Whether a start is a published network whose input is known, not a run of the user's own."""
     return start is not None and start.input is not None and not RunFolder(Path(start.word)).config.is_file()
 
 
 def describe_start(start: Start | None) -> dict[str, Any]:
-    """Tell of a start what environment.json keeps; nothing if the run starts from nothing."""
+    """The entries of environment.json about a start; empty if the run starts from nothing."""
     if start is None:
         return {}
     known = None if start.input is None else start.input.as_json()
@@ -65,12 +66,12 @@ def describe_start(start: Start | None) -> dict[str, Any]:
 
 
 def input_of_start(run: RunFolder) -> ModelInput | None:
-    """Return the input of the start that a run began from, as it wrote it down; None if that was not known."""
+    """Return the recorded input of the start that a run began from; None if it was not known."""
     return input_from_json(_recorded(run).get("input"))
 
 
 def input_of_run(run: RunFolder) -> ModelInput | None:
-    """Return a run's own input if a start gave it; None if it is its images' own."""
+    """Return a run's input if it came from a start; None if it came from the run's images."""
     given, images = input_of_start(run), run.read_environment().get("images")
     if given is None or not isinstance(images, dict):
         return None

@@ -1,4 +1,4 @@
-"""Resume a run from its newest checkpoint, to the same bits or to another number of epochs."""
+"""Resume a run from its newest checkpoint, to the same final bits or to another number of epochs."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -43,14 +43,14 @@ def resume_run(
 ) -> dict[str, Any]:
     """Continue a run; returns the last epoch's metrics.
 
-    epochs: train to this number, also if the run is finished; default: as many as its config.yaml says.
+    epochs: train up to this many, even if the run is finished; default: the number in its config.yaml.
     """
     run, device = RunFolder(path), options.open_device()
     observer = observer or Display(quiet=options.quiet)
     with process_group(run, device), ExitStack() as held:
         recorded, threads = distributed.run_on_rank0(lambda: reopen(run, held))
         if options.threads is None and threads is not None:
-            torch.set_num_threads(threads)  # another number of threads would change the last bits of sums
+            torch.set_num_threads(threads)  # the number at the start: another would change the last bits of sums
         chosen = recorded
         if epochs is not None:
             chosen = settings({**recorded.model_dump(exclude_none=True), "epochs": epochs})
@@ -85,7 +85,7 @@ def resume_run(
             if asked and distributed.run_on_rank0(lambda: has_stopped(run)):
                 if distributed.rank() == 0:
                     observer.note(
-                        f"{path} has stopped itself, and keeps what was better: to go on all the same, set "
+                        f"{path} has stopped early, and keeps the better encoder: to continue all the same, set "
                         f"{' and '.join(asked)} to false in {run.config}"
                     )
                 return distributed.run_on_rank0(lambda: last_metrics(run))
@@ -102,13 +102,13 @@ def resume_run(
 
 def reopen(run: RunFolder, held: ExitStack) -> tuple[Settings, int | None]:
     """Lock an existing run; returns its settings and the CPU threads that it began with."""
-    RunFolder.open(run.path).settings()  # before anything is written: it may not be a run
+    RunFolder.open(run.path).settings()  # raises if it is not a run, before anything is written
     held.enter_context(run.reopen())
     return run.settings(), run.threads()
 
 
 def reopen_splits(run: RunFolder, chosen: Settings, options: ExecutionOptions) -> tuple[Splits, dict[str, Any]]:
-    """Open the data that the run began with, and read its environment.json; refuse other images."""
+    """Open the run's data, and read its environment.json; raises UserError if the images have changed."""
     gone = Path(chosen.data).is_absolute() and not Path(chosen.data).exists()
     if gone and not means_shards(chosen.data):
         raise UserError(f"{chosen.data}, which {run.path} learns from, is not there: put it back, then resume")
@@ -120,10 +120,10 @@ def reopen_splits(run: RunFolder, chosen: Settings, options: ExecutionOptions) -
 
 
 def with_begun_holdout(run: RunFolder, chosen: Settings, checkpoint: Checkpoint | None) -> Settings:
-    """Return the settings that the run's data depend on: what was held out at the beginning stays held out.
+    """Return the settings with which to open the run's data, so that images held out at first stay held out.
 
-    Otherwise `stop_below_start`, changed in config.yaml, would change the images of an epoch, and with them the number
-    of its steps.
+    Otherwise a change of `stop_below_start` in config.yaml would change the images of an epoch, and with them the
+    number of its steps.
     """
     if checkpoint is None:
         return chosen
@@ -138,7 +138,7 @@ def with_begun_holdout(run: RunFolder, chosen: Settings, checkpoint: Checkpoint 
 
 
 def refuse_other_batch(run: RunFolder, chosen: Settings, checkpoint: Checkpoint | None) -> None:
-    """Refuse another batch than the checkpoint's: its steps and epochs are counted by it."""
+    """Raise UserError if the batch is not the checkpoint's, which determines how steps and epochs are counted."""
     before = chosen.batch if checkpoint is None else checkpoint.settings.get("batch", chosen.batch)
     if before != chosen.batch:
         raise UserError(
@@ -148,7 +148,7 @@ def refuse_other_batch(run: RunFolder, chosen: Settings, checkpoint: Checkpoint 
 
 
 def refuse_other_beginning(run: RunFolder, chosen: Settings, checkpoint: Checkpoint | None) -> None:
-    """Refuse other first weights than the checkpoint's run began with: pages would name what it never had."""
+    """Raise UserError if config.yaml names other initial weights than the run had: its pages would be wrong."""
     began = {} if checkpoint is None else checkpoint.settings
     for name in ("init", "whiten_stem"):
         now = getattr(chosen, name)
@@ -159,49 +159,49 @@ def refuse_other_beginning(run: RunFolder, chosen: Settings, checkpoint: Checkpo
 
 
 def run_start(run: RunFolder) -> Callable[[nn.Module], None] | None:
-    """Give what loads the weights that the run began from; None where it keeps none, as earlier versions did."""
+    """Return a function that loads the run's start; None if the run keeps none, as in earlier versions."""
     return (lambda backbone: initialize(backbone, run.start)) if run.start.is_file() else None
 
 
 def load_checkpoint(run: RunFolder) -> tuple[Checkpoint | None, list[str]]:
-    """Load the newest checkpoint on every rank, None before the first; also returns what was wrong with newer ones."""
+    """Load the newest good checkpoint on every rank (None if there is none); also returns why newer ones are not."""
     payload, damaged = distributed.run_on_rank0(lambda: _read_newest(run))
     checkpoint = None if payload is None else unpack(payload)
     return checkpoint, [f"{text}; going on from the checkpoint before it" for text in damaged]
 
 
 def describe_edits(run: RunFolder, checkpoint: Checkpoint | None, recorded: Settings) -> list[str]:
-    """Say which settings of config.yaml differ from the checkpoint's ("lr 0.03 -> 0.1"); old checkpoints have none."""
+    """Note settings of config.yaml that differ from the checkpoint's ("lr 0.03 -> 0.1"); old checkpoints have none."""
     before = {} if checkpoint is None else checkpoint.settings
     changes = ", ".join(
         f"{name} {before[name]} -> {value}"
         for name, value in recorded.model_dump().items()
         if name in before and before[name] != value and name != "epochs"  # a run may be extended
     )
-    return [f"{run.config} was changed since the last checkpoint ({changes}); going on as it says now"] * bool(changes)
+    return [f"{run.config} was changed since the last checkpoint ({changes}); using the new values"] * bool(changes)
 
 
 def describe_processes(run: RunFolder, method: nn.Module, device: torch.device) -> list[str]:
-    """Say if another number of processes makes it another run: batch norm that is not synchronized (train_step.py)."""
+    """Note if another number of processes makes it another run: batch norm that is not synchronized (train_step.py)."""
     before, now = run.processes(), distributed.world_size()
     shared = device.type == "cuda" or not any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in method.modules())
     if before in (None, now) or shared:
         return []
     return [
-        f"processes: {before} at first, {now} now; batch norm sees another share of the batch in each, so that it goes "
-        "on as another run (docs/cluster.md)"
+        f"processes: {before} at first, {now} now; batch norm of each process sees another share of the batch, so this "
+        "continues as another run, with other results (docs/cluster.md)"
     ]
 
 
 def refuse_fewer_epochs(path: Path, done: int, steps: int, epochs: int) -> None:
-    """Refuse to end before the epoch that the run has reached, including one that has only begun."""
+    """Raise UserError for fewer epochs than the run has reached; an epoch that has begun counts."""
     reached = -(-done // steps)
     if reached > epochs:
         raise UserError(f"{path} has reached epoch {reached} already: give --epochs {done // steps + 1} or more")
 
 
 def last_metrics(run: RunFolder) -> dict[str, Any]:
-    """Return the metrics of a run's last epoch; empty if metrics.jsonl was taken away."""
+    """Return the metrics of a run's last epoch; empty if metrics.jsonl is missing."""
     history = run.history()
     return history[-1] if history else {}
 

@@ -26,15 +26,15 @@ from dualtemp.errors import UserError
 from dualtemp.models.model_input import INTERPOLATIONS, ModelInput
 from dualtemp.runs.folder import RunFolder
 
-# How a run treats its images, in environment.json: since 2 all copies of an image are on one side of a split, and the
-# user's own color images are normalized by their own mean and std; since 3 valid/ beside train/ is a test part, and
-# unlabelled/ beside train/ alone is no class; since 4 the user's own unlabeled images hold no copies of test images.
+# The version, in environment.json, of how a run treats its images. 2: all copies of an image are on one side of a
+# split, and the user's own color images are normalized by their own mean and std. 3: valid/ beside train/ is a test
+# part, and unlabelled/ beside train/ alone is no class. 4: the user's own unlabeled images hold no copies of test ones.
 TOGETHER, PARTS, APART = 2, 3, 4
 SPLIT = APART
 
 
 def split_of(environment: Mapping[str, Any] | None) -> int:
-    """How the images of a run were held out; without an environment, as it is done now."""
+    """The version of a run's split; the newest if there is no environment."""
     return environment.get("split", 1) if environment else SPLIT
 
 
@@ -44,17 +44,17 @@ def resolve_data(settings: Settings) -> Settings:
 
 
 def _label_file(settings: Settings) -> str | None:
-    """The absolute path of the file that labels come from; None if there is none, or labels are ignored."""
+    """The absolute path of the label file; None if there is none, or labels are ignored."""
     if settings.labels_from is not None:
         if not settings.labels:
-            raise UserError(f"labels are to be ignored and to come from {settings.labels_from}: give one of the two")
+            raise UserError(f"labels cannot be both ignored and read from {settings.labels_from}: give one of the two")
         return str(Path(settings.labels_from).expanduser().resolve())
     folder = image_folder(settings.data) if settings.labels else None
     return None if folder is None or given_labels(folder) is None else str(folder.resolve() / LABEL_FILE)
 
 
 def refuse_misnamed_folders(settings: Settings) -> None:
-    """Refuse a folder whose classes are the parts of a set, misspelled; on one process."""
+    """Raise UserError if class folders look like misspelled parts of a set; call it on one process."""
     folder = image_folder(settings.data) if settings.labels else None
     if folder is not None:
         refuse_misnamed_parts(folder)
@@ -87,7 +87,7 @@ def open_data(settings: Settings, environment: Mapping[str, Any] | None = None) 
     if settings.subset is not None:
         amount = settings.subset
         if isinstance(amount, int) and len(splits.train) < amount <= there:
-            amount = len(splits.train)  # what is left of a count that the whole set has
+            amount = len(splits.train)  # the count fits the whole set, but part of it is held out
         splits = replace(splits, train=splits.train.subset(amount, settings.seed), unlabeled=None)
     if settings.levels == MEASURED and not has_stacks(splits):
         train, known = splits.train, levels_of((environment or {}).get("images"))
@@ -100,7 +100,7 @@ def open_data(settings: Settings, environment: Mapping[str, Any] | None = None) 
 
 
 def _require_classes(settings: Settings, splits: Splits) -> None:
-    """Refuse what no classifier learns from: images without labels, of one class, or of which none can be held out."""
+    """Raise UserError if a classifier cannot learn: no labels, one class, or no class with an image to hold out."""
     needs = ""
     if splits.train.labels is None:
         needs = f"labels, and {settings.data} has none"
@@ -161,7 +161,7 @@ def training_data(
 
 
 def channels_of(environment: Mapping[str, Any] | None, start_input: ModelInput | None) -> int | None:
-    """Channels that a start wants, or that the images of a run had which is there already; None if nothing tells."""
+    """The channels that a start needs, or that an existing run recorded; None if neither is given."""
     if start_input is not None:
         return start_input.channels
     images = (environment or {}).get("images")
@@ -170,9 +170,9 @@ def channels_of(environment: Mapping[str, Any] | None, start_input: ModelInput |
 
 
 def with_channels(splits: Splits, channels: int | None, levels: Levels | None = None) -> Splits:
-    """All parts of a source with so many channels: a pretrained network takes gray images in its three.
+    """Convert all parts of a source to `channels` channels: a pretrained network takes gray images as three.
 
-    levels: of a run that is there already.
+    levels: those of an existing run.
     """
     if channels is None or (channels == splits.train.channels and levels in (None, splits.train.source.levels)):
         return splits
@@ -190,7 +190,7 @@ def with_channels(splits: Splits, channels: int | None, levels: Levels | None = 
 
 
 def resize_of(images: Any) -> tuple[str, float | None]:
-    """Interpolation and crop of a run's views, as environment.json has them; runs without a start have the usual."""
+    """Interpolation and crop of a run's views, as in environment.json; the usual ones for runs without a start."""
     found = images if isinstance(images, dict) else {}
     interpolation, crop = found.get("interpolation"), found.get("crop")
     known = interpolation in INTERPOLATIONS and isinstance(crop, float | int) and 0 < crop <= 1
@@ -198,7 +198,7 @@ def resize_of(images: Any) -> tuple[str, float | None]:
 
 
 def levels_of(images: Any) -> Levels | None:
-    """Levels of a run's images, as environment.json has them; None if it needs none."""
+    """Levels of a run's images, as in environment.json; None if it needs none."""
     return as_levels(images.get("levels") if isinstance(images, dict) else None)
 
 
@@ -215,7 +215,7 @@ def image_size(splits: Splits) -> int:
 
 
 def check_batch(settings: Settings, data: TrainingData) -> None:
-    """Refuse batches that the data cannot fill, and settings of the framework that contradict each other."""
+    """Raise UserError if the data cannot fill a batch, or if settings of the framework contradict each other."""
     if len(data.images) < 2:
         raise UserError(f"{settings.data} has {len(data.images)} image to train on: at least two are needed")
     if settings.batch > len(data.images):
@@ -241,7 +241,7 @@ def check_batch(settings: Settings, data: TrainingData) -> None:
 
 
 def describe_part(part: ImageSet | None) -> dict[str, Any] | None:
-    """Size and fingerprint of a part of the data for environment.json; for files, of their names and of their labels.
+    """Size and identity of a part of the data, for environment.json; see `ImageSet.identity`.
 
     commonest: number of images in the largest class.
     """
@@ -254,10 +254,10 @@ def describe_part(part: ImageSet | None) -> dict[str, Any] | None:
 
 
 def refuse_other_data(run: RunFolder, splits: Splits) -> None:
-    """Refuse to resume a run with other images or labels than it started with, by what it has recorded of them.
+    """Raise UserError if images or labels are not those that a run recorded when it started.
 
-    A label that was corrected is no reason if the run only measures itself with labels; other classes are. It is one
-    too if the run holds images out to tell when to stop: which ones depends on the labels.
+    Corrected labels are accepted if the run uses labels only to measure, but other classes are not. Nor are corrected
+    labels if the run holds out images to decide when to stop: the labels determine which ones.
     """
     before, parts = run.read_environment(), splits.parts()
     chosen = run.settings()

@@ -28,9 +28,9 @@ from dualtemp.text import did_you_mean
 from dualtemp.training.pretrained import find_start
 from dualtemp.training.run_images import run_images
 
-START_BATCH = 64  # anchors of a start that are looked at together; at 224 px more take much memory
-PIECE = 8 * 224**2  # pixels that a CPU encodes at once: activations of more do not stay in its cache
-NO_DATA = "none"  # what the settings of a start have in the place of data
+START_BATCH = 64  # anchors of a start that are analyzed together; at 224 px more take much memory
+PIECE = 8 * 224**2  # pixels that a CPU encodes at once, so that activations stay in its cache
+NO_DATA = "none"  # the `data` in the settings of a start
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class RunEncoder:
 
     path: the run's folder, or the word of a start; settings: the run's; backbone: in eval mode, on the device; views:
     size and normalization, for `evaluation_batches`; channels: of the images, 1 is gray; classes: names by label, empty
-    if unknown; fingerprint: 32 hexadecimal digits of the weights: features of two encoders must not be mixed; progress:
-    called with the number of images done, and of all; quick: decode files no larger than needed, see
-    `evaluation_batches`; in_pieces: let a CPU encode a few large images at a time, which EfficientNets do in less
-    time; the last bits of features may depend on it.
+    if unknown; fingerprint: 32 hexadecimal digits of the weights, so that features of two encoders are never mixed;
+    progress: called with the number of images done, and of all; quick: decode files no larger than needed, see
+    `evaluation_batches`; in_pieces: let a CPU encode a few large images at a time, which is faster with EfficientNets;
+    the last bits of features may depend on it.
     """
 
     path: Path
@@ -59,7 +59,7 @@ class RunEncoder:
 
     @property
     def is_start(self) -> bool:
-        """Whether these are pretrained weights that no run has trained further: there is no folder and no data."""
+        """Whether this is a pretrained start rather than a run: it has no folder and no data."""
         return not RunFolder(self.path).config.is_file()
 
     @property
@@ -77,8 +77,8 @@ class RunEncoder:
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Index int64 (B,) and features float32 (B, F) of the images, in order, both on the CPU, batch by batch.
 
-        Images are converted to gray or color, as the encoder was trained on. Unreadable files are left out, as the
-        index shows, and added to problems, name -> reason.
+        Images are converted to gray or color, whichever the encoder was trained on. Unreadable files are missing from
+        the index, and added to problems, name -> reason.
 
         Args:
             images: any set, in memory or in files.
@@ -105,7 +105,7 @@ class RunEncoder:
 
     @property
     def piece(self) -> int | None:
-        """Images that are encoded at once; None for all that are given."""
+        """Images that are encoded at once; None for a whole batch."""
         return max(1, PIECE // self.views.size**2) if self.in_pieces and self.device.type == "cpu" else None
 
     def in_memory_format(self, views: Tensor) -> Tensor:
@@ -126,7 +126,7 @@ class RunEncoder:
 
 
 def run_encoder(path: Path, device: str = "auto") -> RunEncoder:
-    """Load the encoder that a path or a word names; all commands find it here.
+    """Load the encoder that a path or a word names; all commands use this function.
 
     Args:
         path: the folder of a run (backbone.safetensors and config.yaml are read; no checkpoint is needed); else a
@@ -150,7 +150,7 @@ def weights_fingerprint(content: bytes) -> str:
 
 
 def with_weights(encoder: RunEncoder, path: Path) -> RunEncoder:
-    """The same encoder with the weights of a file."""
+    """Return the same encoder with the weights of a file."""
     backbone = copy.deepcopy(encoder.backbone)
     return replace(encoder, fingerprint=_initialize(backbone, path, path), backbone=backbone)
 
@@ -171,7 +171,7 @@ def names_start(path: Path | str) -> bool:
 
 
 def open_run(path: Path) -> RunFolder:
-    """Open the folder of a run; a word that is neither a run nor a start is answered with the start that is nearest."""
+    """Open the folder of a run; the UserError for a word that is neither run nor start suggests the nearest start."""
     if not os.path.exists(path) and (meant := similar_start(str(path))) is not None:
         raise UserError(f"{path} is not a run, and no start is called so: {did_you_mean([repr(meant)])}")
     return RunFolder.open(path)
@@ -195,7 +195,7 @@ def start_encoder(start: Start, device: str = "auto") -> RunEncoder:
 
 
 def onnx_encoder(path: Path) -> RunEncoder:
-    """Return the graph of an ONNX file, which onnxruntime computes on the CPU; a file beside it tells its input."""
+    """Return the encoder in an ONNX file, run by onnxruntime on the CPU; a file beside it describes its input."""
     network, wanted = OnnxNetwork(path), input_beside(path)
     network.prepare(wanted)
     values = {"data": NO_DATA, "backbone": "onnx", "image_size": wanted.size, "channels_last": False}

@@ -1,18 +1,18 @@
-"""What depends on a step's position in the run: learning rate and seed."""
+"""Learning rate and seed of a step, from its position in the run."""
 
 import hashlib
 import math
 from collections.abc import Mapping
 from typing import Any
 
-LR_BATCH = 256  # at which `lr` is quoted
+LR_BATCH = 256  # the batch at which `lr` is quoted
 
 
 def lr_factor(step: int, steps: int, warmup: int) -> float:
-    """Share of the highest learning rate at a step: linear warm-up, then a cosine to 0.
+    """Factor of the highest learning rate at a step: linear warm-up, then a cosine to 0.
 
     step: from 0; steps: of the whole run; warmup: steps of warm-up. The first step has 1 / warmup of the rate, the
-    first step after warm-up all of it.
+    first step after warm-up the full rate.
     """
     if step < warmup:
         return (step + 1) / warmup
@@ -25,9 +25,9 @@ def highest_lr(lr: float, batch: int) -> float:
 
 
 def schedule_change(done: int, steps: int, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """Say what another number of epochs does to the learning rate after `done` steps; "" if the number is the same.
+    """A sentence on how another number of epochs changes the learning rate after `done` steps; "" if it is the same.
 
-    steps: of an epoch; before, after: settings of the run so far, and those that it continues with.
+    steps: of an epoch; before, after: settings of the run so far, and those with which it continues.
     """
     if before["epochs"] == after["epochs"]:
         return ""
@@ -48,6 +48,6 @@ def quoted_lr(highest: float, batch: int) -> float:
 
 
 def step_seed(seed: int, step: int, rank: int) -> int:
-    """Seed for what a network draws in a step, such as dropout; below 2^63."""
+    """Seed of a network's own random draws in a step, such as dropout; below 2^63."""
     digest = hashlib.blake2b(f"{seed} {step} {rank}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1

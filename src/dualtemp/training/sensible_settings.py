@@ -1,4 +1,4 @@
-"""Choose settings for the user's own images by the images and the device.
+"""Choose settings for the user's own images that suit the images and the device.
 
 The rules are in docs/own-images.md. Settings that the user gave are never changed, and the same images on the same kind
 of device get the same settings. Needs no torch.
@@ -15,10 +15,10 @@ from dualtemp.training.schedule import quoted_lr
 
 LARGEST_VIEW_ON_CPU = 128
 SMALLEST_VIEW = 8
-BATCH_ON_CPU = 64  # the default elsewhere
-STEP_SIZE = 0.06  # highest learning rate of SGD as a step takes it; `lr` is quoted at batch 256
-EVALUATIONS = 20  # of a run
-PHOTOGRAPH = 96  # px: a typical shorter side from which on images profit from a start of ImageNet
+BATCH_ON_CPU = 64  # on accelerators, the default
+STEP_SIZE = 0.06  # highest learning rate of SGD as applied in a step; `lr` is quoted at batch 256
+EVALUATIONS = 20  # about this many in a run
+PHOTOGRAPH = 96  # px; images with at least this typical shorter side profit from a start of ImageNet
 
 # A pretrained start is adapted with care: docs/results/starts has the measurements behind these.
 ADAPTED: dict[str, Any] = {
@@ -29,22 +29,22 @@ ADAPTED: dict[str, Any] = {
     "stop_below_start": True,
 }
 ADAPTED_EPOCHS = 3
-HELD_OUT_OF = 10  # images a class at least, of which one is held out to tell when to stop
+HELD_OUT_OF = 10  # one of this many images per class is held out to decide when to stop; smaller classes rule it out
 
-# Passes over small folders and over large ones.
+# Epochs for small folders and for large ones.
 MOST_EPOCHS, FEWEST_EPOCHS = 400, 10
-SECONDS_ON_CPU = 1800  # one core, where neither limit is met
-IMAGES_ON_ACCELERATOR = 20_000_000  # seen in all: 200 passes over 100,000
+SECONDS_ON_CPU = 1800  # on one core, between these limits
+IMAGES_ON_ACCELERATOR = 20_000_000  # images seen in all: 200 passes over 100,000
 ROUND = (10, 15, 20, 25, 30, 40, 50, 60, 80, 100, 120, 150, 200, 250, 300, 400)
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What settings are chosen by.
+    """The facts about images on which settings depend.
 
     images: number to learn from; classes: 0 without labels; side: in pixels, the typical shorter side of images in
-    files, the larger side of those in memory; in_files: whether they are read from files; labeled: how many of them
-    have a label; 0 if that is not known, as if all had.
+    files, the larger side of images in memory; in_files: whether they are read from files; labeled: how many of them
+    have a label; 0 if unknown, which counts as all.
     """
 
     images: int
@@ -63,7 +63,7 @@ class Adapted:
 
 
 def sensible(facts: Facts, device: str, given: Mapping[str, Any], start: Adapted | None = None) -> dict[str, Any]:
-    """Choose settings by name that are not among the given ones.
+    """Choose settings that are not among the given ones, by name.
 
     device: "cpu", or the type of an accelerator ("cuda", "mps"); given: the user's settings by name; start: what the
     run begins from, if that is a pretrained network.
@@ -105,12 +105,12 @@ def view_size(facts: Facts, on_cpu: bool) -> int:
 
 
 def batch_size(images: int, largest: int) -> int:
-    """A power of two, such that an epoch has at least four steps if there are enough images."""
+    """A power of two, small enough for four steps an epoch if there are enough images."""
     return max(2, min(largest, power_of_two(images // 4)))
 
 
 def passes(facts: Facts, both: Mapping[str, Any], on_cpu: bool) -> int:
-    """Number of epochs: many for a small folder, fewer for a large one, within the limits above; a round number."""
+    """A round number of epochs: many for a small folder, few for a large one, within the limits above."""
     if on_cpu:
         wanted = SECONDS_ON_CPU / (
             facts.images * seconds_an_image(both["backbone"], both["image_size"], facts.in_files)
@@ -121,7 +121,7 @@ def passes(facts: Facts, both: Mapping[str, Any], on_cpu: bool) -> int:
 
 
 def seconds_an_image(backbone: str, image_size: int, in_files: bool) -> float:
-    """Seconds per image of an epoch of SimCo on one core, fitted to measured steps; see docs/own-images.md."""
+    """Seconds per image in an epoch of SimCo on one core, fitted to measured steps; see docs/own-images.md."""
     encoder = 0.001 + (image_size / 47) ** 2 * 0.001
     if backbone != "resnet_mini":
         encoder *= 20

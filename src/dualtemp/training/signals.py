@@ -1,8 +1,8 @@
-"""Ctrl-C, SIGTERM and the signals of clusters, as a question that the trainer asks between steps.
+"""Ctrl-C, SIGTERM and the signals of clusters, which the trainer polls between steps.
 
 SIGUSR1 means: save, and have Slurm start this job again (`#SBATCH --signal=USR1@120`). SIGTERM means: save and end; a
-job that Slurm preempts is requeued by Slurm itself, and one that a user cancels must not be. SIGUSR2 is what submitit
-asks Slurm to send; it requeues the job.
+job that Slurm preempts is requeued by Slurm itself, and one that a user cancels must not be requeued. SIGUSR2 is the
+signal that submitit has Slurm send; submitit then requeues the job.
 """
 
 import os
@@ -40,14 +40,14 @@ def stop_signals() -> Iterator[Callable[[], int | None]]:
         if asked and number == signal.SIGINT:
             raise KeyboardInterrupt("stopped at once; the last checkpoint stands")
         if not asked and distributed.rank() == 0:
-            with suppress(OSError):  # a log on a full disk
-                # Not `print`, which may be what was interrupted.
+            with suppress(OSError):  # standard error may be a log on a full disk
+                # Not `print`: the signal may have interrupted one.
                 os.write(2, b"dualtemp: stopping after this step; once more to stop at once\n")
         asked = asked or number
 
     try:
         before = {number: signal.signal(number, ask) for number in ASKING}
-    except ValueError:  # not in the main thread: whoever runs it there has other ways to stop it
+    except ValueError:  # not in the main thread, where signals cannot be handled: the caller has other ways to stop it
         yield lambda: None
         return
     try:
@@ -58,7 +58,7 @@ def stop_signals() -> Iterator[Callable[[], int | None]]:
 
 
 def requeue_job() -> str:
-    """Have Slurm start this job again, if it is one; returns what became of that in half a sentence."""
+    """Have Slurm start this job again, if it is a Slurm job; returns a clause that says how that went."""
     job = os.environ.get("SLURM_JOB_ID")
     if job is None:
         return "no Slurm job to requeue"

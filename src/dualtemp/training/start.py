@@ -48,8 +48,8 @@ def start(
     options: ExecutionOptions = ExecutionOptions(),  # noqa: B008
     observer: Observer | None = None,
 ) -> dict[str, Any]:
-    """Create a run folder and train; returns the last epoch's metrics. A mistake leaves no folder behind."""
-    load_measures()  # an installed plugin that fails does so before there is a folder
+    """Create a run folder and train; returns the last epoch's metrics. A user's mistake leaves no folder behind."""
+    load_measures()  # so that a broken plugin fails before there is a folder
     settings, run, device = resolve_data(settings), RunFolder(out), options.open_device()
     refuse_unsafe_bf16(settings, device)
     with process_group(run, device), ExitStack() as held:
@@ -96,13 +96,13 @@ def start(
 
 
 def is_restart(run: RunFolder, settings: Settings) -> bool:
-    """Whether torchrun has restarted the processes of this very run after one of them failed, or Slurm its job."""
+    """Whether torchrun restarted this very run's processes after one failed, or Slurm restarted its job."""
     by_torchrun = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     by_slurm = int(os.environ.get("SLURM_RESTART_COUNT", "0")) > 0
     if not (by_torchrun or by_slurm) or not run.config.exists():
         return False
     chosen = run.settings()
-    recorded = {**chosen.options.model_dump(), **chosen.model_dump()}  # a setting younger than the run has its default
+    recorded = {**chosen.options.model_dump(), **chosen.model_dump()}  # settings added since have their defaults
     same = all(recorded.get(name) == value for name, value in given_settings(settings).items() if value != NONE)
     environment = run.read_environment()
     launched = by_torchrun and environment.get("launch") == os.environ.get("TORCHELASTIC_RUN_ID")

@@ -1,9 +1,9 @@
-"""A run compared with its start while it trains: kNN before the first step, and whether training has cost too much.
+"""Compare a run with its start during training: kNN before the first step, and whether training has made it worse.
 
-Test images decide nothing here: a tenth of the training images is held out of training, classified by its nearest
-others before the first step and after an epoch, and the images that only one of the two gets right are counted, as
-McNemar's test does. Images that the encoder has learned from would not do: it learns to tell each of them from all
-others, and kNN among them falls where that of new images rises (docs/results/starts).
+Test images are not used for this: a tenth of the training images is held out of training and classified by kNN before
+the first step and after each evaluated epoch. As in McNemar's test, the images are counted that only one of the two
+gets right. Images that the encoder learns from would not do: it learns to tell each of them from all others, and kNN
+accuracy among them falls even where that of new images rises (docs/results/starts).
 """
 
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ class StartComparison:
     """What is known of the start. `state_dict` is kept in checkpoints.
 
     knn_top1: its kNN accuracy in %, measured as after every epoch; k: neighbors that vote on held-out images; right:
-    which of these it classifies right, and seen: which of them it could read, bool (M,) on the CPU. None and 0 before
-    they are measured.
+    which of these the start classifies correctly; seen: which of them could be read; both bool (M,) on the CPU. None
+    and 0 until measured.
     """
 
     knn_top1: float | None = None
@@ -32,9 +32,9 @@ class StartComparison:
     def look(
         self, bank: Tensor, bank_labels: Tensor, features: Tensor, labels: Tensor, seen: Tensor
     ) -> dict[str, float]:
-        """Measure held-out images by a bank (N, F): of the start at the first call, compared with it later.
+        """Classify held-out images by kNN in a bank (N, F): the first call records the start, later ones compare to it.
 
-        seen: which of the M held-out images can be read now, bool (M,); features and labels are theirs. The images
+        seen: which of the M held-out images can be read now, bool (M,); features and labels are of these. Only images
         that could be read both times are compared.
         """
         if self.right is None:
@@ -45,7 +45,7 @@ class StartComparison:
         right[seen] = (votes.argmax(1) == labels.to(votes.device)).cpu()
         if self.right is None or self.seen is None:
             self.right, self.seen = right, seen
-        if len(seen) != len(self.seen):  # a checkpoint of before did not tell which images it had seen
+        if len(seen) != len(self.seen):  # an old checkpoint, which does not record the images that could be read
             return {}
         both = seen & self.seen
         return {
@@ -59,7 +59,7 @@ class StartComparison:
         return {"knn_top1": self.knn_top1, "k": self.k, "right": self.right, "seen": self.seen}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on with what `state_dict` returned."""
+        """Continue from what `state_dict` returned."""
         self.knn_top1, self.k, self.right = state["knn_top1"], state["k"], state["right"]
         self.seen = state.get("seen")
         if self.right is not None and self.seen is None:
@@ -67,7 +67,7 @@ class StartComparison:
 
 
 def describe_fall(metrics: dict[str, Any]) -> str:
-    """Say in a sentence by how much an epoch is below the start, and what is kept."""
+    """A sentence on how far an epoch is below the start, and which encoder is kept."""
     return (
         f"epoch {metrics['epoch']} is below the start: kNN gets {metrics['held_out_lost']} held-out images wrong that "
         f"it had right, and {metrics['held_out_gained']} right that it had wrong; the run keeps the encoder of the "

@@ -1,8 +1,8 @@
-"""The teacher of a run that distils one: its features of all images, computed once and kept in the run's folder.
+"""The teacher of a distilled run: its features of all images are computed once and kept in the run's folder.
 
-The teacher sees the clean view of every image at its own size and normalization, whatever the student sees: a step then
-costs the student alone. Rank 0 computes the features batch by batch into teacher.features; a run that is killed
-meanwhile goes on with the batches that are left, and one that is resumed later reads them. They take 4 F bytes an
+The teacher sees the clean view of every image at its own size and normalization, whatever the student sees, so that a
+step costs only the student's pass. Rank 0 computes the features batch by batch into teacher.features. If the run is
+killed meanwhile, resuming computes the remaining batches; later resumes just read the file. Features take 4 F bytes per
 image, on disk and in memory.
 """
 
@@ -37,7 +37,7 @@ def has_teacher(chosen: Settings) -> bool:
 
 
 def open_teacher(chosen: Settings, device: torch.device) -> RunEncoder:
-    """Open the teacher that settings name; one that cannot be had, or is another than they say, is a UserError."""
+    """Open the teacher that settings name; raises UserError if it is missing or not the one recorded."""
     word = chosen.get("teacher")
     if not word:
         raise UserError(f"{chosen.method} needs a teacher: give --teacher, {WORDS}")
@@ -54,11 +54,11 @@ def open_teacher(chosen: Settings, device: torch.device) -> RunEncoder:
             f"--teacher {word} has other content ({teacher.fingerprint}) than teacher_content says ({known}): put the "
             "teacher back, or leave teacher_content out"
         )
-    return replace(teacher, in_pieces=False)  # the bits of a run stay what they were
+    return replace(teacher, in_pieces=False)  # so that the bits of a run do not change
 
 
 def find_teacher(chosen: Settings, device: torch.device) -> tuple[Settings, RunEncoder | None]:
-    """Open a new run's teacher on rank 0; returns the settings with its content, and the teacher there, else None."""
+    """Open a new run's teacher on rank 0; returns the settings with its hash, and the teacher (None on other ranks)."""
     found: list[RunEncoder] = []
 
     def find() -> Settings:
@@ -79,11 +79,11 @@ def learn_from_teacher(
     stop_requested: Callable[[], bool],
     teacher: RunEncoder | None,
 ) -> None:
-    """Give a framework the features that its teacher has of all images. Every process must call it.
+    """Give a framework its teacher's features of all images. Every process must call it.
 
-    Raises Interrupted if asked to stop: what the teacher has seen is kept.
+    Raises Interrupted if asked to stop; features computed so far are kept.
 
-    teacher: on rank 0, if it is open; by default it is opened if the run's folder lacks features.
+    teacher: the teacher, if it is already open on rank 0; if None, it is opened only if features are missing.
     """
 
     def make() -> Tensor | None:
@@ -108,7 +108,7 @@ def _about(chosen: Settings, images: ImageSet) -> dict[str, Any]:
 
 def _computed(teacher: RunEncoder, images: ImageSet, start: int, workers: int | None) -> Any:
     """Yield records of the images from number `start` on, and an empty one after the last."""
-    problems: dict[str, str] = {}  # the trainer names unreadable files: it meets them again
+    problems: dict[str, str] = {}  # ignored: the trainer meets unreadable files again, and reports them
     if start < len(images):
         for index, features in teacher.features(images.since(start), BATCH, workers, problems):
             yield Record(index.numpy() + start, features.numpy(), {})
@@ -126,7 +126,7 @@ def _done(records: list[Record]) -> int:
 
 
 def _joined(records: list[Record], images: int) -> Tensor:
-    """Features (N, F); zeros for an image that could not be read, which no step shows."""
+    """Features (N, F); zeros for unreadable images, which no step uses."""
     found = torch.zeros(images, records[-1].features.shape[1])
     for record in records:
         found[torch.from_numpy(record.index.copy())] = torch.from_numpy(record.features.copy())
@@ -134,7 +134,7 @@ def _joined(records: list[Record], images: int) -> Tensor:
 
 
 def _on_all_ranks(make: Callable[[], Tensor | None], device: torch.device) -> Tensor:
-    """Make features on rank 0 and broadcast them, as a tensor: they may take gigabytes. None is Interrupted."""
+    """Call `make` on rank 0, and broadcast its features as a tensor (perhaps gigabytes); None raises Interrupted."""
     made: list[Tensor] = []
 
     def shape() -> tuple[int, ...] | None:

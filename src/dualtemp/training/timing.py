@@ -1,4 +1,4 @@
-"""How long a run will take: a few real steps of its framework on its images, timed before it starts."""
+"""Estimate how long a run will take, from a few real steps of its framework on its images."""
 
 import copy
 import time
@@ -17,8 +17,8 @@ from dualtemp.evaluation.online import ALIGNED_IMAGES
 from dualtemp.training.run_encoder import RunEncoder
 from dualtemp.training.train_step import TrainStep
 
-IMAGES = 32  # in a timed step: time grows with the batch, and a large one would take long
-SECONDS = 2.0  # of timed steps; at least one, after one that does not count
+IMAGES = 32  # in a timed step; time is proportional to the batch, and a large one would take long
+SECONDS = 2.0  # of timed steps; at least one, after a first one that does not count
 
 
 def expected_seconds(
@@ -31,11 +31,11 @@ def expected_seconds(
 ) -> float:
     """Estimate the seconds of the whole run from a step and an evaluation of some images; the framework is not changed.
 
-    Every process must call it, because the loss of a step may wait for the others' keys. teacher: on rank 0 of a run
-    that distils one, which looks at every image once before the first step.
+    Every process must call it, because a step's loss may wait for the others' keys. teacher: on rank 0 of a distilled
+    run; it encodes every image once before the first step.
     """
     copied = copy.deepcopy(method).to(device)
-    # On a CPU, workers compete with the network for cores, and what they read ahead would look like no work.
+    # No workers on a CPU: they compete with the network for cores, and images read ahead would seem to cost nothing.
     learning = seconds_of_step(copied, settings, data, device, 0 if device.type == "cpu" else workers)
     backbone = copied.network.backbone.eval()
     measuring, looking = distributed.run_on_rank0(
@@ -65,7 +65,7 @@ def seconds_of_step(
     count, chunk = min(IMAGES, share), settings.chunk
     if chunk is not None and count < share and chunk < share:
         chunk = min(chunk, count // 2)  # so that chunks, which take two passes, are timed too
-    # Without the compiler, whose start-up would take longer than everything timed here.
+    # Without torch.compile, whose start-up would take longer than everything timed here.
     small = settings.model_copy(update={"batch": count * world, "chunk": chunk, "compile": False, "warmup_heads": 0.0})
     step, steps, views = TrainStep(small, method, data, device), 0, settings.framework.views
     with Loader(
@@ -73,17 +73,17 @@ def seconds_of_step(
     ) as loader:
         began = time.perf_counter()
         for batch in loader.batches(0):
-            step(batch, 0, factor=0.0)  # at rate 0: weights that a high rate has spoiled may take another time
+            step(batch, 0, factor=0.0)  # at learning rate 0, since spoiled weights may change the time
             _wait(device)
             steps += 1
             if steps == 1:
-                began = time.perf_counter()  # the first starts workers and fills caches
+                began = time.perf_counter()  # not counting the first step, which starts workers and fills caches
                 continue
-            (enough,) = distributed.agree(time.perf_counter() - began > SECONDS)  # all stop after the same step
+            (enough,) = distributed.agree(time.perf_counter() - began > SECONDS)  # so that all stop after the same step
             if enough:
                 break
         taken = time.perf_counter() - began
-        if steps < 2:  # a set of one batch: its time is all that is known
+        if steps < 2:  # the set has a single batch: use its time
             return taken / count
     return taken / (steps - 1) / count
 
@@ -105,7 +105,7 @@ def seconds_of_evaluation(
         for number, batch in enumerate(evaluation_batches(some, views, IMAGES, device=device, workers=0)):
             encode(batch.pixels)
             seen += len(batch.pixels)
-            if number == 0 and len(some) > IMAGES:  # the first fills caches
+            if number == 0 and len(some) > IMAGES:  # do not count the first batch, which fills caches
                 _wait(device)
                 began, seen = time.perf_counter(), 0
     _wait(device)

@@ -1,6 +1,6 @@
-"""One training step, shared by everyone who trains or times: the trainer, a run's expected time, the paper's costs.
+"""One training step, shared by the trainer, the estimate of a run's time, and the measurement of the paper's costs.
 
-A loss that gathers keys waits for every process, so a step that only one of them takes would wait forever.
+A loss that gathers keys waits for every process, so every process must take the step, or it would wait forever.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -26,7 +26,7 @@ from dualtemp.training.schedule import highest_lr, step_seed
 
 
 def synchronized(method: Any) -> Any:
-    """A framework whose batch norm has the statistics of all processes, also where it is an attribute of its own."""
+    """Convert a framework's batch norm to SyncBatchNorm, also where a layer is an attribute of the framework itself."""
     method = synchronize_batch_norm(method)
     for name, part in method.named_children():
         setattr(method.framework, name, part)
@@ -40,7 +40,7 @@ class TrainStep:
 
     Args:
         settings: complete settings.
-        method: what `build_framework` makes of them; moved to the device.
+        method: the result of `build_framework`; moved to the device.
         data: determines whether there is a probe, and how many classes it has.
         device: where to compute.
     """
@@ -67,7 +67,7 @@ class TrainStep:
         self.scaler = torch.amp.GradScaler(device.type, enabled=settings.amp == "fp16")  # pyright: ignore
         self.probe: OnlineProbe | None = None
         outputs = getattr(self.network.projector, "out_features", None)
-        classifies = settings.framework.learns_from_labels and outputs == data.classes  # itself: it needs no probe
+        classifies = settings.framework.learns_from_labels and outputs == data.classes  # then it needs no probe
         if data.bank is not None and not classifies:
             backbone: Any = self.network.backbone
             self.probe = OnlineProbe(backbone.num_features, data.classes).to(device)
@@ -80,10 +80,10 @@ class TrainStep:
         Args:
             batch: views and labels of this process's images.
             step: of the whole run, from 0.
-            factor: share of the highest learning rates, from 0 to 1.
+            factor: of the highest learning rates, from 0 to 1.
         """
         settings, method = self.settings, self.method
-        seed_generators(step_seed(settings.seed, step, distributed.rank()), self.device)  # for dropout, if there is any
+        seed_generators(step_seed(settings.seed, step, distributed.rank()), self.device)  # for dropout and the like
         set_lr(self.optimizer, highest_lr(settings.lr, settings.batch) * factor)
         views = batch.views
         if settings.channels_last:
@@ -117,9 +117,9 @@ class TrainStep:
         return {name: None if part is None else part.state_dict() for name, part in parts.items()}
 
     def load_state_dict(self, state: Checkpoint) -> bool:
-        """Restore every part; one that the checkpoint does not have, such as a scaler that was not used, starts anew.
+        """Restore every part that the checkpoint has; others, such as a scaler that was not used, start anew.
 
-        Returns False if the optimizer starts anew too: its kind, or which parameters have which rate, was changed.
+        Returns False if the optimizer starts anew because its kind or its groups of parameters have changed.
         """
         restored = True
         for name in PARTS:
@@ -134,7 +134,7 @@ class TrainStep:
         return restored
 
     def _anchor(self, network: nn.Module, data: TrainingData) -> StartAnchor:
-        """Hold on to the weights that the encoder has now: the start's, before any checkpoint is loaded."""
+        """Anchor to the encoder's present weights: before a checkpoint is loaded, these are the start's."""
         size, chunk = data.views.size, network.chunk if isinstance(network, ChunkedNetwork) else None
         sample = torch.linspace(-1, 1, data.images.channels * size**2, device=self.device)
         sample = sample.view(1, data.images.channels, size, size)

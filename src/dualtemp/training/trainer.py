@@ -1,6 +1,6 @@
 """The training loop: read `Trainer.train` from top to bottom, then follow the names.
 
-The loop knows no page and no terminal: whoever starts it passes an `Observer`, which follows steps and epochs.
+The loop knows nothing of pages or the terminal: its caller passes an `Observer`, which follows steps and epochs.
 """
 
 import time
@@ -51,14 +51,14 @@ class Trainer:
 
     Args:
         settings: complete settings.
-        method: what `build_framework` makes of them.
+        method: the result of `build_framework`.
         data: images to learn from and to evaluate on.
         run: the run's folder, which this process has locked.
         device: where to compute.
         observer: gets steps, epochs and notes.
         workers: processes that read image files; default: by the number of cores.
         checkpoint_minutes: save at least this often within an epoch; each epoch ends with a checkpoint.
-        stop_requested: asked between steps; once it returns True, the run saves a checkpoint and raises Interrupted.
+        stop_requested: called between steps; once it returns True, the run saves a checkpoint and raises Interrupted.
     """
 
     def __init__(
@@ -91,13 +91,13 @@ class Trainer:
         self.statistics = EpochStatistics()
         self.start = StartComparison()
         self.done = 0  # steps of the whole run
-        self.seconds_before = 0.0  # of training, before this process
-        self.unreadable_before: dict[str, str] = {}  # that the run has listed, before this process
+        self.seconds_before = 0.0  # of training in earlier processes of the run
+        self.unreadable_before: dict[str, str] = {}  # listed by earlier processes of the run
         self.metrics_length = 0  # bytes of metrics.jsonl that belong to `done` steps
         self.started = self.last_saved = time.monotonic()
 
     def train(self) -> dict[str, Any]:
-        """Train the epochs that are left; returns the last epoch's metrics. Raises Interrupted if asked to stop."""
+        """Train the remaining epochs; returns the last epoch's metrics. Raises Interrupted if asked to stop."""
         if distributed.rank() == 0:
             self.run.cut_back(self.metrics_length)
             if self.done > 0:
@@ -122,7 +122,7 @@ class Trainer:
         return metrics
 
     def run_epoch(self, epoch: int) -> None:
-        """Train on the batches of an epoch (from 0) that are left, checking in after each step or each few."""
+        """Train on the remaining batches of an epoch (from 0); `check_in` after every step or every few steps."""
         for batch in self.loader.batches(epoch, start_step=self.done % self.loader.steps):
             self.train_step(batch)
             if self.device.type == "cpu" or self.done % LOSS_EVERY == 0:
@@ -135,7 +135,7 @@ class Trainer:
         self.statistics.add(result.loss, result.stats.get("W"))
 
     def check_in(self, epoch: int) -> None:
-        """Look at the newest losses, tell the observer, and save a checkpoint if one is due or a stop was requested."""
+        """Check the newest losses, tell the observer, and save a checkpoint if one is due or a stop was requested."""
         losses = self.statistics.settle()
         self.require_finite(losses)
         if distributed.rank() == 0:
@@ -143,7 +143,7 @@ class Trainer:
             self.observer.step(epoch, step, self.loader.steps, losses.mean().item())
         due = time.monotonic() - self.last_saved > 60 * self.checkpoint_minutes
         stop, due = distributed.agree(self.stop_requested(), due)
-        if (due or stop) and self.done % self.loader.steps:  # an epoch's last step is saved with its metrics
+        if (due or stop) and self.done % self.loader.steps:  # after an epoch's last step, `finish_epoch` saves
             self.require_finite_state()
             self.save_checkpoint()
             self.list_unreadable()
@@ -162,14 +162,14 @@ class Trainer:
         return metrics
 
     def list_unreadable(self) -> None:
-        """Write the files that no process could read, now or before the run was resumed; on all processes."""
+        """List the unreadable files of all processes, and those from before a resume; every process must call it."""
         self.data.unreadable.update(distributed.union(self.loader.problems))
         if distributed.rank() == 0:
             with explain_disk_errors(self.run):
                 write_unreadable(self.run.path, self.all_unreadable())
 
     def all_unreadable(self) -> dict[str, str]:
-        """Files that could not be read, name -> reason."""
+        """Unreadable files so far, name -> reason."""
         return {**self.unreadable_before, **self.data.unreadable}
 
     def record_epoch(self, epoch: int) -> dict[str, Any]:
@@ -192,7 +192,7 @@ class Trainer:
         save_backbone(self.run.backbone, self.step.network.backbone, {"backbone": self.settings.backbone})
 
     def measure_start(self) -> None:
-        """Measure the start before the first step, if there are labels to measure with, or the judge; on rank 0."""
+        """Measure the start before the first step, if there are labels or `stop_by_judge`; on rank 0."""
         if self.settings.stop_by_judge:
             self.judge_encoder()
             with explain_disk_errors(self.run):
@@ -226,7 +226,7 @@ class Trainer:
         return metrics
 
     def evaluate(self, epoch: int) -> dict[str, float]:
-        """Measure the encoder as it is after an epoch."""
+        """Measure the present encoder, after an epoch."""
         try:
             return evaluate(
                 self.step.network,
@@ -244,9 +244,9 @@ class Trainer:
             raise nonfinite_features(self.done, self.loader.steps, self.run, self.settings) from None
 
     def compare_with_start(self, bank: torch.Tensor, labels: torch.Tensor) -> dict[str, float]:
-        """Measure the images that are held out to tell when to stop."""
+        """Measure the images held out to decide when to stop, and compare with the start."""
         if self.data.held_out is None or (self.done > 0 and self.start.right is None):
-            return {}  # the start was never measured, where the setting is younger than the run
+            return {}  # the start was not measured: the setting is newer than the run
         backbone = self.step.network.backbone
         held_out, lost = self.data.held_out, dict[str, str]()
         found = clean_features(backbone, held_out, self.data.views, self.device, self.workers, lost)
@@ -256,13 +256,13 @@ class Trainer:
         return self.start.look(bank, labels, *found, seen)
 
     def judge_encoder(self) -> dict[str, float]:
-        """Let the label-free judge look at the encoder as it is, and compare it with what it was."""
+        """Let the label-free judge compare the present encoder with earlier ones of the run."""
         return judged(self.step.network.backbone, self.data, self.run.path, self.done, self.device, self.workers)
 
     def save_checkpoint(self) -> None:
         """Write a checkpoint; call `require_finite_state` first."""
         distributed.run_on_rank0(self._write_checkpoint)
-        self.last_saved = time.monotonic()  # on every rank: the first one that is due makes all of them save
+        self.last_saved = time.monotonic()  # on every rank, since all save as soon as one is due
 
     def state_dict(self) -> Checkpoint:
         """Everything needed to continue from here to the same bits."""
@@ -277,7 +277,7 @@ class Trainer:
         )
 
     def load_state_dict(self, state: Checkpoint) -> None:
-        """Continue from what `state_dict` returned, also in an earlier version."""
+        """Continue from what `state_dict` returned, even in an earlier version."""
         self.done, self.seconds_before, self.metrics_length = state.done, state.seconds, state.metrics_length
         self.statistics = EpochStatistics(state.totals)
         if state.start is not None:
@@ -288,12 +288,12 @@ class Trainer:
             )
 
     def snapshot(self) -> Snapshot:
-        """The run as it stands, for observers that look into it."""
+        """The present state of the run, for observers."""
         weights = self.step.method.state_dict
         return Snapshot(self.run.path, self.settings, weights, self.data, self.device, self.done)
 
     def lr_factor(self, step: int) -> float:
-        """Share of the highest learning rate at a step of the run, from 0."""
+        """Factor of the highest learning rate at a step of the run (from 0)."""
         steps, warmup = self.loader.steps, self.settings.warmup_epochs or 0
         return lr_factor(step, self.settings.epochs * steps, round(warmup * steps))
 
@@ -324,7 +324,7 @@ class Trainer:
 
     @contextmanager
     def checkpoint_if_dataset_disappears(self) -> Iterator[None]:
-        """Save what was learned if the images vanish, such as with an unplugged disk, and say how to continue."""
+        """If the images disappear, as with an unplugged disk, save a checkpoint and say how to continue."""
         try:
             yield
         except ImagesGone as gone:

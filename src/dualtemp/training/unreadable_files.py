@@ -1,4 +1,4 @@
-"""Files that a run could not read: all are listed in RUN/unreadable.txt, a few on the terminal."""
+"""List the files that a run could not read: all in RUN/unreadable.txt, a few on the terminal."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -19,7 +19,7 @@ def write_unreadable(run: Path, unreadable: Mapping[str, str]) -> None:
 
 
 def read_unreadable(run: Path, names: Iterable[str] = ()) -> dict[str, str]:
-    """Reasons by name, as RUN/unreadable.txt has them; names: of the images, which tell a colon in one from its end."""
+    """Read RUN/unreadable.txt, name -> reason. names: of the images, to recognize names that contain a colon."""
     try:
         lines = (run / NAME).read_text(errors="replace").splitlines()
     except OSError:
@@ -38,6 +38,5 @@ def short_list(run: Path, unreadable: Mapping[str, str]) -> str:
     some = "; ".join(f"{name} ({unreadable[name]})" for name in names[:A_FEW])
     more = f"; and {len(names) - A_FEW} more" if len(names) > A_FEW else ""
     return (
-        f"{counted(len(names), 'file')} could not be read and had no part in it: {some}{more}. "
-        f"All are named in {run / NAME}"
+        f"{counted(len(names), 'file')} could not be read and took no part: {some}{more}. All are named in {run / NAME}"
     )
