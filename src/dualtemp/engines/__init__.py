@@ -1,1 +1,1 @@
-"""What carries out independent tasks: processes of this machine, a Slurm or a Ray cluster. Needs no torch."""
+"""Engines that execute independent tasks: local processes, a Slurm or a Ray cluster. Needs no torch."""

@@ -1,4 +1,4 @@
-"""A task in a process of a cluster: what it tells whoever submitted it. A UserError travels as its text."""
+"""Execute a task in a process of a cluster, and pass its outcome to the submitter; a UserError travels as its text."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ VALUE, TROUBLE = "value", "trouble"
 
 
 def carry_out(task: Task, place: Place) -> tuple[str, Any]:
-    """Carry out a task; returns its value, or the text of its UserError."""
+    """Execute a task; returns (VALUE, its value), or (TROUBLE, the text of its UserError)."""
     try:
         return VALUE, task.call(place, *task.arguments)
     except UserError as error:
@@ -17,7 +17,7 @@ def carry_out(task: Task, place: Place) -> tuple[str, Any]:
 
 
 def outcome_of_told(told: tuple[str, Any]) -> Outcome:
-    """Return what `carry_out` told as an outcome; raises the task's UserError."""
+    """Turn the result of `carry_out` into an outcome; raises the task's UserError."""
     kind, value = told
     if kind == TROUBLE:
         raise UserError(value)

@@ -12,7 +12,7 @@ ENGINES = ("local", "slurm", "ray")
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """How an engine carries out tasks, in the words of the command line.
+    """Options of an engine, in the words of the command line.
 
     on: one of ENGINES; jobs: tasks at a time; threads and device: of each; slurm: KEY=VALUE for sbatch.
     """
@@ -25,7 +25,7 @@ class EngineOptions:
 
     @property
     def gpus(self) -> int:
-        """GPUs of each task on a cluster, whose nodes have other devices than this machine: one, if asked for."""
+        """GPUs of each task on a cluster: one if the user asked for a GPU, since nodes may differ from this machine."""
         return 1 if self.device.startswith("cuda") else 0
 
 
@@ -46,7 +46,7 @@ def open_engine(options: EngineOptions, folder: Path) -> Engine:
 
 
 def _open_local(options: EngineOptions) -> Engine:
-    """One task a GPU, or for every `threads` cores: never more at once than there are, unless --jobs says so."""
+    """One task per GPU, or per `threads` cores; never more at once than there are of these, unless --jobs says so."""
     import torch
 
     from dualtemp.engines.local import LocalEngine

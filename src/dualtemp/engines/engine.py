@@ -1,4 +1,4 @@
-"""The interface between independent tasks and what carries them out."""
+"""The interface between independent tasks and the engines that execute them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from dualtemp.errors import UserError
 
 @dataclass(frozen=True)
 class Place:
-    """Where a task is carried out: its device, and how many CPU threads it may use."""
+    """Where a task is executed: its device, and how many CPU threads it may use."""
 
     device: str = "auto"
     threads: int = 1
@@ -19,8 +19,8 @@ class Place:
 class Task:
     """One independent piece of work: `call(place, *arguments)` in any process of any machine.
 
-    call: a function at the top of a module; its arguments and its value can be pickled. What it leaves behind goes into
-    files that all machines see, so that a task which is killed is continued by whoever takes it next.
+    call: a function at the top level of a module, with picklable arguments and value. It keeps its progress in files
+    that all machines see, so that any process can continue a task that was killed.
     """
 
     name: str
@@ -30,9 +30,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a task ended: with a value, stopped by a signal after it was saved, or lost with its process.
+    """How a task ended: with a value, stopped by a signal after saving, or lost with its process.
 
-    lost: why its process ended; "" if it did not.
+    lost: why its process ended, if it was lost; else "".
     """
 
     value: Any = None
@@ -44,12 +44,12 @@ class Submitted(Protocol):
     """A task that an engine has accepted."""
 
     def outcome(self) -> Outcome | None:
-        """Return how it ended; None while it waits or runs. Raises UserError if the task did."""
+        """Return how the task ended; None while it waits or runs. Raises the task's UserError, if it raised one."""
         ...
 
 
 class Engine(Protocol):
-    """Carries out tasks. `at_once`: how many it accepts at a time; `pause`: seconds between two looks at them."""
+    """Executes tasks. `at_once`: how many it accepts at a time; `pause`: seconds between two polls."""
 
     @property
     def at_once(self) -> int:
@@ -58,20 +58,20 @@ class Engine(Protocol):
 
     @property
     def pause(self) -> float:
-        """Seconds to wait between two looks at submitted tasks."""
+        """Seconds to wait between two polls of submitted tasks."""
         ...
 
     def submit(self, tasks: Sequence[Task]) -> Sequence[Submitted]:
-        """Accept tasks: never more than `at_once` together with those that have not ended."""
+        """Accept tasks; with those that have not ended, there must never be more than `at_once`."""
         ...
 
     def close(self) -> None:
-        """Stop what has not ended, letting it save, and leave no process behind."""
+        """Stop the tasks that have not ended, letting them save, and leave no process behind."""
         ...
 
 
 def outcome_of_error(error: BaseException) -> Outcome:
-    """Return how a task ended that raised; a UserError, and an error of the program, is raised again."""
+    """Return the outcome of a task that was interrupted; other errors are raised again."""
     if isinstance(error, KeyboardInterrupt | SystemExit):
         return Outcome(stopped=True)
     if isinstance(error, UserError):

@@ -1,8 +1,8 @@
-"""Tasks on this machine, in processes that load torch once and carry out task after task.
+"""Tasks on this machine, in processes that load torch once and execute task after task.
 
-One executor of the standard library a place, each with a single process: a process that is killed takes its own task
-with it and no other, and a place never has two tasks. submitit's local executor was the alternative; it starts a
-process for every task, and loading torch takes longer than a small run.
+Each place has its own ProcessPoolExecutor with a single process: if a process is killed, only its own task is lost, and
+a place never has two tasks. submitit's local executor was the alternative, but it starts a process for every task, and
+loading torch takes longer than a small run.
 """
 
 import contextlib
@@ -18,9 +18,9 @@ from typing import Any
 
 from dualtemp.engines.engine import Outcome, Place, Task, outcome_of_error
 
-PATIENCE = 60.0  # seconds that a process gets to save its run when everything is stopped
+PATIENCE = 60.0  # seconds for a process to save its run when everything is stopped
 
-_at_work = threading.Lock()  # in a process of a place: held while it carries out a task
+_at_work = threading.Lock()  # in a place's process: held while it executes a task
 
 
 class LocalEngine:
@@ -33,7 +33,7 @@ class LocalEngine:
 
     @property
     def at_once(self) -> int:
-        """As many tasks as there are places."""
+        """The number of places."""
         return len(self._slots)
 
     def submit(self, tasks: Sequence[Task]) -> Sequence["LocalTask"]:
@@ -42,7 +42,7 @@ class LocalEngine:
         return [slot.submit(task) for slot, task in zip(free[: len(tasks)], tasks, strict=True)]
 
     def close(self) -> None:
-        """Stop all processes; one that is carrying out a task saves it first."""
+        """Stop all processes; one that is executing a task saves it first."""
         for slot in self._slots:
             slot.send(signal.SIGTERM)
         running = [slot.running for slot in self._slots if slot.running is not None]
@@ -69,7 +69,7 @@ class LocalTask:
 
 
 class _Slot:
-    """A place, its process, and the task that it carries out."""
+    """A place, its process, and the task that it executes."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -90,12 +90,12 @@ class _Slot:
             try:
                 self.running = self.executor.submit(_carry_out, task, self.place)
                 return LocalTask(self.running)
-            except BrokenProcessPool:  # its process was killed, with the last task or since then
+            except BrokenProcessPool:  # its process was killed, during the last task or later
                 self.close()
         raise RuntimeError("a new process cannot be started")
 
     def send(self, number: int) -> None:
-        """Send a signal to the process if it is carrying out a task; a task that has not begun is withdrawn."""
+        """Send a signal to the process if it is executing a task; cancel a task that has not begun."""
         if self.running is None or self.running.done() or self.running.cancel():
             return
         with contextlib.suppress(ProcessLookupError, BrokenProcessPool):
@@ -114,7 +114,7 @@ def _carry_out(task: Task, place: Place) -> Any:
 
 
 def _end_with_parent() -> None:
-    """Leave Ctrl-C to the parent, and end if the parent is killed, which would never close this process's queue."""
+    """Leave Ctrl-C to the parent, and end if the parent is killed, since it then never closes this process's queue."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None

@@ -10,8 +10,8 @@ from dualtemp.engines.carried import carry_out, outcome_of_told
 from dualtemp.engines.engine import Outcome, Place, Task
 from dualtemp.errors import UserError
 
-PATIENCE = 60.0  # seconds that tasks get to save when everything is stopped
-CARRIED_ALONG = ("PYTHONPATH", "OMP_NUM_THREADS")  # variables for the nodes' processes, beside DUALTEMP_*
+PATIENCE = 60.0  # seconds for tasks to save when everything is stopped
+CARRIED_ALONG = ("PYTHONPATH", "OMP_NUM_THREADS")  # environment variables to pass to nodes, besides DUALTEMP_*
 
 
 class RayEngine:
@@ -44,7 +44,7 @@ class RayEngine:
         return submitted
 
     def close(self) -> None:
-        """Interrupt what has not ended, letting it save, and leave the cluster."""
+        """Interrupt the tasks that have not ended, letting them save, and leave the cluster."""
         left = [task for task in self.tasks if not task.is_over()]
         for task in left:
             self.ray.cancel(task.reference, force=False)
@@ -64,7 +64,7 @@ class RayTask:
         self.ray, self.reference = ray, reference
 
     def is_over(self) -> bool:
-        """Whether it has ended, however."""
+        """Whether the task has ended, in whatever way."""
         ready, _ = self.ray.wait([self.reference], timeout=0)
         return bool(ready)
 

@@ -1,4 +1,4 @@
-"""Tasks as jobs of a Slurm cluster, through submitit: an array at a time, requeued when they are preempted."""
+"""Tasks as jobs of a Slurm cluster, through submitit: in arrays of jobs, which are requeued when preempted."""
 
 import contextlib
 import getpass
@@ -14,13 +14,13 @@ from dualtemp.engines.engine import Outcome, Place, Task
 from dualtemp.engines.terminable import terminable
 from dualtemp.errors import UserError
 
-PATIENCE = 60.0  # seconds that jobs get to save when everything is stopped
-LOOK = 5.0  # seconds between two questions to Slurm
-GRACE = 15.0  # seconds until the result of a job that has ended must be visible on a shared disk
+PATIENCE = 60.0  # seconds for jobs to save when everything is stopped
+LOOK = 5.0  # seconds between two queries to Slurm
+GRACE = 15.0  # seconds after which the result of an ended job must be visible on a shared disk
 ENDED = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "TIMEOUT"}
 DEFAULTS = {"time": 720, "ntasks_per_node": 1, "nodes": 1}  # minutes; a job that needs longer is requeued
 LARGEST_ARRAY = 1000  # jobs; 1001 is Slurm's own default limit
-TIMEOUTS = 1000  # how often a job may run out of time and go on
+TIMEOUTS = 1000  # how often a job may run out of time and be requeued
 
 
 class SlurmEngine:
@@ -30,7 +30,7 @@ class SlurmEngine:
         executor: submitit's, with its parameters set.
         place: of every task.
         at_once: jobs that may be queued or running.
-        running: jobs that may run at a time, by default all; the executor's parameters say so for one array alone.
+        running: jobs that may run at a time, by default all; the executor's own limit applies only within an array.
     """
 
     pause = 0.5
@@ -44,8 +44,8 @@ class SlurmEngine:
     def at_once(self) -> int:
         """How many jobs may be submitted and not yet ended.
 
-        Slurm limits how many of one array run, not how many of several. So the first array queues as many as it can
-        hold, and later jobs are submitted only when no more are left than may run.
+        Slurm limits how many jobs of one array run, but not across arrays. So the first array queues as many jobs as it
+        can hold, and further jobs are submitted only once no more are left than may run at a time.
         """
         return self.most if self.running is None or not self.jobs else min(self.most, self.running)
 
@@ -64,7 +64,7 @@ class SlurmEngine:
         return submitted
 
     def close(self) -> None:
-        """Cancel what has not ended, letting it save: Slurm sends SIGTERM first."""
+        """Cancel the jobs that have not ended, letting them save: Slurm sends SIGTERM first."""
         left = [task for task in self.jobs if task.outcome_file_is_missing() and task.is_alive()]
         if left:
             self.queue.cancel([task.job.job_id for task in left])
@@ -82,7 +82,7 @@ class SlurmTask:
         self.gone_since: float | None = None
 
     def outcome(self) -> Outcome | None:
-        """Return how it ended: by its file, or because Slurm no longer knows it. A requeued job has not ended."""
+        """Return how the job ended, by its result file, or lost if Slurm no longer lists it; None if it is requeued."""
         if not self.outcome_file_is_missing():
             state, value = self.job._get_outcome_and_result()
             if state == "error":
@@ -106,7 +106,7 @@ class SlurmTask:
 
 
 class Queue:
-    """What `squeue` says of this user's jobs, asked every LOOK seconds at most; unlike sacct it needs no accounting."""
+    """This user's jobs by `squeue` (which, unlike sacct, needs no accounting), queried every LOOK seconds at most."""
 
     def __init__(self) -> None:
         self.asked_at = self.answered_at = -LOOK
@@ -114,11 +114,11 @@ class Queue:
         self.wanted_since: dict[str, float] = {}  # when each job was first asked about
 
     def has(self, job: str) -> bool:
-        """Whether the job is waiting or running; as long as Slurm has not answered since it was first asked, it is."""
+        """Whether the job is waiting or running; True until Slurm has answered since the first query about the job."""
         since = self.wanted_since.setdefault(job, time.monotonic())
         if time.monotonic() - self.asked_at > LOOK:
             self.asked_at = time.monotonic()
-            with contextlib.suppress(OSError, subprocess.SubprocessError):  # Slurm is busy: what it said before stands
+            with contextlib.suppress(OSError, subprocess.SubprocessError):  # Slurm is busy: keep its last answer
                 words = ["squeue", "--noheader", "--array", "--user", getpass.getuser(), "--format", "%i %T"]
                 said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
                 self.states = dict(line.split()[:2] for line in said.splitlines() if len(line.split()) >= 2)
@@ -126,23 +126,23 @@ class Queue:
         return self.answered_at < since or self.states.get(job, "COMPLETED") not in ENDED
 
     def cancel(self, jobs: Sequence[str]) -> None:
-        """Cancel jobs; the next question is asked at once."""
+        """Cancel jobs; the next `has` queries Slurm at once."""
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             subprocess.run(["scancel", *jobs], check=False, capture_output=True, timeout=60)
         self.asked_at = -LOOK
 
 
 class Carried:
-    """What a job executes. submitit calls `checkpoint` when the job is about to be requeued: the task is as it was."""
+    """What a job executes. submitit calls `checkpoint` before it requeues the job: the task stays the same."""
 
     def __init__(self, task: Task, place: Place) -> None:
         self.task, self.place = task, place
 
     def __call__(self) -> tuple[str, Any]:
-        """Carry out the task; if Slurm announces the end of the job's time, save and requeue it."""
+        """Execute the task; if Slurm announces the end of the job's time, save and requeue it."""
         requeue = signal.getsignal(signal.SIGUSR2)
         try:
-            with terminable():  # submitit would work on until Slurm kills the process; a run asks for signals itself
+            with terminable():  # else submitit ignores SIGTERM until Slurm kills the process; runs handle it themselves
                 return carry_out(self.task, self.place)
         except KeyboardInterrupt as error:  # a run has saved
             if getattr(error, "number", None) == signal.SIGUSR2 and callable(requeue):
@@ -159,7 +159,7 @@ class Carried:
 def open_slurm(folder: Path, place: Place, jobs: int | None, gpus: int, asked: Sequence[str]) -> SlurmEngine:
     """Open Slurm; logs go below `folder`, which all nodes see.
 
-    jobs: that run at a time, by default all; asked: parameters of sbatch as KEY=VALUE, such as partition=gpu.
+    jobs: how many run at a time, by default all; asked: parameters of sbatch as KEY=VALUE, such as partition=gpu.
     """
     try:
         import submitit

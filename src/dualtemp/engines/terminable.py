@@ -1,4 +1,4 @@
-"""SIGTERM as Ctrl-C, for what starts tasks and for tasks of a cluster: whatever is open is closed, and saved."""
+"""Treat SIGTERM like Ctrl-C, in commands that submit tasks and in tasks of a cluster: they save and clean up."""
 
 import signal
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import Any
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Let SIGTERM interrupt as Ctrl-C does."""
+    """Let SIGTERM raise KeyboardInterrupt inside the block."""
 
     def stop(*_: Any) -> None:
         raise KeyboardInterrupt

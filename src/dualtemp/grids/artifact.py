@@ -29,8 +29,8 @@ class Artifact:
 
     order: artifacts are listed by ascending order, which is that of the paper.
     fixed, rows, columns: settings; a row's value "$name" is replaced by the column's $name.
-    measure: the measurement on a trained encoder that the figure shows; None for what a run measures by itself.
-    metric: of the last epoch that cells show; "": the accuracy of the online probe.
+    measure: the measurement on a trained encoder that the figure shows; None for a run's own metrics.
+    metric: the key of the last epoch's metric that cells show; "": the accuracy of the online probe.
     drawn: table, lines, teaser or frameworks.
     """
 

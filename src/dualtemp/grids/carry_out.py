@@ -1,4 +1,4 @@
-"""Carry out the runs of a grid on an engine: each once, whoever else works on it, resumed if a process is lost."""
+"""Execute the runs of a grid on an engine: each once, even if other commands work on it; resume lost runs."""
 
 import time
 from collections import Counter, deque
@@ -11,8 +11,8 @@ from dualtemp.file_lock import held
 from dualtemp.grids.results import Job, Results
 from dualtemp.grids.worker import BUSY, execute
 
-ATTEMPTS = 2  # at a run whose process is killed; one that was stopped and has saved does not count
-LOOK = 0.5  # seconds between two looks at files of progress, which may be on another machine's disk
+ATTEMPTS = 2  # at a run whose process is lost; an attempt that was stopped and saved does not count
+LOOK = 0.5  # seconds between two looks at progress files, which may be on another machine's disk
 
 
 class Progress(Protocol):
@@ -42,7 +42,7 @@ def carry_out(
 
 
 class _Grid:
-    """Runs by what becomes of them: waiting, submitted, or executed by another command."""
+    """Runs by their state: waiting, submitted, or executed by another command."""
 
     def __init__(self, jobs: Sequence[Job], engine: Engine, results: Results, progress: Progress, keep: bool) -> None:
         self.engine, self.results, self.progress, self.keep = engine, results, progress, keep
@@ -72,7 +72,7 @@ class _Grid:
             self.submitted += zip(jobs, self.engine.submit(tasks), strict=True)
 
     def _receive(self) -> None:
-        """Take what has ended out of `submitted`."""
+        """Remove ended runs from `submitted`, and handle their outcomes."""
         running = []
         for job, task in self.submitted:
             outcome = task.outcome()
@@ -90,7 +90,7 @@ class _Grid:
 
     def _lose(self, job: Job, why: str) -> None:
         self.lost[job.name] += 1
-        self.results.progress_file(job).unlink(missing_ok=True)  # what a killed process leaves
+        self.results.progress_file(job).unlink(missing_ok=True)  # left behind by the killed process
         if self.lost[job.name] < ATTEMPTS:
             self.waiting.append(job)
             return

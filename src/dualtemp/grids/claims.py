@@ -31,7 +31,7 @@ SEED_BY_SEED = "not pooled, seed by seed"
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on a claim, with the findings behind it; pools: by table, which cells share a variance, and why."""
+    """The verdict on a claim, and its findings; pools: by table, which cells share a variance, and why."""
 
     claim: str
     says: str
@@ -41,7 +41,7 @@ class Verdict:
 
     @property
     def why(self) -> str:
-        """How many findings have which verdict, in words."""
+        """The number of findings with each verdict, in words."""
         counts = [f"{sum(f.verdict == v for f in self.findings)} {v}" for v in (HOLDS, FAILS, UNDECIDED, ABSENT)]
         return ", ".join(count for count in counts if not count.startswith("0 ")) or "nothing to compare"
 
@@ -51,7 +51,7 @@ class Verdict:
         return count_comparisons(self.findings)
 
     def error(self, level: float) -> str:
-        """Describe the number of comparisons and what it does to the error of a single one."""
+        """Describe how many comparisons there are, and the chance that at least one of them errs."""
         if self.comparisons < 2:
             return f"One comparison, at {percent(level)}."
         rises = " (a rise and each of its steps)" if any(f.comparisons > 1 for f in self.findings) else ""
@@ -127,7 +127,7 @@ def judge_claim(name: str, says: str, findings: list[Finding], pools: dict[str, 
 
 
 def _findings(rules: Rules, lines: list[dict[str, Any]], tables: dict[str, Table], looks: Looks) -> list[Finding]:
-    """Return every comparison as found by the first look that decides it, or by the last look that was reached."""
+    """Return each finding from the first look that decides it, or else from the last look that was reached."""
 
     def at(seeds: int | None, count: int) -> list[Finding]:
         cut = {id: {place: cell.up_to(seeds) for place, cell in table.items()} for id, table in tables.items()}
@@ -164,9 +164,9 @@ def _less_is_better(artifact: Artifact) -> bool:
 
 
 def pooled_values(rules: Rules, id: str, table: Table, addresses: Iterable[tuple[str, str]]) -> list[dict[int, float]]:
-    """Return values by seed of the cells that share a variance with these: each run once, collapsed cells left out.
+    """Return values by seed of the cells that share a variance with `addresses`: each run once, no collapsed cells.
 
-    A collapsed cell sits at chance and hardly varies: it says nothing about the noise of the others.
+    A collapsed cell sits at chance level and hardly varies, so it says nothing about the noise of the others.
     """
     groups = {rules.group(id, address) for address in addresses}
     distinct = {cell.run or place: cell for place, cell in table.items() if rules.group(id, place) in groups}

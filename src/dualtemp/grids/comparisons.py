@@ -19,8 +19,8 @@ HOLDS, FAILS, UNDECIDED, ABSENT = "holds", "does not hold", "undecided", "not at
 class MeasuredCell:
     """The results of a cell's runs.
 
-    values: by seed; failed: the reason, by seed, of runs that failed; collapsed: seeds whose features collapsed;
-    absent: why there is no such cell at this scale; run: the id of its runs, shared by cells that are the same runs.
+    values: by seed; failed: reasons, by seed, of runs that failed; collapsed: seeds whose features collapsed; absent:
+    why there is no such cell at this scale; run: the id of its runs, shared by cells with the same runs.
     """
 
     values: dict[int, float] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class MeasuredCell:
         collapsed, there = len(self.collapsed & set(self.values)), len(self.values)
         if not self.values:
             return f"failed ({next(iter(self.failed.values()))})" if self.failed else "not run"
-        if 0 < collapsed < there:  # two outcomes, which neither a mean nor a common variance describes
+        if 0 < collapsed < there:  # two kinds of outcome, which no mean and no common variance describes
             return f"{collapsed} of {there} seeds collapsed"
         return ""
 
@@ -62,8 +62,8 @@ class Finding:
     """The outcome of one comparison.
 
     interval: decides whether the comparison holds. at_once: the wider interval that covers all comparisons of the claim
-    together; needed to refute. by_seed: the same difference within seeds; decides nothing. comparisons: how many this
-    one counts for. reached: whether the cells have as many seeds as the look needs.
+    together; needed to refute. by_seed: the same difference paired by seed; for information only. comparisons: how many
+    this one counts for. reached: whether the cells have as many seeds as the look needs.
     """
 
     artifact: str
@@ -103,7 +103,7 @@ class Strictness:
 class Comparison:
     """Cells of one row or column, the values that share their variance, and how strictly to judge.
 
-    less_is_better: of the measure, such as a loss; the better cell then has the smaller value.
+    less_is_better: whether lower values of the measure are better, as of a loss.
     """
 
     artifact: str
@@ -151,11 +151,11 @@ class Comparison:
 
 
 def reach_verdict(decide: Callable[[Interval], str], single: Interval, together: Interval) -> tuple[str, bool]:
-    """Return the verdict, and whether it also holds at the interval that covers all comparisons of the claim together.
+    """Return the verdict, and whether it also holds by the interval that covers all comparisons of the claim together.
 
-    A claim holds only if all its comparisons do, so having many does not make a false claim hold more often: the single
-    interval is enough. One comparison refutes a claim, and the more there are, the more often one does so by chance:
-    a refutation needs the interval that covers all of them together.
+    A claim holds only if all its comparisons do, so many comparisons do not make a false claim hold more often: the
+    single interval is enough. A single comparison refutes a claim, and with many comparisons one does so by chance more
+    often: a refutation needs the interval that covers all of them together.
     """
     if decide(single) == HOLDS:
         return HOLDS, decide(together) == HOLDS
@@ -202,7 +202,7 @@ def _flat(c: Comparison) -> list[Finding]:
 
 
 def _rises(c: Comparison) -> list[Finding]:
-    """Hold if the last is above the first and no step clearly falls; seed by seed, since the runs are the same."""
+    """Hold if the last is above the first and no step clearly falls; paired by seed, since all are of the same runs."""
     present = [name for name, cell in c.cells.items() if not cell.absent]
     if len(present) < 2:
         return [Finding(c.artifact, c.place, "rises", ABSENT, why="fewer than two sizes at this scale")]

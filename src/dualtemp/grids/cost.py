@@ -57,7 +57,7 @@ def _remembered(name: str, measure: Callable[[ModuleType], float]) -> float:
         from dualtemp.grids import measured_step
 
         known[name] = measure(measured_step)
-        with contextlib.suppress(OSError):  # a cache that cannot be written: it is measured again next time
+        with contextlib.suppress(OSError):  # if the cache cannot be written, it is measured again next time
             path.parent.mkdir(parents=True, exist_ok=True)
             with whole_file(path) as file:
                 file.write(json.dumps(known, indent=1).encode())

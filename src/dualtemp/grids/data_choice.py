@@ -1,4 +1,4 @@
-"""Which data --data chooses in place of the declared sets. Needs no torch."""
+"""The data that --data gives in place of the declared sets. Needs no torch."""
 
 import os
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ class DataChoice:
 
     @staticmethod
     def parse(words: list[str]) -> "DataChoice":
-        """Parse the values of --data; a folder or file that is there is no pair, whatever its name."""
+        """Parse the values of --data; the name of an existing folder or file is not read as NAME=SET."""
         pairs = [word.split("=", 1) for word in words if _is_pair(word)]
         named = {resolved_name(name): resolved_name(there) for name, there in pairs}
         others = [resolved_name(word) for word in words if not _is_pair(word)]
@@ -27,7 +27,7 @@ class DataChoice:
         return DataChoice(others[0] if others else None, named)
 
     def replacement(self, word: str) -> str | None:
-        """Return what replaces a set or folder that is declared as `word`; None if nothing does."""
+        """Return the replacement of a set or folder declared as `word`; None if there is none."""
         return self.named.get(resolved_name(word))
 
     def refuse_unused(self, declared: Iterable[str]) -> None:

@@ -74,7 +74,7 @@ class Grid:
         words = [cell.settings.get("data", default) for cell in self.artifact.cells]
         data.refuse_unused(word for word in words if isinstance(word, str))
         for cell, word in zip(self.artifact.cells, words, strict=True):
-            there = data.replacement(word) if isinstance(word, str) else None  # the settings refuse what is no word
+            there = data.replacement(word) if isinstance(word, str) else None  # the settings refuse anything but text
             values = {**cell.settings, "data": there or _beside(self.path, word)}
             if not values["data"]:
                 raise UserError(f"{self.path} names no data: write `data: FOLDER`, or give --data")
@@ -128,7 +128,7 @@ def load_grid(path: Path) -> Grid:
 
 
 def _expand(path: Path, part: str, said: dict[str, Any]) -> tuple[Part, str]:
-    """Return rows or columns by name, and their title; `{tau_alpha: [.1, .2]}` stands for one a value."""
+    """Return rows or columns by name, and their title; `{tau_alpha: [.1, .2]}` stands for one per value."""
     if not said:
         return {"": {}}, ""
     if len(said) == 1 and isinstance(next(iter(said.values())), list):
@@ -149,7 +149,7 @@ def _places(part: str, named: Part) -> Part:
 
 
 def _check_names(path: Path, where: str, settings: dict[Any, Any]) -> None:
-    """Refuse what is no name of a setting, and the seed: every cell has all seeds of the grid."""
+    """Raise UserError for names that cannot be settings, and for the seed: every cell has all seeds of the grid."""
     for name in settings:
         if not isinstance(name, str):
             raise UserError(f"{path}, {where}: {name!r} is not the name of a setting, such as tau_alpha")
@@ -197,7 +197,7 @@ def _list(said: Any) -> list[Any]:
 
 
 def _with_words(path: Path, where: str, part: Any) -> Any:
-    """Names of rows, columns and claims may be numbers, or true and false, which YAML reads `on` and `off` as."""
+    """Turn names of rows, columns and claims into text; YAML reads some as numbers, and `on` and `off` as booleans."""
     if not isinstance(part, dict):
         return part
     found = {_word(name): value for name, value in part.items()}
@@ -215,7 +215,7 @@ def _seeds(path: Path, said: int | list[int]) -> str:
 
 
 def _beside(path: Path, data: Any) -> Any:
-    """Find a relative path of data beside the grid file, if it is no set's name and not below the current folder."""
+    """Resolve a relative path of data beside the grid file, unless it names a set or exists in the current folder."""
     if not isinstance(data, str) or not data:
         return data
     if not looks_like_path(data) and (entry := named_set(data)):
@@ -226,7 +226,7 @@ def _beside(path: Path, data: Any) -> Any:
 
 
 def _word(value: Any) -> str:
-    """Write a value as YAML does: true, 0.1, 1; all digits of a number that needs them, to tell it from others."""
+    """Write a value as YAML does: true, 0.1, 1; a number with as many digits as it needs to be distinct."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):

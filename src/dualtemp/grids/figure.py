@@ -1,4 +1,4 @@
-"""The figure of a grid: every seed as a dot, mean and interval beside it. Needs no torch."""
+"""The figure of a grid: every seed as a dot, with mean and interval beside. Needs no torch."""
 
 from collections.abc import Callable, Iterable
 
@@ -12,7 +12,7 @@ BRIGHT = ("#2a78d6", "#eb6834", "#1baf7a", "#b07900", "#c94f82", "#6b5bd2", "#55
 
 
 def _mixed(color: str, share: float, gray: int) -> str:
-    """Mix a color with a gray, 0 for black to 255 for white, of which the share is that of the color."""
+    """Mix a color with a gray (0 black, 255 white); share: of the color."""
     parts = (int(color[i : i + 2], 16) for i in (1, 3, 5))
     return "#" + "".join(f"{int(share * part + (1 - share) * gray):02x}" for part in parts)
 
@@ -20,15 +20,15 @@ def _mixed(color: str, share: float, gray: int) -> str:
 COLORS = (*BRIGHT, *(_mixed(color, 1 / 2, 0) for color in BRIGHT))
 PALE = {color: _mixed(color, 1 / 3, 255) for color in COLORS}
 PLOT, TOP, BOTTOM, LEFT, RIGHT = 246.0, 14.0, 44.0, 58.0, 14.0
-PAGE = 1040.0  # what a page has room for; a figure that is wider scrolls
-STEP, LEAST_STEP = 22.0, 13.0  # from cell to cell of a group
-LETTERS, LEGEND_LINE, GAP = 11.0, 16.0, 18.0  # size of names; height of a line of the legend; between two of its names
-SLACK = 1.15  # a browser without Helvetica takes a font that may be wider by so much
+PAGE = 1040.0  # width that fits on a page; wider figures scroll
+STEP, LEAST_STEP = 22.0, 13.0  # distance between cells of a group
+LETTERS, LEGEND_LINE, GAP = 11.0, 16.0, 18.0  # font size of names; the legend's line height, and gap between its names
+SLACK = 1.15  # the font of a browser without Helvetica may be wider by this factor
 GRID = "#dddddd"
 
 
 def draw_grid(artifact: Artifact, table: Table, y_title: str, confidence: float) -> tuple[list[Shape], float, float]:
-    """Return the shapes, width and height: a group of places a column, a color a row. No shapes without values."""
+    """Return the shapes, width and height: one group per column, one color per row. No shapes without values."""
     values = [value for cell in table.values() for value in cell.values.values()]
     if not values:
         return [], 0.0, 0.0
@@ -78,7 +78,7 @@ def _interval(cell: MeasuredCell, confidence: float) -> Interval:
 
 
 def _legend(rows: Iterable[str], right: float) -> tuple[list[Shape], float]:
-    """Return the names of the rows with their colors, in as many lines as they need, and where the plot begins."""
+    """Return the legend (names of rows with their colors, on as many lines as needed), and where the plot begins."""
     shapes: list[Shape] = []
     x, y = LEFT, TOP
     for number, name in enumerate(rows):

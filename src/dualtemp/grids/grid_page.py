@@ -26,7 +26,7 @@ ENDINGS = (".html", ".csv", ".tex", ".svg", ".pdf")
 
 
 def check_outputs(paths: list[Path]) -> None:
-    """Refuse, before anything is run, files that cannot be written."""
+    """Raise UserError for files that cannot be written, before anything is run."""
     for path in paths:
         if path.is_dir() or path.suffix.lower() not in ENDINGS:
             raise UserError(f"--out {path}: give a file's name that ends with {', '.join(ENDINGS)}")
@@ -58,7 +58,7 @@ def grid_page(found: MeasuredGrid, command: list[str]) -> str:
         "notes": _notes(found),
         "contrasts": [(c, describe_contrast(c, found.digits), c.is_clear(found.confidence)) for c in found.contrasts],
         "counted": counted,
-        # As an image: the page's style would change the letters, and with them what fits.
+        # As an image, since the page's style would change the font, and with it what fits.
         "figure": base64.b64encode(_figure(found, ".svg")).decode() if _has_values(found) else "",
         "settings": {place: {**a.fixed, **a.cell(*place).settings} for place in found.table},
         "level": found.confidence,
@@ -80,7 +80,7 @@ def _figure(found: MeasuredGrid, ending: str) -> bytes:
         raise UserError("there is nothing to draw yet: no cell of this grid has a result")
     if ending == ".pdf":
         return to_pdf(shapes, width, height, a.title)
-    return to_svg(shapes, width, height, a.title).encode(errors="backslashreplace")  # the name of a file
+    return to_svg(shapes, width, height, a.title).encode(errors="backslashreplace")  # the title may be a file name
 
 
 def _notes(found: MeasuredGrid) -> list[str]:

@@ -25,7 +25,7 @@ class GridRequest:
 
     @staticmethod
     def parse(file: Path, seeds: str | None, data: Sequence[str], results: Path | None) -> "GridRequest":
-        """Load the file; what the flags do not say, it says."""
+        """Load the file, which supplies everything that the flags leave open."""
         grid = load_grid(file)
         return GridRequest(grid, parse_seeds(seeds or grid.seeds), data, results or file.parent / "results")
 
@@ -34,7 +34,7 @@ class GridRequest:
         return self.grid.make_plan(DataChoice.parse(list(self.data)))
 
     def measure(self, plan: Plan, facts: Mapping[str, DataFacts]) -> MeasuredGrid:
-        """Collect and compare the results that are there."""
+        """Collect and compare the existing results."""
         return measure_grid(self.grid, plan, self.seeds, facts, Results(self.results))
 
     def words(self) -> list[str]:

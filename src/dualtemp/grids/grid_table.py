@@ -13,7 +13,7 @@ PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
 
 
 def cells_csv(found: MeasuredGrid) -> str:
-    """Return CSV with a line a cell: mean, interval, and the value of every seed."""
+    """Return CSV with one line per cell: mean, interval, and the value of every seed."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     a = found.grid.artifact
@@ -28,7 +28,7 @@ def cells_csv(found: MeasuredGrid) -> str:
 
 
 def contrasts_csv(found: MeasuredGrid) -> str:
-    """Return CSV with a line a comparison."""
+    """Return CSV with one line per comparison."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["where", "first", "second", "seeds", "difference", "low", "high", "p", "p of all (Holm)"])
@@ -76,7 +76,7 @@ def describe_contrast(c: Contrast, digits: int = 2) -> list[str]:
 
 
 def describe_intervals(found: MeasuredGrid) -> str:
-    """Say in one sentence what numbers, intervals and tests are."""
+    """A sentence that explains numbers, intervals and tests."""
     m = found.measure
     return (
         f"{m.name or m.title} of the last epoch: mean {PLUS_MINUS} half of the {percent(found.confidence)} interval "

@@ -13,14 +13,14 @@ from dualtemp.grids.plan import Plan
 from dualtemp.grids.results import ITSELF, DataFacts, KnownData, Results, data_name, read_data_facts
 
 SHORT = 8  # leading digits of a fingerprint that identify data in a results folder
-EMBEDDED = "digits"  # costs nothing to open, and the only set whose facts do not name it
+EMBEDDED = "digits"  # free to open, and the only set that cannot be recognized by its facts
 
 
 def known_facts(plan: Plan, results: Results, opened: Mapping[str, DataFacts] | None = None) -> dict[str, DataFacts]:
     """Return facts of the plan's data: of named sets from earlier results, of a user's own images by opening them.
 
     --data may also give the fingerprint, or its first digits, of data that has results here. opened: facts of data that
-    is open already; data that cannot be identified is then left out, and otherwise raises UserError.
+    is already open; if given, data that cannot be identified is left out, otherwise it raises UserError.
     """
     found: dict[str, DataFacts] = dict(opened or {})
     for word in dict.fromkeys(run.settings["data"] for run in plan.runs.values()):
@@ -40,7 +40,7 @@ def is_local(word: str) -> bool:
 
 
 def describe_other_data(results: Results, facts: Mapping[str, DataFacts]) -> str:
-    """Describe the data of the results here if none of it matches `facts`; "" if some does, or there are no results."""
+    """Describe the data of the results if none of it matches `facts`; "" if some does, or if there are no results."""
     if any(known.facts in facts.values() for known in results.known_data):
         return ""
     return ", ".join(
@@ -96,7 +96,7 @@ def _facts(word: str, known: Sequence[KnownData]) -> DataFacts | None:
 
 def _of_fingerprint(word: str, known: Sequence[KnownData]) -> DataFacts:
     found = {one.facts for one in known if one.facts.fingerprint.startswith(word)}
-    # A named set can be given by its name. Among a user's own images, those normalized as they are now come first.
+    # A named set can be given by its name. Among the user's own images, prefer those normalized as today.
     kinds = ({facts for facts in found if facts.normalised_as == kind} for kind in (ITSELF, ""))
     own = next((facts for facts in kinds if facts), found)
     if len(own) != 1:

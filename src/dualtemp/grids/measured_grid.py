@@ -18,9 +18,9 @@ from dualtemp.runs.metrics import measures
 
 @dataclass(frozen=True)
 class MeasuredGrid:
-    """A grid's cells by row and column, with what was found between them.
+    """A grid's cells by row and column, with contrasts and verdicts.
 
-    runs, wanted: how many results there are, of how many; seconds: that they took; data: names of the images.
+    runs, wanted: number of results that exist, and of all; seconds: computing time of these; data: names of the images.
     """
 
     grid: Grid
@@ -35,12 +35,12 @@ class MeasuredGrid:
 
     @property
     def measure(self) -> Measure:
-        """What the cells show."""
+        """The measure that the cells show."""
         return measures()[self.grid.artifact.metric]
 
     @property
     def confidence(self) -> float:
-        """Of every interval."""
+        """The confidence of every interval."""
         return self.grid.rules.confidence
 
     @property
@@ -59,7 +59,7 @@ class MeasuredGrid:
 def measure_grid(
     grid: Grid, plan: Plan, seeds: Sequence[int], facts: Mapping[str, DataFacts], results: Results
 ) -> MeasuredGrid:
-    """Collect the results that are there, and compare them."""
+    """Collect the existing results, and compare them."""
     there = collect_results(plan, seeds, facts, results)
     table = there.tables[grid.artifact.id]
     found = {
@@ -79,7 +79,7 @@ def measure_grid(
 
 
 def describe_trouble(cell: MeasuredCell) -> str:
-    """Say what is wrong with a cell: failed and collapsed seeds; "" if nothing is."""
+    """Describe failed and collapsed seeds of a cell; "" if there are none."""
     words = [f"{len(cell.failed)} failed"] if cell.failed else []
     if cell.collapsed:
         words.append("collapsed" if len(cell.collapsed) == len(cell.values) else f"{len(cell.collapsed)} collapsed")

@@ -45,7 +45,7 @@ def measure_step(backbone: str, image_size: int, channels: int) -> float:
 
 
 def measured_step(backbone: str, image_size: int, channels: int) -> float:
-    """Return `measure_step(...)`, which this was called in earlier versions."""
+    """Former name of `measure_step`."""
     warnings.warn("measured_step is now measure_step", DeprecationWarning, stacklevel=2)
     return measure_step(backbone, image_size, channels)
 

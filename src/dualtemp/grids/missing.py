@@ -1,4 +1,4 @@
-"""Which runs of a grid have no result yet, and which seeds are asked for. Needs no torch unless images are opened."""
+"""Find the runs of a grid that have no result yet, and parse seeds. Needs no torch unless images are opened."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ PILOT = 0  # the seed for choosing settings; claims do not use it
 
 
 class Asked(Protocol):
-    """What a user asks for: seeds, and the results folder."""
+    """A user's request, as far as needed here: seeds, and the results folder."""
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -26,13 +26,13 @@ class Asked(Protocol):
 
     @property
     def results(self) -> Path:
-        """Where results are, and go."""
+        """The results folder."""
         ...
 
 
 @dataclass(frozen=True)
 class Missing:
-    """Runs still to be executed; facts of the data that is here, and why other data is not."""
+    """Runs still to be executed; facts of the data that could be opened, and why other data could not."""
 
     jobs: list[Job]
     facts: dict[str, DataFacts]
@@ -93,7 +93,7 @@ def find_missing(
 
 
 def _distinct(jobs: Iterable[Job]) -> list[Job]:
-    """Return each run once, with all that any of the planned runs measures which are this one on this data."""
+    """Return each run once, with the measurements of all planned runs that are the same run on this data."""
     found: dict[str, Job] = {}
     for job in jobs:
         before = found.get(job.name)

@@ -10,7 +10,7 @@ from dualtemp.grids.artifact import Artifact, Cell
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """A cell to fill: the id of its run, or why there is none (it is not at this scale)."""
+    """A cell to fill: the id of its run, or why it has none (it does not exist at this scale)."""
 
     cell: Cell
     run: str | None
@@ -21,7 +21,7 @@ class PlannedCell:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run without its seed; measured: all measurements that any artifact needs of it."""
+    """A run without its seed; measured: all measurements that any artifact needs from it."""
 
     id: str
     settings: dict[str, Any]
@@ -42,11 +42,11 @@ class Plan:
 
 
 def run_id(values: dict[str, Any]) -> str:
-    """Return an id that is equal for settings that compute the same, whether given or left to defaults."""
+    """Return an id that is equal for settings that compute the same, whether set or left at defaults."""
     return json.dumps(canonical(settings(values), exclude={"seed"}), sort_keys=True)
 
 
-# Framework settings that every key contains, None where they do not apply. Never add to this list.
+# Framework settings that are part of every key, None where they do not apply. Never add to this list.
 FIRST_OPTIONS = [
     "tau_alpha",
     "tau_beta",

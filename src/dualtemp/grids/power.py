@@ -1,7 +1,8 @@
 """Statistical power: how likely a difference would be shown, simulated from measured variances. Needs no torch.
 
-A run is drawn as cell + seed + rest, all normal: the seed's part is what runs of one seed share (images, initial
-weights, order). On different kinds of machines nothing is shared: rounding alone moves a run as far as a seed does.
+A run's result is drawn as cell + seed + rest, all normal: the seed's part is shared by runs with the same seed (images,
+initial weights, order). On different kinds of machines nothing is shared: rounding alone changes a run as much as
+another seed does.
 """
 
 import math
@@ -19,7 +20,7 @@ FIXED, TWO_LOOKS = (3, 5, 10), Looks(0.9706, (5, 10))
 
 @dataclass(frozen=True)
 class Spread:
-    """Standard deviations of runs: of the part that a seed shares and of the rest; cells: how many share them."""
+    """Standard deviations of runs: of the part shared by a seed, and of the rest; cells: number behind them."""
 
     of_seeds: float
     of_rest: float
@@ -31,7 +32,7 @@ class Power:
     """The power of an interval.
 
     shows: the chance that it shows the effect; falsely: the chance that it shows one, on that side, when there is none;
-    margin: within which it shows equal cells to be equal in four of five cases.
+    margin: the smallest within which equal cells are shown to be equal in four of five cases.
     """
 
     shows: float
@@ -52,7 +53,7 @@ def power(effect: float, spread: Spread, looks: Looks, draws: int = DRAWS) -> tu
     """Simulate the power of a claim's two intervals, pooled and seed by seed, to show that one cell is above another.
 
     Pooled: from the variance within cells, which counts the seeds' part as noise. Seed by seed: from the residual
-    variance. What one look shows stays shown.
+    variance. An effect that one look shows counts as shown.
     """
     rng = np.random.default_rng(SEED)
     values = spread.of_rest * rng.standard_normal((draws, spread.cells, max(looks.seeds)))

@@ -24,11 +24,11 @@ from dualtemp.grids.plan import PlannedRun, canonical
 
 ITSELF = "itself"  # normalized by their own mean and deviation: a user's own color images
 NOT_IN_KEY = {"data", "seed", "init", "teacher"}  # the fingerprint stands for the data; the seed is in the file name
-FILES = ("init", "teacher", "labels_from", "recipe")  # settings that may be paths: a result has their last part
+FILES = ("init", "teacher", "labels_from", "recipe")  # settings that may be paths: results hold only their last part
 CONTENT_OF = {"init": "init_content", "teacher": "teacher_content"}  # hashes, known once a run has begun
-NO_START = "none"  # the word of `init` that declines one, as models/starts.py has it, which needs torch
-NAME = re.compile(r"[0-9a-f]{16}-s(\d+)")  # of a result, without .json; other files may lie beside results
-_COUNTS = object()  # unequal to every value of a setting
+NO_START = "none"  # the value of `init` for no start; NONE of models/starts.py, which needs torch
+NAME = re.compile(r"[0-9a-f]{16}-s(\d+)")  # of a result file, without .json; the folder may hold other files too
+_COUNTS = object()  # differs from every value of a setting, so that the setting counts
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class DataFacts:
 
 @dataclass(frozen=True)
 class KnownData:
-    """Data of existing results, under the name in those results: a set's, or a folder's (which identifies nothing)."""
+    """Data of existing results, under the name in them: of a set, or of a folder (which does not identify data)."""
 
     name: str
     facts: DataFacts
@@ -74,7 +74,7 @@ def make_job(run: PlannedRun, seed: int, facts: DataFacts) -> Job:
 
 
 def job_key(job: Job) -> str:
-    """Return the key of a job's result, which its seeds share, and planned runs that are the same on this data."""
+    """Return the key of a job's result, shared by all seeds and by planned runs that are the same on this data."""
     return job.name.rpartition("-s")[0]
 
 
@@ -82,8 +82,8 @@ def key(chosen: Settings, facts: DataFacts) -> str:
     """Hash complete settings and the data's content to 16 hexadecimal digits: no path, output, device or seed.
 
     Settings that were added later count only if they change a run, so that older keys stay valid. A start or a teacher
-    counts by its content, and by its word as long as nothing has read it: in a grid. A file of labels always counts by
-    its content.
+    counts by its content, or by its word if nothing has read it yet, as in a grid. A label file always counts by its
+    content.
     """
     values = canonical(chosen, exclude=NOT_IN_KEY)
     values = {name: value for name, value in values.items() if value != ADDED_LATER.get(name, _COUNTS)}
@@ -105,7 +105,7 @@ def label_file_digest(word: str) -> str:
 
 
 def takes_backbone_of_start(chosen: Settings) -> bool:
-    """Whether the backbone is that of what the run starts from, since nobody has named another."""
+    """Whether the run takes its start's backbone, because none was given."""
     return chosen.init not in (None, NO_START) and "backbone" not in chosen.model_fields_set
 
 
@@ -133,7 +133,7 @@ class Results:
         values["data"] = data_name(job.settings.data)
         values |= {name: Path(values[name]).name for name in FILES if os.path.isabs(values.get(name) or "")}
         if takes_backbone_of_start(job.settings):
-            del values["backbone"]  # it is the default, and not what was trained
+            del values["backbone"]  # the default, not the backbone that was trained
         whole = {"settings": values, "data": job.facts.__dict__, **result}
         text = json.dumps(to_plain_json(whole), indent=1, allow_nan=False) + "\n"
         with self._writing(), whole_file(self.path / f"{job.name}.json") as file:
@@ -147,7 +147,7 @@ class Results:
                 raise PermissionError(0, "no permission")
 
     def refuse_impossible(self) -> None:
-        """Refuse a path that cannot be a folder, such as one that is too long or below a file; creates nothing."""
+        """Raise UserError for a path that cannot be a folder (too long, below a file); creates nothing."""
         with self._writing(), contextlib.suppress(FileNotFoundError):
             os.stat(self.runs)
 
@@ -216,7 +216,7 @@ def data_name(word: str) -> str:
 
 
 def to_plain_json(value: Any) -> Any:
-    """Convert to what strict JSON can hold: infinities and nan become strings."""
+    """Convert to strict JSON: infinities and nan become strings."""
     if isinstance(value, dict):
         return {str(name): to_plain_json(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
@@ -227,7 +227,7 @@ def to_plain_json(value: Any) -> Any:
 
 
 def _is_unread(chosen: Settings, name: str, content: str) -> bool:
-    """Whether a start or a teacher is named whose content is not known yet."""
+    """Whether the setting names a start or a teacher whose content is not known yet."""
     return chosen.get(name) not in (None, NO_START) and chosen.get(content) is None
 
 

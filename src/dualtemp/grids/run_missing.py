@@ -1,4 +1,4 @@
-"""Run what a grid lacks, with one display of the progress of all runs; Ctrl-C and SIGTERM save and stop all of them."""
+"""Execute a grid's missing runs with one progress display; Ctrl-C and SIGTERM save and stop all of them."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -30,7 +30,7 @@ def run_missing(jobs: Sequence[Job], engine: Engine, folder: Path, keep: bool = 
 def forget_failure(job: Job, results: Results) -> None:
     """Remove the result of a run that failed and is to be retried.
 
-    What another command has finished meanwhile stays, and so does what another command is executing.
+    Nothing is removed if another command has finished the run meanwhile, or is executing it.
     """
     file = results.path / f"{job.name}.json"
     if not file.exists():

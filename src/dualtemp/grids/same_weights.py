@@ -1,7 +1,7 @@
 """Refuse results that were made from other weights than their grid's `init` or `teacher` holds now.
 
-A key holds the word that names a start or a teacher, because it is needed before anything has read the weights. So the
-content is kept in the result, and compared before the result counts. Needs torch only where there is one to compare.
+A key contains the word that names a start or a teacher, because it is needed before the weights are read. So the hash
+of the weights is kept in the result, and compared before the result counts. Needs torch only if there is a hash.
 """
 
 import os
@@ -14,19 +14,19 @@ from dualtemp.errors import UserError
 from dualtemp.grids.results import CONTENT_OF, Job
 from dualtemp.quantities import counted
 
-CONTENT = "content"  # in a result: {"init": hash, "teacher": hash}; results without it were made before it was kept
+CONTENT = "content"  # in a result: {"init": hash, "teacher": hash}; older results lack it
 
 
 def weights_content(chosen: Settings) -> dict[str, str]:
-    """The content of the weights that a run has begun from and learned from, by the setting that names them."""
+    """The hashes of a run's start and teacher, by the setting that names them."""
     found = {name: chosen.get(content) for name, content in CONTENT_OF.items()}
     return {name: content for name, content in found.items() if content is not None}
 
 
 def refuse_other_weights(jobs: Iterable[Job], results: Mapping[str, dict[str, Any] | None]) -> None:
-    """Raise UserError if results of jobs, by name, were made from other weights than are there now.
+    """Raise UserError if results of jobs, by name, were made from other weights than exist now.
 
-    Weights that are no longer there, and those of the hub, whose words name one content, are not compared.
+    Weights that no longer exist are not compared, nor are those of the hub, whose names always mean the same weights.
     """
     now: dict[tuple[str, str], str | None] = {}
     differing: dict[str, list[str]] = {}
@@ -46,7 +46,7 @@ def refuse_other_weights(jobs: Iterable[Job], results: Mapping[str, dict[str, An
 
 
 def _content_now(name: str, word: str, chosen: Settings) -> str | None:
-    """The content of weights in a file or folder; None if there are none that can be read."""
+    """The hash of the weights in a file or folder; None if there are none that can be read."""
     if not os.path.exists(word):
         return None
     import torch
@@ -57,6 +57,6 @@ def _content_now(name: str, word: str, chosen: Settings) -> str | None:
 
     if is_start_word(word):
         return None
-    with suppress(UserError):  # a run that needs them says what is wrong
+    with suppress(UserError):  # a run that needs these weights reports what is wrong
         return find_start(word).content if name == "init" else open_teacher(chosen, torch.device("cpu")).fingerprint
     return None

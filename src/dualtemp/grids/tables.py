@@ -18,7 +18,7 @@ NO_LABELS = "the set has no labels to measure with"
 class Collected:
     """The results of a plan: a table per artifact, the single results behind it, and display names of the data.
 
-    keys: of results, by the id of a planned run whose data is known; equal for runs that are the same on this data.
+    keys: keys of results by the id of the planned run, if its data is known; equal for runs that are the same on it.
     """
 
     tables: dict[str, Table]
@@ -28,7 +28,7 @@ class Collected:
 
 
 def make_jobs(plan: Plan, seeds: Sequence[int], facts: Mapping[str, DataFacts]) -> dict[tuple[str, int], Job]:
-    """Make the jobs of a plan whose data has facts, by run and seed: artifact by artifact, seed by seed."""
+    """Make jobs, by run and seed, of the planned runs whose data is in `facts`; ordered by artifact, then by seed."""
     found: dict[tuple[str, int], Job] = {}
     for table in plan.cells.values():
         for seed in seeds:
@@ -70,7 +70,7 @@ def _measured(
         if result["status"] == "collapsed":
             collapsed.add(seed)
         value = _value(artifact, cell, result)
-        if isinstance(value, int | float):  # results keep infinity and nan as words, as JSON must
+        if isinstance(value, int | float):  # infinity and nan are strings in results
             values[seed] = value
         elif artifact.measure is None:
             failed[seed] = _why_none(artifact, value)

@@ -1,4 +1,4 @@
-"""A single run of a grid, executed by whichever process takes it."""
+"""Execute a single run of a grid, in whichever process takes it."""
 
 import json
 import os
@@ -21,7 +21,7 @@ VERSIONS = ("dualtemp", "python", "torch", "torchvision", "timm", "device", "thr
 
 
 def execute(place: Place, job: Job, results: Path, keep: bool) -> tuple[str, str]:
-    """Execute a run at a place and report its progress in a file; returns what `perform` does."""
+    """Execute a run at a place and write its progress to a file; returns the result of `perform`."""
     folder = Results(results)
     return perform(job, folder, place.device, place.threads, ProgressFile(folder.progress_file(job), job), keep)
 
@@ -36,7 +36,7 @@ class ProgressFile:
         """Write nothing."""
 
     def step(self, epoch: int, step: int, steps: int, loss: float) -> None:
-        """Write the progress; a disk that is full for a moment costs a line of progress, not the run."""
+        """Write the progress; a full disk only delays the progress, and does not end the run."""
         if time.monotonic() - self.written_at > 0.5:
             self.written_at = time.monotonic()
             beside = self.path.with_suffix(f".{os.getpid()}")
@@ -60,9 +60,9 @@ def perform(
 ) -> tuple[str, str]:
     """Execute a run unless it has a result or another process is executing it; return its status and why it failed.
 
-    A run that a killed process left behind is resumed. Once the result is written, the run's folder is removed, unless
-    `keep`. A disk that cannot be written to, and images that are gone, are not a result of the run: they raise
-    UserError, and what the run has learned is kept.
+    A run left behind by a killed process is resumed. Once the result is written, the run's folder is removed, unless
+    `keep`. A disk that cannot be written to, or missing images, are not a result of the run: they raise UserError, and
+    the run's progress is kept.
     """
     results.make_folders()
     with ExitStack() as held:
@@ -73,7 +73,7 @@ def perform(
             if result is None:
                 result = make_result(job, results.run_folder(job), device, threads, watch)
                 results.write(job, result)
-        except Busy:  # another process executes it, or has resumed it by hand
+        except Busy:  # another process executes it, perhaps a manual resume
             return BUSY, ""
         if not keep:
             shutil.rmtree(results.run_folder(job), ignore_errors=True)
@@ -83,7 +83,7 @@ def perform(
 def with_all_given(chosen: Settings) -> Settings:
     """Mark every setting as given, so that none of the paper's is replaced by one chosen for the images.
 
-    Only a backbone that nobody has named is left to what the run starts from, which has its own.
+    The exception is a backbone that was not given, which comes from the run's start.
     """
     left = {"backbone"} if takes_backbone_of_start(chosen) else set()
     return chosen.model_copy(update=chosen.model_dump(exclude=left))
@@ -92,7 +92,7 @@ def with_all_given(chosen: Settings) -> Settings:
 def make_result(job: Job, folder: Path, device: str, threads: int, watch: Any) -> dict[str, Any]:
     """Execute or resume a run and return its result; failure and collapse are results too.
 
-    Trouble that is not of the run's making raises UserError, Busy if another process has the folder.
+    Problems that are not the run's own raise UserError, or Busy if another process uses the folder.
     """
     from dualtemp.runs.folder import RunFolder
     from dualtemp.runs.kept_encoder import kept_metrics
@@ -110,7 +110,7 @@ def make_result(job: Job, folder: Path, device: str, threads: int, watch: Any) -
             except UserError as error:
                 if outside_trouble(error) is not None:
                     raise
-                # The remains are of no use.
+                # What is left of it is of no use.
                 shutil.rmtree(folder, ignore_errors=True)
         if metrics is None:
             metrics = start(with_all_given(job.settings), folder, options, watch)
@@ -146,7 +146,7 @@ def make_result(job: Job, folder: Path, device: str, threads: int, watch: Any) -
 
 
 def refuse_absent_images(data: str) -> None:
-    """Raise ImagesGone if somebody's own images are not where they were."""
+    """Raise ImagesGone if the user's own images are not where they were."""
     from dualtemp.data.images import ImagesGone
     from dualtemp.data.sources.opening import means_shards
 
@@ -155,9 +155,9 @@ def refuse_absent_images(data: str) -> None:
 
 
 def outside_trouble(error: BaseException) -> BaseException | None:
-    """Return what ended a run through no fault of its own, if that did: a disk, a folder in use, images, the hub.
+    """Return the external cause that ended a run, if any: the disk, a folder in use, missing images, the hub.
 
-    It may be the error itself, or what the error was made of.
+    It may be the error itself or one of its causes.
     """
     from dualtemp.data.images import ImagesGone
 
@@ -166,7 +166,7 @@ def outside_trouble(error: BaseException) -> BaseException | None:
 
 
 def describe_outside_trouble(trouble: BaseException, folder: Path) -> str:
-    """Say in one line what to do before a run can go on."""
+    """A line on what to do before a run can continue."""
     if isinstance(trouble, OSError):
         return f"{folder} cannot continue ({trouble.strerror or trouble}): make room, then repeat the same command"
-    return f"{trouble}; then repeat the same command, which goes on"
+    return f"{trouble}; then repeat the same command, which continues"

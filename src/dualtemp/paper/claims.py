@@ -1,4 +1,4 @@
-"""The paper's claims, declared in claims.yaml, judged by measured cells. Needs no torch."""
+"""Judge the paper's claims, which claims.yaml declares, by measured cells. Needs no torch."""
 
 from collections.abc import Mapping
 from functools import cache

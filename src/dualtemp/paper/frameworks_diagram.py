@@ -1,4 +1,4 @@
-"""Diagram of how the frameworks follow from each other (fig:framework_bridge), as SVG."""
+"""The diagram, as SVG, of how the frameworks are derived from each other (fig:framework_bridge)."""
 
 BOXES = {
     "MoCo v2": (0, 0, "momentum, dictionary", "one temperature"),

@@ -27,15 +27,15 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 
 
 def write_paper_page(request: Request, path: Path, facts: Mapping[str, DataFacts] | None = None) -> None:
-    """Write the page of what is in the results folder; facts: of data that is open already."""
+    """Write the page of the results folder; facts: of data that is already open."""
     found, results = request.make_plan(), Results(request.results)
-    everything = replace(request, ids=["all"]).make_plan()  # a claim may rest on tables that are not shown
+    everything = replace(request, ids=["all"]).make_plan()  # a claim may use tables that are not shown
     there = collect_results(everything, request.seeds, known_facts(everything, results, facts), results)
     write_output(path, paper_page(found, request.seeds, there), "--report")
 
 
 def paper_page(found: PaperPlan, seeds: tuple[int, ...], there: Collected) -> str:
-    """Render a plan's page as HTML: one file, no network. `there` may hold further tables that claims rest on."""
+    """Render a plan's page as HTML: one file, no network. `there` may hold further tables that claims use."""
     wanted = {claim for artifact in found.artifacts for claim in artifact.claims}
     runs = [result for word in found.runs for result in there.results.get(word, {}).values()]
     context = {
@@ -118,7 +118,7 @@ def _section(artifact: Artifact, found: PaperPlan, there: Collected) -> dict[str
 
 
 def _shown(planned: PlannedCell, measured: MeasuredCell, beside_paper: bool = False) -> dict[str, Any]:
-    """Return what the table shows of a cell."""
+    """Return the values of a cell that the table shows."""
     values, paper = list(measured.values.values()), planned.cell.paper if beside_paper else None
     mean = fmean(values) if values else None
     return {

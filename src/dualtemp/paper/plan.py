@@ -1,4 +1,4 @@
-"""What to run for tables and figures of the paper at a scale. Needs no torch."""
+"""Plan the runs for tables and figures of the paper at a scale. Needs no torch."""
 
 import json
 from dataclasses import dataclass

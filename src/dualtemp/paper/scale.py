@@ -79,7 +79,7 @@ def scale_settings(
         if values.get(name) is not None:
             values[name] = scale_size(values[name], factor)
     values.update(fixed)
-    for name in PARTS:  # a part as large as the whole is the default
+    for name in PARTS:  # drop a part as large as the whole, which is the default
         if values.get(name) is not None and values[name] == values.get("dictionary_size"):
             del values[name]
     return {name: value for name, value in values.items() if value is not None}
@@ -97,7 +97,7 @@ def scale_arguments(cell: Cell, scale: Scale) -> dict[str, Any]:
 
 
 def _published(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the defaults that a scale may change: general ones and those of the framework that apply."""
+    """Return the defaults that a scale may change: shared settings, and those of the framework that apply."""
     general = {name: Settings.model_fields[name].default for name in ("epochs", "batch", "backbone")}
     options = settings({"data": "", **given}).options
     idle = options.without_effect()

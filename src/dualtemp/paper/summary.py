@@ -26,7 +26,7 @@ NONE = "\N{EN DASH}"
 
 
 def write_paper_summary(request: Request, path: Path, facts: Mapping[str, DataFacts] | None = None) -> None:
-    """Write a summary of the claims of the selected tables; facts: of data that is open already."""
+    """Write a summary of the claims of the selected tables; facts: of data that is already open."""
     everything, results = replace(request, ids=["all"]).make_plan(), Results(request.results)
     there = collect_results(everything, request.seeds, known_facts(everything, results, facts), results)
     write_output(path, paper_summary(request, there), "--summary")

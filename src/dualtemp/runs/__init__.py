@@ -1,1 +1,1 @@
-"""Runs on disk: the folder, its checkpoints, what state it is in, and what is recorded of it."""
+"""Runs on disk: the folder, its checkpoints, its status, and the table of measures."""

@@ -17,9 +17,9 @@ from dualtemp.atomic_write import whole_file
 from dualtemp.errors import UserError
 
 _MAGIC = b"dualtemp checkpoint 1\n"
-_HEAD = len(_MAGIC) + 32 + 8  # magic, digest, length of what follows
+_HEAD = len(_MAGIC) + 32 + 8  # magic, digest, length of the payload
 _KEPT = 2
-_PART = {"part": True}  # marks a state dict: that of the training step's attribute of the same name
+_PART = {"part": True}  # marks the state dict of the training step's attribute of the same name
 
 
 class DamagedCheckpoint(Exception):
@@ -31,9 +31,9 @@ class Checkpoint:
     """Everything a run needs to continue. To save one more thing, add a field with the value that older files imply.
 
     settings: by name, empty in old files; done: steps of the whole run; seconds: training time; totals: sums over the
-    steps of an unfinished epoch; metrics_length: bytes of metrics.jsonl that belong to the checkpoint; start: what was
-    measured of the start that the run began from. The rest are state dicts, which `TrainStep` saves and restores by
-    name; None for what a run does not have.
+    steps of an unfinished epoch; metrics_length: bytes of metrics.jsonl that belong to the checkpoint; start: measures
+    of the run's start. The rest are state dicts, which `TrainStep` saves and restores by name; None for parts that a
+    run does not have.
     """
 
     done: int
@@ -87,7 +87,7 @@ def load(path: Path) -> Checkpoint:
 def read(path: Path) -> bytes:
     """Read the payload of a checkpoint and verify its digest; raises DamagedCheckpoint.
 
-    What cannot be read may be whole: that is a UserError, so that nobody passes it over or deletes it.
+    A file that cannot be read may still be intact: it raises UserError, so that it is neither skipped nor deleted.
     """
     try:
         data = path.read_bytes()
@@ -108,7 +108,7 @@ def read(path: Path) -> bytes:
 def unpack(payload: bytes, name: str = "checkpoint") -> Checkpoint:
     """Decode what `read` returned, onto the CPU: tensors and plain values only, never code."""
     try:
-        with warnings.catch_warnings(action="ignore"):  # torch warns about foreign files; the error below says it
+        with warnings.catch_warnings(action="ignore"):  # torch's warning about foreign files; the error below suffices
             return Checkpoint.from_payload(torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True))
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, TypeError) as error:
         raise DamagedCheckpoint(f"{name} does not hold a run ({type(error).__name__})") from None
@@ -117,7 +117,7 @@ def unpack(payload: bytes, name: str = "checkpoint") -> Checkpoint:
 def read_latest(folder: Path) -> tuple[bytes | None, list[str]]:
     """Read the newest undamaged checkpoint, None if there are none; also returns what was wrong with newer ones.
 
-    Damaged files newer than it are deleted, because they would be taken for the newest again.
+    Newer, damaged files are deleted, because they would be taken for the newest again.
     """
     damaged: dict[Path, str] = {}
     for path in reversed(checkpoints(folder)):

@@ -7,7 +7,7 @@ class EvaluatedMeasure(NamedTuple):
     """A row of evaluation.json: an accuracy in %, higher is better.
 
     name: in the file, on pages, in tables and in the model card; asked_as: the word of `dualtemp evaluate --only`;
-    says: what it means; frozen: whether the encoder stays as it is, so that raw pixels can be compared with it.
+    says: what it means; frozen: whether the encoder is frozen, so that it can be compared with raw pixels.
     """
 
     name: str
@@ -17,7 +17,7 @@ class EvaluatedMeasure(NamedTuple):
 
 
 ONE_A_CLASS = "1 label a class"
-_FEW = "A linear classifier that learns from so few labels, mean over several draws of them."
+_FEW = "A linear classifier that learns from this few labels; mean over several draws of the labels."
 EVALUATED = (
     EvaluatedMeasure("kNN", "knn", "The nearest training images vote; nothing is trained."),
     EvaluatedMeasure("linear probe", "probe", "A linear classifier on the frozen features, fitted to convergence."),
@@ -29,12 +29,12 @@ WORDS = tuple(dict.fromkeys(each.asked_as for each in EVALUATED))
 NAMES = tuple(each.name for each in EVALUATED)
 FROZEN = tuple(each.name for each in EVALUATED if each.frozen)
 BASELINES = ("raw pixels", "colour histogram", "untrained")  # for a trained encoder to beat; spelled as in old files
-START = "start, frozen"  # what a run began from, as it was
+START = "start, frozen"  # a run's start, without any training
 ENCODERS = (*BASELINES, START, "trained", "online")
-# How encoders are called on pages and the terminal where the name in the file, which never changes, does not read well.
+# Names of encoders on pages and the terminal, where the name in the file, which never changes, does not read well.
 TITLES = {"online": "while training", "colour histogram": "color histogram"}
 
 
 def encoder_title(name: str) -> str:
-    """Return what people read for an encoder of evaluation.json."""
+    """Return the display name of an encoder in evaluation.json."""
     return TITLES.get(name, name)

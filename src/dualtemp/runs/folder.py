@@ -16,8 +16,8 @@ from dualtemp.file_lock import CLAIM, locked
 class RunFolder:
     """config.yaml, environment.json, metrics.jsonl, checkpoints/, backbone.safetensors; trouble.txt if it failed.
 
-    start.safetensors if it began from other weights: the backbone as it was before the first step. teacher.features if
-    it learns from a teacher: what that makes of the training images.
+    start.safetensors if it has a start: the backbone before the first step. teacher.features if it learns from a
+    teacher: the teacher's features of the training images.
     """
 
     def __init__(self, path: Path) -> None:
@@ -32,13 +32,13 @@ class RunFolder:
     def open(path: Path) -> "RunFolder":
         """Open the folder of an existing run."""
         folder = RunFolder(path)
-        if not os.path.isfile(folder.config):  # False too where a Path would raise: a name that is too long, a loop
+        if not os.path.isfile(folder.config):  # False even where Path.is_file raises: a name too long, a loop of links
             raise UserError(f"{path} is not a run: it has no config.yaml; give the folder that --out named")
         return folder
 
     @staticmethod
     def refuse_existing(path: Path) -> None:
-        """Refuse a path that exists, unless it is what a killed process left before its run began."""
+        """Raise UserError if the path exists, unless a process was killed there before its run began."""
         folder = RunFolder(path)
         if os.path.exists(folder.config):
             raise UserError(f"{path} holds a run already: `dualtemp resume {path}` continues it; or give another --out")
@@ -47,7 +47,7 @@ class RunFolder:
             raise UserError(f"{above} is a file, so {path} cannot be made: give another --out")
         for name in path.relative_to(above).parts if above in path.parents else ():
             with writing(path, "give another --out", "made"), contextlib.suppress(FileNotFoundError):
-                os.lstat(above / name)  # a name that is too long is refused before anything is computed
+                os.lstat(above / name)  # raises for a name that is too long, before anything is computed
         if os.path.lexists(path) and (not path.is_dir() or not folder._never_begun()):
             raise UserError(f"{path} exists and is not a run: give another --out")
 
@@ -57,10 +57,10 @@ class RunFolder:
     ) -> Iterator[None]:
         """Create the folder and hold its lock. The config is written last: a folder with a config is a run.
 
-        save_start: writes the weights that the run begins from to a path.
+        save_start: writes the weights of the run's start to a path.
 
-        If it cannot be created, nothing is left of it. Another process may be creating the same folder, so only the
-        holder of the lock touches what is inside.
+        If the folder cannot be created, nothing is left of it. Another process may be creating the same folder, so only
+        the holder of the lock touches its files.
         """
         missing = [folder for folder in (self.path, *self.path.parents) if not os.path.exists(folder)]
         with contextlib.ExitStack() as held:
@@ -68,7 +68,7 @@ class RunFolder:
                 with writing(self.path, "give another --out", "made"):
                     self._make_and_lock(held)
                     try:
-                        self.refuse_existing(self.path)  # once more: another process may have made it meanwhile
+                        self.refuse_existing(self.path)  # again: another process may have created it meanwhile
                         self._clear_parts()
                         self.checkpoints.mkdir(exist_ok=True)
                         _write(self.environment, json.dumps(environment, indent=2) + "\n")
@@ -80,7 +80,7 @@ class RunFolder:
                         raise
             except UserError:
                 for folder in missing:
-                    with contextlib.suppress(OSError):  # somebody else's by now
+                    with contextlib.suppress(OSError):  # another process may use it by now
                         folder.rmdir()
                 raise
             yield
@@ -129,7 +129,7 @@ class RunFolder:
     def set_trouble(self, why: str) -> None:
         """Record in one line why the run failed; ignored if even that cannot be written."""
         with contextlib.suppress(OSError), whole_file(self.trouble) as file:
-            file.write((" ".join(why.split()) + "\n").encode(errors="backslashreplace"))  # names of files
+            file.write((" ".join(why.split()) + "\n").encode(errors="backslashreplace"))  # may hold file names
 
     def clear_trouble(self) -> None:
         """Remove the record of a failure, because the run continues."""
@@ -173,14 +173,14 @@ class RunFolder:
             try:
                 held.enter_context(locked(self.lock))
                 return
-            except FileNotFoundError:  # a process that could not make the run has just removed the folder
+            except FileNotFoundError:  # another process that failed to create the run has just removed the folder
                 if not tries_left:
                     raise
 
     def _remove_unbegun(self) -> None:
         """Remove the files of a run that cannot begin; the lock last, since another process may wait for it."""
         with contextlib.suppress(OSError):
-            self.config.unlink(missing_ok=True)  # its name may not have reached the disk
+            self.config.unlink(missing_ok=True)  # it may have been written before the failure
             self._clear_parts()
             self.environment.unlink(missing_ok=True)
             self.start.unlink(missing_ok=True)

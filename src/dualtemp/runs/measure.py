@@ -1,4 +1,4 @@
-"""A measure of a run: what it is called, what it says, which way is good, where it is shown. Needs no torch."""
+"""The entry of a measure: its names, its meaning, its good direction, and where it is shown. Needs no torch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Reference(NamedTuple):
 
 
 class Terminal(NamedTuple):
-    """A figure of the terminal's line. Figures stand by rank; in a narrow terminal those from rank 2 on give way."""
+    """A value in the terminal's line. Values are ordered by rank; a narrow terminal drops those from rank 2 on."""
 
     form: str
     rank: int
@@ -48,19 +48,19 @@ class Measure:
         form: how a value is written: a format string, or DURATION.
         name: in tables; default: the title.
         terminal: how the terminal shows it after an epoch, if it does.
-        alarm: what the terminal says where the value is true.
-        tile: whether it is among the figures at the top of the run page.
+        alarm: what the terminal says if the value is true.
+        tile: whether it is among the tiles at the top of the run page.
         group: of charts on run and compare pages, see GROUPS; "" draws none.
         chart: measures with the same chart share its axes; default: one of its own.
         compared: whether it is in the compare page's table and in CSV and LaTeX tables.
         rated: whether the best of comparable runs is marked; such measures come first in tables.
         column: its column in `dualtemp runs`, if it has one.
         card: its row in the model card, if it has one.
-        evaluated_as: what `dualtemp evaluate` calls the same measure of the finished encoder.
+        evaluated_as: the name of the same measure of the finished encoder in `dualtemp evaluate`.
         top5: the key of its top-5 counterpart.
-        of_start: the key of the same measure of what the run started from.
+        of_start: the key of the same measure of the run's start.
         logged: whether TensorBoard and Weights & Biases get it.
-        above_classes: shown only for data with more classes; a top-5 of five classes is always right.
+        above_classes: shown only for data with more classes than this; top-5 of five classes is always right.
         reference: a level to compare a run's values with.
         remark: one more sentence, about this run.
         compute: a plugin's function, called at every evaluation.
@@ -96,10 +96,10 @@ class Measure:
         return duration(value) if self.form == DURATION else self.form.format(value)
 
     def last(self, run: RunRecord) -> float | None:
-        """The newest value in a run; None if it has none, or none that means anything.
+        """The newest value in a run; None if it has none, or if it is meaningless.
 
-        What runs are rated by is read of the encoder that the run kept: an earlier one, or the start's, if training
-        made it worse.
+        Measures by which runs are rated are those of the encoder that the run kept: an earlier one, or the start, if
+        training made it worse.
         """
         if 0 < run.classes <= self.above_classes:
             return None

@@ -1,6 +1,6 @@
 """The one table of measures: every key of metrics.jsonl, with its name, meaning, good direction and where it is shown.
 
-To add a figure, add an entry here and compute it; terminal, pages, tables, logs, lists and model cards read the table.
+To add a measure, add an entry here and compute it; terminal, pages, tables, logs, lists and model cards read the table.
 Plugins add theirs with `dualtemp.evaluation.measure`. Needs no torch.
 """
 
@@ -30,12 +30,12 @@ def measures() -> dict[str, Measure]:
 
 
 def accuracies() -> list[Measure]:
-    """The accuracies that runs are judged by: the probe's, which is a run's result, then kNN's."""
+    """The accuracies by which runs are judged: that of the probe, which is a run's result, then that of kNN."""
     return [each for each in _ENTRIES if each.column]
 
 
 def described(keys: Iterable[str]) -> dict[str, Measure]:
-    """The table with an entry for each of these keys; an undeclared one gets a chart under its own name."""
+    """The table's entries for these keys; an undeclared key gets a chart under its own name."""
     known = measures()
     return {**known, **{key: _undeclared(key) for key in keys if key not in known}}
 
@@ -47,7 +47,7 @@ def is_logged(key: str) -> bool:
 
 
 def register(entry: Measure) -> None:
-    """Add a plugin's measure; a key that is taken is a UserError."""
+    """Add a plugin's measure; raises UserError if its key is taken."""
     known = _table.get(entry.key)
     if known is not None and known.computed_by != entry.computed_by:
         raise UserError(f"two measures are called {entry.key!r}: in {known.computed_by} and in {entry.computed_by}")
@@ -67,7 +67,7 @@ def _even_weights(run: RunRecord) -> Reference:
 
 
 def _even_share(run: RunRecord) -> Reference:
-    """What the hardest ceil(N / 10) of N anchors carry if all weigh the same."""
+    """The share of the hardest ceil(N / 10) of N anchors if all weigh the same."""
     N = run.chosen.batch
     return Reference("all weigh the same", hardest_tenth(N) / N)
 
@@ -112,8 +112,8 @@ _ENTRIES = (
     Measure(
         "loss",
         "Loss",
-        "Lower is better within one run, but for MoCo, whose negatives get harder as its dictionary fills and its keys "
-        "come to agree. Losses of other frameworks, temperatures or batches do not compare.",
+        "Lower is better within one run, except for MoCo, whose negatives get harder as its dictionary fills and its "
+        "keys become consistent. Losses of different frameworks, temperatures or batches cannot be compared.",
         "lower",
         _STATISTICS,
         name="loss",
@@ -153,8 +153,8 @@ _ENTRIES = (
     Measure(
         "start_knn_top1",
         "kNN of the start, top-1",
-        "What kNN had before the first step, with the weights that the run began from: below it, training has cost "
-        "more than it gave.",
+        "kNN accuracy before the first step, with the weights that the run began from: below it, training has made "
+        "the encoder worse.",
         "",
         _TRAINER,
         PERCENT,
@@ -165,8 +165,8 @@ _ENTRIES = (
     Measure(
         "held_out_knn_top1",
         "kNN of held-out training images",
-        "Share of the training images that are held out whose nearest others vote for the right class: higher is "
-        "better. It decides whether a run stops below its start; test images do not.",
+        "Share of the held-out training images whose nearest other images vote for the right class: higher is better. "
+        "It decides whether a run stops below its start; test images do not.",
         "higher",
         _START,
         PERCENT,
@@ -174,7 +174,7 @@ _ENTRIES = (
     Measure(
         "held_out_gained",
         "Held-out images gained",
-        "Held-out training images that kNN gets right and got wrong with the start: more is better.",
+        "Held-out training images that kNN gets right now and got wrong with the start: more is better.",
         "higher",
         _START,
         "{:.0f}",
@@ -182,7 +182,7 @@ _ENTRIES = (
     Measure(
         "held_out_lost",
         "Held-out images lost",
-        "Held-out training images that kNN gets wrong and got right with the start: fewer is better.",
+        "Held-out training images that kNN gets wrong now and got right with the start: fewer is better.",
         "lower",
         _START,
         "{:.0f}",
@@ -190,7 +190,7 @@ _ENTRIES = (
     Measure(
         "stopped",
         "Stopped",
-        "Whether the run ended here, because it fell below its start, or by the label-free judge.",
+        "Whether the run stopped here, because it fell below its start or because of the label-free judge.",
         "lower",
         _TRAINER,
         "{!s}",
@@ -199,7 +199,7 @@ _ENTRIES = (
     Measure(
         "judged_knn",
         "kNN forecast without labels",
-        "What the label-free judge forecasts: its level is vague, its course on the same images less so.",
+        "The label-free judge's forecast: its level is vague, its trend on the same images less so.",
         "higher",
         _JUDGE,
         PERCENT,
@@ -207,8 +207,8 @@ _ENTRIES = (
     Measure(
         "judged_past",
         "Chance that it was better before",
-        "By the label-free judge: how likely an earlier encoder of this run was better. At 80 % a run stops that is "
-        "asked to.",
+        "By the label-free judge: how likely it is that an earlier encoder of this run was better. With "
+        "--stop-by-judge, the run stops at 80 %.",
         "lower",
         _JUDGE,
         "{:.2f}",
@@ -218,7 +218,7 @@ _ENTRIES = (
     Measure(
         "lr",
         "Learning rate",
-        "At the epoch's last step: warm-up, then a cosine to 0; neither way is good or bad.",
+        "At the epoch's last step: warm-up, then a cosine to 0; neither direction is good or bad.",
         "",
         _TRAINER,
         group="learning",
@@ -226,8 +226,8 @@ _ENTRIES = (
     Measure(
         "entropy",
         "Entropy of r_+",
-        "How evenly the anchors of a step share the weight, in nats. At log N all weigh the same, which tau_beta 1 or "
-        "many keys are for; the lower, the fewer anchors decide the step.",
+        "How evenly the weight of a step is spread over its anchors, in nats. At log N all weigh the same, which is "
+        "the purpose of tau_beta 1 or many keys; the lower it is, the fewer anchors decide the step.",
         "",
         _STATISTICS,
         "{:.6g}",
@@ -261,8 +261,8 @@ _ENTRIES = (
     Measure(
         "W_spread",
         "Spread of W",
-        "Standard deviation of W over the anchors of a step: 0 where all weigh the same; the larger, the more hard "
-        "anchors count beyond easy ones. Small is what the dual temperature wants.",
+        "Standard deviation of W over the anchors of a step: 0 if all weigh the same; the larger it is, the more hard "
+        "anchors outweigh easy ones. The dual temperature keeps it small.",
         "",
         _STATISTICS,
         group="hardness",
@@ -290,8 +290,8 @@ _ENTRIES = (
     Measure(
         "spread",
         "Feature spread",
-        f"About 1 where features point everywhere alike; below {COLLAPSED} the encoder has collapsed. Higher is "
-        "better.",
+        f"About 1 if features spread evenly over all directions; below {COLLAPSED} the encoder has collapsed. Higher "
+        "is better.",
         "higher",
         _ONLINE,
         terminal=Terminal("spread {:.2f}", 3),

@@ -1,4 +1,4 @@
-"""The content of a run folder, read once for pages and lists. Needs no torch."""
+"""Read the content of a run folder once, for pages and lists. Needs no torch."""
 
 import json
 import math
@@ -64,7 +64,7 @@ class RunRecord:
 
     @property
     def chance(self) -> float | None:
-        """Accuracy of always answering the most common class; for older runs, of classes of equal size."""
+        """Accuracy of always predicting the most common class; for older runs, assuming classes of equal size."""
         if self.classes < 2:
             return None
         commonest, images = part(self.environment, "test").get("commonest"), self.test_images
@@ -78,12 +78,12 @@ class RunRecord:
         return found[-1][1] if found else None
 
     def as_kept(self) -> "RunRecord":
-        """The run up to the epoch whose encoder the folder holds: without history if that is the start's."""
+        """The run up to the epoch whose encoder the folder keeps: without history if that is the start."""
         return replace(self, history=kept_history(self.history, self.chosen))
 
 
 def tested_on(run: RunRecord) -> str:
-    """Identify the test images: by their fingerprint, by that of their names, or by where they came from."""
+    """An identifier of the test images: their fingerprint, that of their names, or else where they came from."""
     images = part(run.environment, "test")
     return str(images.get("fingerprint") or images.get("names") or run.chosen.data)
 
@@ -91,8 +91,8 @@ def tested_on(run: RunRecord) -> str:
 class Beside(NamedTuple):
     """A measure of the trained encoder beside that of another ("untrained", "raw pixels"): top-1 in %, test images.
 
-    pairs: for each draw of labels, the images that only the trained encoder got right, and those that only the other
-    did; empty in older files, which do not count them.
+    pairs: for each draw of labels, the number of images that only the trained encoder got right, and of those that only
+    the other did; empty in older files, which lack them.
     """
 
     name: str
@@ -105,7 +105,7 @@ class Beside(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """What the rules need besides the epochs; if unknown, classes and test_images are 0 and chance is None."""
+    """What the rules of the verdict need besides the epochs; if unknown, classes and test_images are 0, chance None."""
 
     epochs: int
     anchors: int
@@ -113,16 +113,16 @@ class Facts:
     test_images: int = 0
     weighted: bool = True  # whether W enters the loss, or is only measured
     learns_from_labels: bool = False
-    advice_on_collapse: str = ""  # of the framework, if it has any of its own
-    beside: tuple[Beside, ...] = ()  # what `dualtemp evaluate` found of the run's last step
-    path: str = "RUN"  # as commands take it, as is data
+    advice_on_collapse: str = ""  # the framework's own, if it has any
+    beside: tuple[Beside, ...] = ()  # results of `dualtemp evaluate` for the run's last step
+    path: str = "RUN"  # as to be given to commands; so is data
     data: str = "SOURCE"
     commonest: float | None = None  # share of the commonest class among the test images
-    weight: AnchorWeight = W_OF_TAU_BETA  # how W is to be read
+    weight: AnchorWeight = W_OF_TAU_BETA  # what W means in this run
 
     @property
     def chance(self) -> float | None:
-        """Accuracy that needs no look at the images."""
+        """Accuracy of a prediction that ignores the images."""
         if self.commonest is not None:
             return self.commonest
         return 1 / self.classes if self.classes > 1 else None
@@ -187,7 +187,7 @@ def beside_trained(trained: dict[str, Any] | None, other: dict[str, Any]) -> Bes
         return found
     whole = [pair for pair in pairs if isinstance(pair, list) and [type(each) for each in pair] == [int, int]]
     gain = sum(ahead - behind for ahead, behind in whole) / len(pairs) / images
-    # A row that was measured anew since does not fit the pairs that were counted with the one before.
+    # Pairs that were counted against an earlier measurement of the trained encoder do not fit the present one.
     if len(whole) < len(pairs) or abs(100 * gain - (found.trained - found.other)) > 1e-6:
         return found
     return found._replace(pairs=tuple((ahead, behind) for ahead, behind in whole))

@@ -10,8 +10,8 @@ from typing import Any
 # Feature spread below which all images look the same to the encoder. Isotropic features have 1; measured: untrained
 # encoders 0.06 (resnet50) to 0.7, transformers that collapse 0.005 to 0.016.
 COLLAPSED = 0.02
-SURE = 0.8  # chance from which an advice is given without "perhaps", and from which a run that is asked to stops
-CLEAR = 1.645  # standard errors: chance alone falls so far below the start once in 20 times
+SURE = 0.8  # chance from which advice is given without "perhaps", and `stop_by_judge` stops a run
+CLEAR = 1.645  # standard errors: by chance alone, a run falls this far below its start once in 20 times
 
 
 def hardest_tenth(anchors: int) -> int:
@@ -28,5 +28,5 @@ def clearly_below(metrics: Mapping[str, Any]) -> bool:
 
 
 def clearly_past(metrics: Mapping[str, Any]) -> bool:
-    """Whether the judge is sure that the encoder was better before."""
+    """Whether the judge is sure that an earlier encoder was better."""
     return metrics.get("judged_past", 0.0) >= SURE

@@ -1,7 +1,7 @@
-"""Intermediate results of a long computation: if it is killed, all complete records are still there.
+"""Intermediate results of a long computation: if it is killed, all complete records survive.
 
-A line of JSON says what is computed; records follow. A record that was cut short is recognized by its length or
-checksum, and removed.
+A line of JSON says what is computed; records follow. A truncated record is recognized by its length or checksum, and
+removed.
 """
 
 import json
@@ -16,13 +16,13 @@ import numpy as np
 
 from dualtemp.data.loading.decode import NotRead
 
-_HEAD = struct.Struct("<4sQQQI")  # mark, rows, features of a row, bytes of problems, checksum of what follows
+_HEAD = struct.Struct("<4sQQQI")  # mark, rows, features per row, bytes of problems, checksum of the rest
 _MARK = b"rows"
 _NOT_READ = "not read"  # in the JSON of problems, {_NOT_READ: reason} is a NotRead
 
 
 class Record(NamedTuple):
-    """Features of a batch: index int64 (n,), features float32 (n, F), and what could not be read, name -> reason."""
+    """Features of a batch: index int64 (n,), features float32 (n, F); problems: unreadable files, name -> reason."""
 
     index: np.ndarray
     features: np.ndarray
@@ -56,16 +56,16 @@ class WorkFile:
             yield record
             self._file.seek(end)
             start = end
-        # _read has gone back to where the whole records end.
+        # `_read` has moved back to the end of the complete records.
         self._file.truncate()
 
     def cut(self) -> None:
-        """Remove the record that `records` has yielded last, and all after it; then no more may be asked of it."""
+        """Remove the record that `records` yielded last, and all after it; do not continue that iteration."""
         self._file.seek(self._last)
         self._file.truncate()
 
     def append(self, record: Record) -> None:
-        """Add a record at the end; once this returns, killing the process does not lose it."""
+        """Add a record at the end; once this returns, the record survives if the process is killed."""
         marked = {name: {_NOT_READ: why} if isinstance(why, NotRead) else why for name, why in record.problems.items()}
         problems = json.dumps(marked).encode()
         payload = record.index.astype("<i8").tobytes() + record.features.astype("<f4").tobytes() + problems

@@ -1,1 +1,1 @@
-"""What dualtemp keeps on disk beside results, and how it is freed. Needs no torch."""
+"""Find and free what dualtemp keeps on disk besides results. Needs no torch."""

@@ -1,4 +1,4 @@
-"""What is on disk: caches, checkpoints, and temporary files that a killed process left. Needs no torch."""
+"""Find caches, checkpoints, and temporary files that killed processes left on disk. Needs no torch."""
 
 import os
 import time
@@ -14,7 +14,7 @@ from dualtemp.file_lock import held
 from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.status import Status, status_at_rest, status_of
 
-DAY = 86_400.0  # seconds; a temporary file that was written to since then may be somebody's
+DAY = 86_400.0  # seconds; a temporary file written to more recently may still be in use
 
 
 class Kind(StrEnum):
@@ -31,8 +31,8 @@ class Kind(StrEnum):
 class Stored(NamedTuple):
     """A file, or a folder that is one thing.
 
-    used: when it was last written or used, seconds since 1970; lock: the file whose lock protects it, None if nothing
-    has to; kept: why it may not be freed, "" if it may.
+    used: when it was last written or used, seconds since 1970; lock: the file whose lock protects it, None if it needs
+    no lock; kept: why it may not be freed, "" if it may.
     """
 
     kind: Kind
@@ -76,9 +76,9 @@ def of_run(run: RunFolder, status: Status | None = None) -> list[Stored]:
 
 
 def _is_complete(run: RunFolder, steps: list[Path]) -> bool:
-    """Whether nothing is lost without the newest checkpoint: it is that of the last epoch, written after the weights.
+    """Whether the newest checkpoint can be freed without loss: it is the last epoch's, and the weights are written.
 
-    Of a run with one line of metrics `resume` cannot tell that a checkpoint has been freed: it would begin anew.
+    A run with one line of metrics keeps it: `resume` could not tell that a checkpoint was freed, and would begin anew.
     """
     history = run.history()
     last = history[-1].get("step") if len(history) > 1 else None
@@ -86,7 +86,7 @@ def _is_complete(run: RunFolder, steps: list[Path]) -> bool:
 
 
 def in_use(part: Path) -> str:
-    """Why a temporary file may still be wanted; "" if it is abandoned."""
+    """Why a temporary file may still be in use; "" if it is abandoned."""
     if part.is_file() and held(part):
         return "a process is writing it"
     return "written less than a day ago" if time.time() - _newest(part) < DAY else ""
@@ -109,12 +109,12 @@ def _shards() -> Iterator[Stored]:
     for path in _files(shards_folder() / "copies"):
         if path.name.startswith("."):
             yield from _stored(Kind.TEMPORARY, path, None, in_use(path))
-        else:  # whoever misses one reads the shard itself
+        else:  # no lock: a reader that misses its copy reads the shard itself
             yield from _stored(Kind.COPIES, path, None, "")
 
 
 def _sets() -> Iterator[Stored]:
-    """Downloaded sets, which are images and stay; and folders in which a killed process was making one."""
+    """Downloaded sets, which are never freed; and unfinished folders of sets that killed processes left."""
     with suppress(OSError):
         for path in sorted(cache_folder().iterdir()):
             if not path.is_dir() or path in (features_folder(), shards_folder()):
@@ -130,12 +130,12 @@ def _sets() -> Iterator[Stored]:
 def _files(folder: Path) -> list[Path]:
     try:
         return sorted(path for path in folder.iterdir() if path.is_file() and not path.is_symlink())
-    except OSError:  # there is none
+    except OSError:  # no such folder
         return []
 
 
 def _stored(kind: Kind, path: Path, lock: Path | None, kept: str) -> Iterator[Stored]:
-    with suppress(OSError):  # freed meanwhile
+    with suppress(OSError):  # it has been freed meanwhile
         yield Stored(kind, path, _size(path), _newest(path), lock, kept)
 
 

@@ -1,4 +1,4 @@
-"""Free what was found, each under the lock that protects it: a process that begins meanwhile loses nothing."""
+"""Free files, each under the lock that protects it, so that a process that starts meanwhile loses nothing."""
 
 import shutil
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ class Freed(NamedTuple):
 
 
 def free(asked: Iterable[Stored]) -> Freed:
-    """Delete what may be; everything is looked at once more under its lock."""
+    """Delete what may be deleted; everything is checked again under its lock."""
     freed = Freed([], [])
     by_run: dict[Path, list[Stored]] = {}
     for item in asked:
@@ -54,7 +54,7 @@ def _free_cached(item: Stored, freed: Freed) -> None:
 
 
 def _free_in_run(run: RunFolder, items: list[Stored], freed: Freed) -> None:
-    """Free checkpoints and temporary files of one run, while nobody else can write it."""
+    """Free checkpoints and temporary files of one run, while holding its lock."""
     try:
         with locked(run.lock, patience=0):
             now = {item.path: item for item in of_run(run)}
@@ -75,7 +75,7 @@ def _free_in_run(run: RunFolder, items: list[Stored], freed: Freed) -> None:
 
 
 def _require_sound_newest(items: list[Stored]) -> None:
-    """Refuse to free older checkpoints of an unfinished run if the newest, which stays, is damaged."""
+    """Raise UserError if the newest checkpoint of an unfinished run is damaged: older ones are then needed."""
     for item in items:
         if item.kind is Kind.CHECKPOINTS and item.kept:
             from dualtemp.runs.checkpoint import DamagedCheckpoint, read
