@@ -1,4 +1,4 @@
-"""The analyses by name, and what may be asked of each. Needs no torch."""
+"""The analyses by name, and the options that each takes. Needs no torch."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ ANALYSES = {
 def check_asked(
     what: str, taus: Sequence[float | str] | None, sizes: Sequence[int | str] | None, images: int | None
 ) -> None:
-    """Refuse an analysis that does not exist, and values that it does not take; a word is no number."""
+    """Raise UserError for an unknown analysis, an option that it does not take, or an invalid value."""
     if what not in ANALYSES:
         raise UserError(f"no analysis is called {what!r}: {suggest(what, ANALYSES)}")
     foreign = {"taus": taus, "sizes": sizes} if what == "neighbours" else {"images": images}

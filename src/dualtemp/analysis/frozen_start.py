@@ -1,4 +1,4 @@
-"""A pretrained start in the place of a trained run: its features stand where projections do."""
+"""A pretrained start in place of a trained run, with its features in place of projections."""
 
 from pathlib import Path
 
@@ -17,11 +17,11 @@ from dualtemp.training.run_data import with_channels
 
 
 def frozen_start(word: Path, device: torch.device | str, data: str | Path | None) -> TrainedRun:
-    """Open a start with images to look at. It stays in eval mode: its batch norm has seen more than a batch.
+    """Open a start and images to analyze. It stays in eval mode, since its batch norm statistics are of many batches.
 
     Args:
         word: "imagenet", "timm:NAME" or a folder of timm.
-        device: where it is computed.
+        device: where to compute.
         data: a set, a folder or an .npz file.
     """
     if data is None:

@@ -1,10 +1,10 @@
-"""A map of many points on which neighbors stay neighbors: exact t-SNE of some, the others placed between them.
+"""A map of many points on which neighbors stay neighbors: exact t-SNE of some, the others placed among them.
 
-Up to EXACT points all are laid out by exact t-SNE. Of more, that many landmarks are; every other point starts among its
-nearest landmarks. Up to REFINED points then move by the same forces as in t-SNE, in sums over samples: each point is
-pulled to NEIGHBORS of its nearest neighbors, and pushed away from points drawn at random (negative sampling, as UMAP
-does it; Damrich et al. 2023 show how the two are related). Nearest neighbors are searched among the points that share a
-near landmark. Memory and time grow with N; draws are seeded.
+Up to EXACT points, all are laid out by exact t-SNE. If there are more, that many landmarks are, and every other point
+starts among its nearest landmarks. If there are at most REFINED, all then move by the forces of t-SNE, estimated from
+samples: each point is pulled to NEIGHBORS of its nearest neighbors, and pushed away from points drawn at random
+(negative sampling, as in UMAP; Damrich et al. 2023 show how the two are related). Nearest neighbors are searched among
+the points that share a near landmark. Memory and time grow with N; draws are seeded.
 """
 
 from collections.abc import Callable
@@ -15,16 +15,16 @@ from torch import Tensor
 
 from dualtemp.analysis.tsne import tsne
 
-FEWEST = 8  # points that a map of neighbors needs
+FEWEST = 8  # fewest points for a map of neighbors
 EXACT = 1_000
 REFINED = 300_000
 NEIGHBORS = 12
-CELLS = 4  # nearest landmarks of a point: it is searched for with the points of each
+CELLS = 4  # nearest landmarks of a point; its neighbors are searched among the points of each
 EPOCHS = 120
-PUSHED = 5  # points that each point is pushed away from, for each neighbor that pulls
+PUSHED = 5  # random points that push a point away, for each neighbor that pulls it
 BLOCK = 8_192
-COSINES = 1 << 26  # at a time: where most images are alike, one cell's candidates are most of them
-SIZE = 4.0  # deviation of the map at which the forces act: neighbors are then about 1 apart
+COSINES = 1 << 26  # computed at a time: if most images are alike, most of them are candidates in one cell
+SIZE = 4.0  # standard deviation of the map while the forces act: neighbors are then about 1 apart
 
 Progress = Callable[[int, int], None]
 
@@ -69,7 +69,7 @@ def _nearest_landmarks(x: Tensor, landmarks: Tensor, progress: Progress) -> tupl
 
 
 def _near_points(x: Tensor, near: Tensor, progress: Progress) -> Tensor:
-    """Numbers (N, NEIGHBORS) of points near each point; where a cell has too few, the point itself stands in."""
+    """Numbers (N, NEIGHBORS) of points near each point; if a cell has too few, the point itself fills the gaps."""
     order = near[:, 0].argsort(stable=True)
     bounds = torch.searchsorted(near[order, 0].contiguous(), torch.arange(int(near.max()) + 2))
     flat = near.reshape(-1)
@@ -83,7 +83,7 @@ def _near_points(x: Tensor, near: Tensor, progress: Progress) -> Tensor:
         candidates = by_cell[cells[cell] : cells[cell + 1]] // near.shape[1]
         for block in members.split(max(1, min(BLOCK, COSINES // len(candidates)))):
             s = x[block] @ x[candidates].T
-            s[block[:, None] == candidates[None]] = -2.0  # not itself
+            s[block[:, None] == candidates[None]] = -2.0  # exclude the point itself
             most = min(NEIGHBORS, len(candidates) - 1)
             if most:
                 found[block, :most] = candidates[s.topk(most, dim=1).indices]
@@ -92,7 +92,7 @@ def _near_points(x: Tensor, near: Tensor, progress: Progress) -> Tensor:
 
 
 def _refined(y: Tensor, neighbors: Tensor, progress: Progress) -> Tensor:
-    """Move places (N, 2) by pulls of neighbors (N, K) and pushes of others, each step a little less."""
+    """Move places (N, 2) by pulls of neighbors (N, K) and pushes of others, with ever smaller steps."""
     draw = torch.Generator().manual_seed(0)
     count, rate = len(y), 1.0
     for epoch in range(EPOCHS):

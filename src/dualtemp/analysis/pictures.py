@@ -60,7 +60,7 @@ def take_pictures(path: Path, device: str = "auto", progress: Progress = lambda 
 
 def write_pictures(path: Path, found: dict[str, Any]) -> None:
     """Write the result of `collect_pictures` to a run's folder."""
-    # tau_beta may be infinite: Python's json writes and reads that.
+    # tau_beta may be infinite, which Python's json can write and read.
     write_output(path / "pictures.json", json.dumps(found) + "\n", "run folder")
 
 
@@ -199,7 +199,7 @@ def sample_weights(run: TrainedRun, sample: CleanSample) -> Tensor | None:
     """Compute W (N,) at tau_beta of each image as an anchor: two views of it, against the other images' keys.
 
     Returns None for fewer than two images. Batches are of equal size and no larger than the run's, so that batch norm
-    sees what it saw in training.
+    works as in training.
     """
     count = len(sample.index)
     if count < 2:

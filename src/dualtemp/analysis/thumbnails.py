@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
-SMALLEST, LARGEST = 32, 64  # px of a tile
+SMALLEST, LARGEST = 32, 64  # px; side of a tile
 COLUMNS = 25
 QUALITIES = (88, 80, 70, 60, 50)
 MOST_BYTES = 1_000_000  # of a sheet, unless the lowest quality needs more; base64 adds a third

@@ -1,7 +1,7 @@
-"""The two temperatures at work on selected images: which anchors and which negatives carry the gradient.
+"""Show the two temperatures at work on selected images: which anchors and which negatives carry the gradient.
 
-Anchors are two views of each selected image, by the encoder of the map: q, and the positive key. Negatives are the
-features of other images, as they are: cosines of features, which a loss without a projector would see.
+Two views of each selected image, encoded by the map's encoder, give the anchor q and its positive key. Negatives are
+the features of other images. Cosines are between features, as a loss without a projector would see them.
 """
 
 from collections.abc import Sequence
@@ -30,12 +30,12 @@ from dualtemp.studio.dropped import space_encoder
 from dualtemp.studio.space import Space
 
 MOST_ANCHORS, KEYS = 256, 2_048
-EPOCH = 10**6  # whose views are drawn: one that no run has trained on
+EPOCH = 10**6  # the epoch whose views are drawn: one that no run reaches
 BATCH = 64
 
 
 class Drawn(NamedTuple):
-    """Anchors (N,) and keys (K,), image numbers, and their similarities, float64."""
+    """Image numbers of anchors (N,) and keys (K,), and their similarities, float64."""
 
     anchors: np.ndarray
     keys: np.ndarray
@@ -43,7 +43,7 @@ class Drawn(NamedTuple):
 
 
 def draw_anchors(space: Space, images: Collection, numbers: Sequence[int], device: str) -> Drawn:
-    """Two views of each of these images, and evenly spaced other images as keys."""
+    """Encode two views of each of these images, and take evenly spaced other images as keys."""
     chosen = np.unique(np.asarray(numbers, np.int64))
     if len(chosen) > MOST_ANCHORS:
         chosen = chosen[:: -(-len(chosen) // MOST_ANCHORS)]
@@ -57,10 +57,10 @@ def draw_anchors(space: Space, images: Collection, numbers: Sequence[int], devic
 
 
 def weigh(drawn: Drawn, tau_alpha: float, tau_beta: float) -> dict[str, Any]:
-    """What each anchor and each key carries of the gradient at these temperatures.
+    """The share of the gradient that each anchor and each key carries at these temperatures.
 
     The gradient of anchor i is W_i(tau_beta) times the vector k_+ - sum_j p^_ij(tau_alpha) k_j: an anchor's share is
-    r_i = W_i / sum W, a key's the mean of p^_ij with these shares.
+    r_i = W_i / sum W, a key's share is the mean of p^_ij weighted by r_i.
     """
     d = log_odds(drawn.s.positive, drawn.s.negatives, tau_beta)
     W, r = inter_anchor_weight(d), relative_penalty(d)

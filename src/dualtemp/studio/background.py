@@ -1,4 +1,4 @@
-"""Work that takes longer than a click: one piece at a time, in a thread, with progress that every page sees."""
+"""Background jobs for work that takes longer than a click: one at a time, in a thread, with progress on every page."""
 
 import itertools
 import threading
@@ -12,16 +12,16 @@ from dualtemp.studio.events import News
 
 Progress = Callable[[int, int], None]
 WAITS_OR_RUNS = ("waiting", "running")
-PATIENCE = 10.0  # seconds, for work that is to end with the studio
+PATIENCE = 10.0  # seconds to wait for a job when the studio closes
 
 
 class Stopped(Exception):
-    """The studio is closing, or somebody has stopped this work."""
+    """The studio is closing, or the user stopped this job."""
 
 
 @dataclass
 class Job:
-    """A piece of work. state: "waiting", "running", "done", "failed" or "stopped"; said: its result or its problem."""
+    """A job. state: "waiting", "running", "done", "failed" or "stopped"; said: its result or error, in words."""
 
     id: int
     kind: str
@@ -33,7 +33,7 @@ class Job:
 
 
 class Background:
-    """Does jobs one after the other in a thread of its own."""
+    """Runs jobs one after the other in a thread of its own."""
 
     def __init__(self, news: News) -> None:
         self.news = news
@@ -47,21 +47,21 @@ class Background:
         self._thread.start()
 
     def start(self, kind: str, title: str, work: Callable[[Progress], str | None], alone: str = "") -> Job:
-        """Add a job; `work` gets a function to tell its progress, and returns what there is to say at its end.
+        """Add a job. `work` is called with a function that reports progress, and returns a closing message, if any.
 
-        alone: refuse it with these words while a job of its kind waits or runs.
+        alone: raise UserError with this text if a job of the same kind is waiting or running.
         """
         with self._lock:
             if alone and any(job.kind == kind and job.state in WAITS_OR_RUNS for job in self.jobs.values()):
                 raise UserError(alone)
             job = Job(next(self._numbers), kind, title)
-            self.jobs = {**self.jobs, job.id: job}  # replaced, not changed: another thread may be going through it
+            self.jobs = {**self.jobs, job.id: job}  # a new dict, since another thread may be iterating over the old one
         self._tell(job)
         self._queue.put((job, work))
         return job
 
     def stop(self, number: int) -> bool:
-        """Ask a job to stop where it next tells its progress; False if there is none that could."""
+        """Ask a job to stop when it next reports progress; False if there is no such job to stop."""
         job = self.jobs.get(number)
         if job is None or job.state not in WAITS_OR_RUNS:
             return False
@@ -69,7 +69,7 @@ class Background:
         return True
 
     def busy(self, kind: str) -> bool:
-        """Whether a job of this kind waits or runs."""
+        """Whether a job of this kind is waiting or running."""
         return any(job.kind == kind and job.state in WAITS_OR_RUNS for job in self.jobs.values())
 
     def listed(self) -> list[dict[str, Any]]:
@@ -77,7 +77,7 @@ class Background:
         return [asdict(job) for job in list(self.jobs.values())[-20:]]
 
     def close(self) -> None:
-        """Take no more jobs, stop the one that runs, and wait for its end: Python must not end while torch computes."""
+        """Take no more jobs, stop the running one and wait for it: Python must not exit while torch computes."""
         self._closing = True
         self._queue.put(None)
         self._thread.join(PATIENCE)
@@ -105,7 +105,7 @@ class Background:
                 job.state = "done"
             except Stopped:
                 job.state, job.said = "stopped", ""
-            except Exception as error:  # a page must hear of it, whatever it was
+            except Exception as error:  # report any error on the page
                 known = isinstance(error, UserError | OSError)
                 job.state = "failed"
                 job.said = " ".join((str(error) if known else f"{type(error).__name__}: {error}").split())[:500]

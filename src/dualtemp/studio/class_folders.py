@@ -1,4 +1,4 @@
-"""Images as folders of classes, linked or copied: what training and every other tool can read."""
+"""Write images as class folders, linked or copied, which training and other tools can read."""
 
 import os
 import re
@@ -21,10 +21,10 @@ WITHOUT_LABEL = "unlabeled"
 def write_class_folders(
     images: Collection, labels: Mapping[int, str | None], target: Path, copy: bool, progress: Progress
 ) -> int:
-    """Write images, given by number with their label, to TARGET/LABEL/FILE; returns how many there are.
+    """Write images, given by number with their label, to TARGET/LABEL/FILE; returns their number.
 
-    The folder appears when it is complete; its files are symbolic links, or copies. Images without a file of their own
-    are written as PNG. If no image has a label, all lie in the folder itself.
+    The folder appears only when it is complete; its files are symbolic links, or copies. Images without a file of their
+    own are written as PNG. If no image has a label, all go into the folder itself.
     """
     if os.path.lexists(target):
         raise UserError(f"{target} exists already")
@@ -76,7 +76,7 @@ def write_pixels(images: Collection, labels: Mapping[int, str | None], target: P
 
 
 def folder_name(label: str) -> str:
-    """A label as the name of a folder: nothing in it can lead elsewhere."""
+    """Turn a label into the name of a folder that cannot lead elsewhere."""
     name = re.sub(r"[/\\\0:*?\"<>|\x00-\x1f]", "_", label).strip(" .")
     name = name.encode()[:200].decode(errors="ignore")
     return name or "_"

@@ -1,4 +1,4 @@
-"""The images that a studio shows: their names, what is known of them, and where they lie."""
+"""The images that a studio shows: their names, labels and parts, and where they are."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,11 +19,11 @@ NO_CLASS = -1
 
 @dataclass(frozen=True, eq=False)
 class Collection:
-    """N images in order; image i is what the page calls number i.
+    """N images in order; the page refers to image i by the number i.
 
-    title: for people; source: a set's name or an absolute path; names: one per image, valid text; parts: "train",
-    "test", ... or None; labels: int32 (N,), indices of `classes`, NO_CLASS for none; images: the images themselves,
-    None if it is not known where they are; numbers: int64 (N,), position in `images`, -1 if it is not there.
+    title: for display; source: a set's name or an absolute path; names: one per image, valid text; parts: "train",
+    "test", ... or None; labels: int32 (N,), indices into `classes`, NO_CLASS for none; images: the images themselves,
+    None if their location is unknown; numbers: int64 (N,), positions in `images`, -1 for images not in it.
     """
 
     title: str
@@ -46,12 +46,12 @@ class Collection:
 
     @cached_property
     def given_labels(self) -> list[str | None]:
-        """The class that the source gives each image."""
-        words = [*self.classes, None]  # the last for NO_CLASS
+        """The class of each image according to the source."""
+        words = [*self.classes, None]  # NO_CLASS is the last
         return [words[label] for label in self.labels.tolist()]
 
     def picture(self, i: int, enough: int) -> "Image.Image | None":
-        """Image i for people; None if it is not known where it is. Raises UnreadableImage."""
+        """Image i for display; None if its location is unknown. Raises UnreadableImage."""
         number = int(self.numbers[i])
         if self.images is None or number < 0:
             return None
@@ -63,7 +63,7 @@ class Collection:
         return None if self.images is None or number < 0 else self.images.path(number)
 
     def given_label(self, i: int) -> str | None:
-        """The class that the source gives image i."""
+        """The class of image i according to the source."""
         return self.given_labels[i]
 
 
@@ -92,7 +92,7 @@ def collection_of_rows(
     source: str,
     title: str,
 ) -> Collection:
-    """The images of a file of features, found by name in a list of images if there is one."""
+    """The images of a feature file, looked up by name in a list of images if there is one."""
     classes = tuple(sorted({label for label in labels if label is not None}))
     place = {name: number for number, name in enumerate(classes)}
     codes = np.array([NO_CLASS if label is None else place[label] for label in labels], np.int32)

@@ -1,4 +1,4 @@
-"""What points can be colored by: categories and numbers, one value per image."""
+"""Columns to color points by: categories or numbers, one value per image."""
 
 import csv
 import math
@@ -11,17 +11,17 @@ import numpy as np
 from dualtemp.errors import UserError
 
 NO_CODE = 0xFFFF
-MOST_CATEGORIES = 1_000  # the most frequent; the rest is one category
-FEW = 12  # whole numbers with no more different values than this are categories
-NAMES = ("name", "file_name", "filename", "filepath", "path", "image")  # how the column of names may be called
+MOST_CATEGORIES = 1_000  # keep the most frequent categories; the rest becomes one
+FEW = 12  # integers with at most this many distinct values are categories
+NAMES = ("name", "file_name", "filename", "filepath", "path", "image")  # accepted titles of the column of names
 OTHER = "(other)"
 
 
 class Column(NamedTuple):
     """Values of N images.
 
-    kind: "category" or "number"; values: uint16 (N,), indices of `categories` or NO_CODE; or float32 (N,), NaN where
-    there is none; about: one line for people.
+    kind: "category" or "number"; values: uint16 (N,), indices into `categories` or NO_CODE; or float32 (N,), NaN where
+    there is none; about: a line of explanation.
     """
 
     title: str
@@ -32,7 +32,7 @@ class Column(NamedTuple):
 
 
 def category_column(title: str, words: Sequence[str | None], about: str = "") -> Column:
-    """A column of words; None is no value. Categories are sorted, numbers by their value."""
+    """A column of words; None means no value. Categories are sorted, numerals by their value."""
     counts: dict[str, int] = {}
     for word in words:
         if word is not None:
@@ -55,7 +55,7 @@ def coded_column(title: str, codes: np.ndarray, categories: Sequence[str], about
 
 
 def number_column(title: str, values: np.ndarray, about: str = "") -> Column:
-    """A column of numbers; those that are not finite are no value."""
+    """A column of numbers; a number that is not finite counts as no value."""
     values = np.asarray(values, np.float32)
     return Column(title, "number", np.where(np.isfinite(values), values, np.float32("nan")), [], about)
 
@@ -63,8 +63,8 @@ def number_column(title: str, values: np.ndarray, about: str = "") -> Column:
 def read_columns(path: Path, names: Sequence[str]) -> list[Column]:
     """Read the columns of a CSV or Parquet file that has a column of image names; images without a row have no value.
 
-    A name fits an image if it is the same; else if one of the two ends with the other after a "/", as an absolute path
-    does, and no other image or row fits as well.
+    A row matches an image if their names are equal; else if one of them ends with "/" and the other, as an absolute
+    path does, and no other image or row matches as well.
     """
     rows = _read(path)
     key = next((word for word in NAMES if word in rows), None)
@@ -86,7 +86,7 @@ def read_columns(path: Path, names: Sequence[str]) -> list[Column]:
 
 
 def _matched(given: Sequence[str], names: Sequence[str]) -> list[int | None]:
-    """Return the number of the image that each given name means; None if it means none, or more than one."""
+    """Return the number of the image that each given name matches; None if it matches none, or more than one."""
     place = {name: number for number, name in enumerate(names)}
     ends: dict[str, list[int]] = {}
     for number, name in enumerate(names):
@@ -115,7 +115,7 @@ def _typed(title: str, values: list[Any], source: str) -> Column | None:
     if not there or any(isinstance(value, list | dict | bytes) for value in there):
         return None
     about, all_numbers = f"a column of {source}", all(_is_number(value) for value in there)
-    if all_numbers:  # nan and infinity are numbers, and no values
+    if all_numbers:  # nan and infinity are numbers too, but count as no value
         values = [None if _number(value) is None else value for value in values]
     numbers = {number for value in values if (number := _number(value)) is not None}
     whole = all(number.is_integer() for number in numbers)
@@ -126,7 +126,7 @@ def _typed(title: str, values: list[Any], source: str) -> Column | None:
 
 
 def _number(value: Any) -> float | None:
-    """The finite number that a value is, or is written as; None if it is none."""
+    """The finite number that a value is or spells; None if it is not one."""
     if value in (None, "") or not _is_number(value):
         return None
     number = float(value)
@@ -163,7 +163,7 @@ def _read(path: Path) -> dict[str, list[Any]]:
         return {title: [row[place] for row in rows] for place, title in enumerate(head)}
     except ImportError:
         raise UserError(f"{path}: .parquet files need pyarrow: pip install 'dualtemp[parquet]'") from None
-    except Exception as error:  # pyarrow raises nearly anything on broken files
+    except Exception as error:  # pyarrow may raise nearly anything on broken files
         reason = " ".join(str(error).split())[:120] or type(error).__name__
         raise UserError(f"{path}: cannot be read ({reason}); give --columns a CSV or Parquet file") from None
 

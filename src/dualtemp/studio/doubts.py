@@ -1,4 +1,4 @@
-"""Labels that are likely wrong, and groups without labels."""
+"""Find labels that are likely wrong, and group images without labels."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,13 +12,13 @@ from dualtemp.studio.background import Progress
 from dualtemp.studio.columns import Column, coded_column
 from dualtemp.studio.space import BLOCK, Space
 
-MOST_LABELED = 10_000  # images that labels are compared among
-MOST_GROUPED = 20_000  # images that clusters are found from; all are then assigned to the nearest
+MOST_LABELED = 10_000  # most images among which labels are compared
+MOST_GROUPED = 20_000  # most images to which clusters are fitted; all are then assigned to the nearest
 MOST_SHOWN = 500
 
 
 def find_doubts(space: Space, words: Sequence[str | None], progress: Progress) -> tuple[list[dict[str, Any]], str]:
-    """Images whose label a classifier that has not seen them contradicts, the worst first; and a line about it."""
+    """Images whose label is contradicted by a classifier that has not seen them, the worst first; and a summary."""
     labeled = np.array([i for i, word in enumerate(words) if word is not None], np.int64)
     looked_at = labeled[:: max(1, -(-len(labeled) // MOST_LABELED))]
     classes = sorted({str(words[i]) for i in looked_at})

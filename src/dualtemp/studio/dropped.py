@@ -1,4 +1,4 @@
-"""A picture that somebody dropped onto the page, seen by the encoder of the map."""
+"""Encode a picture that was dropped onto the page with the map's encoder."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,7 +19,7 @@ NAME = "the picture"
 
 @dataclass(frozen=True)
 class OnePicture(ImageSource):
-    """An encoded picture that is in no file."""
+    """A source of one encoded picture that is not in a file."""
 
     encoded: bytes
     channels: int = 3
@@ -29,12 +29,12 @@ class OnePicture(ImageSource):
     names = (NAME,)
 
     def content(self, i: int) -> bytes:
-        """Return its bytes."""
+        """Return the picture's bytes."""
         return self.encoded
 
 
 def features_of_picture(space: Space, images: Collection, encoded: bytes, device: str) -> np.ndarray:
-    """Features (F,) of an encoded picture, read as the images of the collection are: as files, or as pixels.
+    """Features (F,) of an encoded picture, read in the same way as the collection's images: as files, or as pixels.
 
     Raises UnreadableImage.
     """
@@ -48,7 +48,7 @@ def features_of_picture(space: Space, images: Collection, encoded: bytes, device
 
 
 def space_encoder(space: Space, device: str) -> RunEncoder:
-    """The encoder of a space, loaded once; raises UserError if it is not known."""
+    """The encoder of a space, loaded once; raises UserError if it is unknown."""
     if space.encoder is None:
         raise UserError("the encoder of these features is not known: start the studio with --encoder RUN or imagenet")
     weights = RunFolder(space.encoder).backbone
@@ -65,5 +65,5 @@ def space_encoder(space: Space, device: str) -> RunEncoder:
 
 @lru_cache(maxsize=4)
 def _loaded(path: Path, device: str, written: int) -> RunEncoder:
-    """written: when its weights were; others are loaded anew."""
+    """Load an encoder once; written: when its weights were written, so that changed ones are loaded again."""
     return run_encoder(path, device)

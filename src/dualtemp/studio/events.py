@@ -1,4 +1,4 @@
-"""News for every open page: what one tab changes, or a job in the background finishes, all tabs hear (SSE)."""
+"""News for every open page, as server-sent events: all tabs learn what one tab changes or a background job finishes."""
 
 import asyncio
 import json
@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
-WAITING = 1_000  # news that a page may lag behind; one that lags further is told to load everything anew
-QUIET = 15.0  # seconds, after which a comment shows that the connection lives
+WAITING = 1_000  # events by which a page may lag behind; beyond that it is told to reload everything
+QUIET = 15.0  # seconds without news after which a comment keeps the connection alive
 
 
 class News:
-    """Passes news from any thread on to all listeners."""
+    """Sends news from any thread to all listeners."""
 
     def __init__(self) -> None:
         self._listeners: set[tuple[asyncio.AbstractEventLoop, asyncio.Queue[str | None]]] = set()
@@ -20,7 +20,7 @@ class News:
         self._closed = False
 
     def publish(self, kind: str, **content: Any) -> None:
-        """Tell all listeners."""
+        """Send an event to all listeners."""
         text = f"event: {kind}\ndata: {json.dumps(content)}\n\n"
         with self._lock:
             for loop, queue in self._listeners:
@@ -36,7 +36,7 @@ class News:
                     loop.call_soon_threadsafe(queue.put_nowait, None)
 
     async def listen(self, first: str) -> AsyncIterator[str]:
-        """Yield `first`, then news as they come, in the format of server-sent events."""
+        """Yield `first`, then news as it comes, in the format of server-sent events."""
         queue: asyncio.Queue[str | None] = asyncio.Queue()
         me = (asyncio.get_running_loop(), queue)
         with self._lock:

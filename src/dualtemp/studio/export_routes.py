@@ -1,4 +1,4 @@
-"""Addresses for exports: tables and class folders."""
+"""Routes for exports: tables and class folders."""
 
 from pathlib import Path
 
@@ -15,11 +15,11 @@ from dualtemp.studio.workspace import Workspace, numbers_within
 
 
 class ExportRoutes:
-    """What is known of the images, for other tools."""
+    """Exports of the images' labels, predictions and features for other tools."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
-        self._promised: set[Path] = set()  # folders that jobs will write, or have written
+        self._promised: set[Path] = set()  # folders taken by jobs, whether written yet or not
 
     def routes(self) -> list[Route]:
         """All of them."""
@@ -30,13 +30,13 @@ class ExportRoutes:
         ]
 
     async def export_csv(self, request: Request) -> Response:
-        """What is known of all images, as CSV."""
+        """The table of all images as CSV."""
         from dualtemp.studio.tables import table_csv
 
         return _download(await run_in_threadpool(table_csv, self.workspace), "images.csv", "text/csv; charset=utf-8")
 
     async def export_parquet(self, request: Request) -> Response:
-        """The same with features, as Parquet."""
+        """The same table with features, as Parquet."""
         from dualtemp.studio.tables import table_parquet
 
         content = await run_in_threadpool(table_parquet, self.workspace)
@@ -65,7 +65,7 @@ class ExportRoutes:
         return JSONResponse({"job": job.id, "folder": str(target)})
 
     def _new_folder(self) -> Path:
-        """A folder that is not there, and that no job was promised."""
+        """The path of a folder that does not exist, and that no job has taken."""
         count = 1
         while (target := self.workspace.places.exports / f"classes-{count}").exists() or target in self._promised:
             count += 1

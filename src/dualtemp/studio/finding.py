@@ -1,4 +1,4 @@
-"""Looking for images: by words, by other images, by a picture."""
+"""Find images by words, by other images, or by a picture."""
 
 from collections.abc import Sequence
 
@@ -6,11 +6,11 @@ import numpy as np
 
 from dualtemp.studio.workspace import Workspace
 
-FOUND = 500  # images that a search by similarity returns at most
+FOUND = 500  # most images that a search by similarity returns
 
 
 def find_text(workspace: Workspace, text: str) -> np.ndarray:
-    """Numbers of the images whose name, label or tags have all the words of a text."""
+    """Numbers of the images whose name, label and tags together contain all words of a text."""
     wanted = text.casefold().split()
     if not wanted:
         return np.zeros(0, np.int64)
@@ -26,7 +26,7 @@ def find_text(workspace: Workspace, text: str) -> np.ndarray:
 
 
 def find_similar(workspace: Workspace, numbers: Sequence[int], most: int = FOUND) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers and cosines of the images nearest to the mean of some, those first."""
+    """Numbers and cosines of the images nearest to the mean of the given ones, nearest first."""
     space = workspace.space
     return space.nearest(space.features[np.asarray(numbers, np.int64)].mean(0), most)
 

@@ -1,6 +1,6 @@
-"""Numbers for the page, without text between: a JSON head, then arrays one after the other.
+"""Binary frames of numbers for the page: a JSON head, then arrays one after the other.
 
-uint32 length of the head, the head padded with spaces to a multiple of 8, the arrays, little-endian
+Layout: uint32 length of the head, the head padded with spaces to a multiple of 8, the arrays; all little-endian.
 """
 
 import json
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def pack(head: dict[str, Any], *arrays: np.ndarray) -> bytes:
-    """Pack a head and arrays; the head says what they are."""
+    """Pack arrays and a head that describes them."""
     text = json.dumps(head).encode()
     text += b" " * (-(len(text) + 4) % 8)
     parts = [len(text).to_bytes(4, "little"), text]

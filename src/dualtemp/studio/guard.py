@@ -1,8 +1,8 @@
-"""Who may ask: this computer's own pages, with the token. Everything else ends here, before any route.
+"""Only the studio's own pages, with the token, may send requests; all others are refused before they reach a route.
 
-A page of another site that the same browser shows must not reach the studio. Four checks keep it out: the Host header
-(a name that was made to point at this address), Origin and Sec-Fetch-Site (a request of another page), and a random
-token, which stands in the address once and then in a cookie that other sites' requests do not carry.
+A page of another site in the same browser must not reach the studio. Four checks keep it out: the Host header (against
+foreign names made to point at this address), Origin and Sec-Fetch-Site (against requests from other pages), and a
+random token, which is in the address once and then in a cookie that other sites' requests do not carry.
 """
 
 import secrets
@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# Scripts and styles are the two files that come with the package; nothing else can be loaded or called.
+# Only the package's own script and style sheet can be loaded, and only the studio itself can be called.
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
     "form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
@@ -26,7 +26,7 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
-MOST_BYTES = 32 << 20  # of a request's body
+MOST_BYTES = 32 << 20  # largest body of a request
 
 
 class TooLarge(Exception):
@@ -34,27 +34,27 @@ class TooLarge(Exception):
 
 
 def new_token() -> str:
-    """A secret that nobody guesses."""
+    """Make a secret that cannot be guessed."""
     return secrets.token_urlsafe(24)
 
 
 def is_wildcard(host: str) -> bool:
-    """Whether a server bound to it listens on every address of this computer."""
+    """Whether a server bound to `host` listens on every address of this computer."""
     return host in ("", "0.0.0.0", "::")
 
 
 def allowed_hosts(host: str, port: int) -> frozenset[str]:
-    """The Host headers of requests that mean this server."""
+    """The Host headers of requests that are meant for this server."""
     names = {"127.0.0.1", "localhost", "[::1]", f"[{host}]" if ":" in host else host}
     return frozenset(f"{name}:{port}" for name in names) | (frozenset(names) if port == 80 else frozenset())
 
 
 class Guard:
-    """ASGI middleware that refuses what does not come from the studio's own page.
+    """ASGI middleware that refuses requests that do not come from the studio's own page.
 
     Args:
-        app: what it guards.
-        host, port: that the server is bound to.
+        app: the application to guard.
+        host, port: the address to which the server is bound.
         token: the secret.
         cookie: the cookie's name; one for each port, since cookies are shared between ports.
     """
@@ -64,7 +64,7 @@ class Guard:
         self.hosts, self.everywhere = allowed_hosts(host, port), is_wildcard(host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check a request and pass it on, or answer it with the reason why not."""
+        """Pass a request on, or answer it with the reason why it is refused."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
@@ -102,9 +102,9 @@ class Guard:
         return None
 
     def _means_this(self, host: str) -> bool:
-        """Whether a Host header names this server: by a name that is known, or by number if it listens everywhere.
+        """Whether a Host header names this server: by a known name, or by IP address if it listens everywhere.
 
-        Whoever makes a name of his own point here cannot make a number do so.
+        An attacker can make a name point here, but not an IP address.
         """
         if host in self.hosts or not self.everywhere:
             return host in self.hosts
@@ -116,7 +116,7 @@ class Guard:
         return port == str(self.port)
 
     def _cookie_value(self, headers: Headers) -> str:
-        """The token's cookie. Those of other programs on this computer come along, and may hold anything."""
+        """The value of the token's cookie. Cookies of other local programs come along too, and may hold anything."""
         pairs = (each.strip().partition("=") for each in headers.get("cookie", "").split(";"))
         return next((value for name, _, value in pairs if name == self.cookie), "")
 
@@ -127,12 +127,12 @@ class Guard:
 def _query(scope: Scope) -> dict[str, list[str]]:
     try:
         return parse_qs(scope.get("query_string", b"").decode("latin-1"), max_num_fields=100)
-    except ValueError:  # too many
+    except ValueError:  # too many fields
         return {}
 
 
 def _limited(receive: Receive) -> Receive:
-    """Count a body's bytes, whatever its Content-Length says."""
+    """Limit a body by counting its bytes, whatever its Content-Length says."""
     count = 0
 
     async def counted() -> Message:

@@ -1,11 +1,11 @@
-"""Labels and tags of images in one plain CSV file, written whole before a change counts.
+"""Labels and tags of images in one plain CSV file; a change counts once the whole file is written.
 
     name,label,tags
     cats/1.jpg,cat,
     cats/2.jpg,,blurred|night
 
-A row for each image that has a label or a tag. Rows of images that are not on show, rows that say nothing and other
-columns are kept as they are. What was said before each change is kept in a journal beside the file, to be undone.
+There is a row for each image with a label or a tag. Rows of images that are not shown, rows without label or tags, and
+other columns are kept as they are. A journal beside the file keeps the entries before each change, for undo.
 """
 
 import csv
@@ -22,14 +22,14 @@ from dualtemp.errors import UserError
 from dualtemp.studio.undo_journal import Said, digest, journal_path, read_journal, step_line, write_journal
 
 HEAD = ["name", "label", "tags"]
-BETWEEN = "|"  # between tags
-STEPS = 1_000  # that can be undone
-MOST_ENTRIES = 100_000  # of these steps together; the newest step is kept in any case
+BETWEEN = "|"  # separates tags
+STEPS = 1_000  # most changes that can be undone
+MOST_ENTRIES = 100_000  # most entries in these changes together; the newest change is always kept
 EXPECTED = "a first line `name,label,tags` is expected; name another file with --labels"
 
 
 class Entry(NamedTuple):
-    """What a person has said of an image: its label, None if there is none, and its tags, sorted."""
+    """What the user has said about an image: its label, or None, and its tags, sorted."""
 
     label: str | None = None
     tags: tuple[str, ...] = ()
@@ -39,10 +39,10 @@ NOTHING = Entry()
 
 
 class Table(NamedTuple):
-    """A file of labels as it stands, with whatever else people keep in it: only the rows that change are written anew.
+    """The content of a label file, with whatever else users keep in it: only rows that change are rewritten.
 
-    head: the columns, name first, label and tags somewhere; rows: below it; silent: names of rows that said nothing
-    when the file was read, and stay.
+    head: the columns, name first, label and tags anywhere; rows: the rows below; silent: names of rows that had neither
+    label nor tags when the file was read, which are kept.
     """
 
     head: list[str]
@@ -50,14 +50,14 @@ class Table(NamedTuple):
     silent: frozenset[str]
 
     def entries(self) -> dict[str, Entry]:
-        """What is said of images, by name."""
+        """The entries of images, by name."""
         found = {row[0]: self._entry(row) for row in self.rows if row}
         return {name: entry for name, entry in found.items() if entry != NOTHING}
 
     def changed(self, said: Mapping[str, Entry]) -> "Table":
-        """The table with these entries; a row that says nothing any more goes.
+        """The table with these entries; a row that loses its label and tags is removed.
 
-        New rows stand at the end, or, where all are sorted by name as the studio leaves them, in their place.
+        New rows are added at the end, or in their place if all rows are sorted by name, as the studio writes them.
         """
         rows = [self._with(row, said[row[0]]) if row and row[0] in said else row for row in self.rows]
         rows = [row for row in rows if not row or row[0] not in said or row[0] in self.silent or any(row[1:])]
@@ -87,16 +87,16 @@ class Table(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A step: the entries that are now, by image number; version: of the file, which rises by one each time."""
+    """A change: the new entries, by image number; version: of the file, one more with each change."""
 
     version: int
     entries: dict[int, Entry]
     undoes: bool = False
-    reread: bool = False  # another program has written the file: all entries may be other ones
+    reread: bool = False  # another program has written the file: all entries may have changed
 
 
 class Step(NamedTuple):
-    """What was said before a change, by image number; others: of images that are not on show, by name."""
+    """The entries before a change, by image number; others: those of images that are not shown, by name."""
 
     entries: dict[int, Entry]
     others: dict[str, Entry]
@@ -104,11 +104,11 @@ class Step(NamedTuple):
 
 
 class LabelFile:
-    """The entries of a collection's images, and the file that keeps them; any thread may ask and change.
+    """The entries of a collection's images, and the file that keeps them; thread-safe.
 
     Args:
-        path: the file; it is made with the first change.
-        names: of the images on show.
+        path: the file; it is created with the first change.
+        names: of the images shown.
     """
 
     def __init__(self, path: Path, names: Sequence[str]) -> None:
@@ -116,7 +116,7 @@ class LabelFile:
         self.version = 0
         self.entries: dict[int, Entry] = {}
         self._place = {name: number for number, name in enumerate(names)}
-        self._others: dict[str, Entry] = {}  # of images that are not on show
+        self._others: dict[str, Entry] = {}  # of images that are not shown
         self._table = Table(HEAD, [], frozenset())
         self._lock = threading.RLock()
         self._journal = journal_path(path)
@@ -125,16 +125,16 @@ class LabelFile:
 
     @property
     def can_undo(self) -> bool:
-        """Whether there is a change to take back."""
+        """Whether there is a change to undo."""
         return bool(self._steps)
 
     def snapshot(self) -> tuple[int, dict[int, Entry], bool]:
-        """Version, all entries by image number, and whether there is a change to take back, all of one moment."""
+        """Version, all entries by image number, and whether there is a change to undo, consistent with each other."""
         with self._lock:
             return self.version, self.entries, self.can_undo
 
     def entry(self, number: int) -> Entry:
-        """What is said of an image."""
+        """The entry of an image."""
         return self.entries.get(number, NOTHING)
 
     def labels(self) -> dict[int, str]:
@@ -143,7 +143,7 @@ class LabelFile:
             return {number: entry.label for number, entry in self.entries.items() if entry.label is not None}
 
     def set_label(self, numbers: Iterable[int], label: str | None) -> Change:
-        """Give these images a label; None takes it away."""
+        """Give these images a label; None removes it."""
         return self._change(numbers, lambda entry: entry._replace(label=label))
 
     def add_tag(self, numbers: Iterable[int], tag: str) -> Change:
@@ -155,7 +155,7 @@ class LabelFile:
         return self._change(numbers, lambda entry: entry._replace(tags=tuple(t for t in entry.tags if t != tag)))
 
     def undo(self) -> Change | None:
-        """Take the newest change back; None if there is none."""
+        """Undo the newest change; None if there is none."""
         with self._lock:
             reread = self._take_over_edits()
             if not self._steps:
@@ -182,9 +182,9 @@ class LabelFile:
     def _commit(
         self, wanted: Mapping[int, Entry], elsewhere: Mapping[str, Entry], steps: Sequence[Step], undoes: bool = False
     ) -> Change:
-        """Write the file with these entries; only then they count. Raises OSError, and nothing has changed.
+        """Write the file with these entries, which count only then. If it raises OSError, nothing has changed.
 
-        steps: the newest of them is the one that this makes, or undoes.
+        steps: the last one is the change being made or undone.
         """
         entries = {**self.entries, **wanted}
         entries = {number: entry for number, entry in entries.items() if entry != NOTHING}
@@ -204,7 +204,7 @@ class LabelFile:
         return Change(self.version, dict(wanted), undoes)
 
     def _take_over_edits(self) -> bool:
-        """Read the file again if another program has written it since; its rows count."""
+        """Read the file again if another program has written it since, and accept its rows."""
         if _stamp(self.path) == self._seen:
             return False
         self._seen, self._state = self._read()
@@ -213,7 +213,7 @@ class LabelFile:
         return True
 
     def _read(self) -> tuple[tuple[int, ...] | None, str]:
-        """Take the entries from the file; returns its stamp and its state."""
+        """Read the entries from the file; returns its stamp and its state."""
         stamp = _stamp(self.path)
         content = None if stamp is None else _content(self.path)
         self._table = Table(HEAD, [], frozenset()) if content is None else _read_table(self.path, content)
@@ -223,14 +223,14 @@ class LabelFile:
         return stamp, digest(content)
 
     def _step(self, before: Mapping[str, Said]) -> Step:
-        """A step of the journal: some of its images may be on show, and some not."""
+        """Make a step from an entry of the journal; some of its images may be shown, and others not."""
         said = {name: Entry(*each) for name, each in before.items()}
         shown = {self._place[name]: entry for name, entry in said.items() if name in self._place}
         return Step(shown, {name: said[name] for name in said if name not in self._place}, step_line(before))
 
 
 def _newest(steps: Sequence[Step]) -> list[Step]:
-    """The newest steps, as many as are kept."""
+    """The newest steps, within the limits."""
     kept, entries = 0, 0
     for step in reversed(steps):
         entries += len(step.entries) + len(step.others)
@@ -241,7 +241,7 @@ def _newest(steps: Sequence[Step]) -> list[Step]:
 
 
 def valid_word(text: str) -> str | None:
-    """A label or a tag as it is kept, without spaces around it; None if it cannot be one."""
+    """A label or a tag without surrounding spaces; None if it is not valid."""
     word = " ".join(text.split())
     if not word or len(word) > 200 or BETWEEN in word or not word.isprintable():
         return None

@@ -1,4 +1,4 @@
-"""Addresses for labeling: labels, tags, undo, what to label next."""
+"""Routes for labeling: labels, tags, undo, what to label next."""
 
 from collections.abc import Callable
 
@@ -31,7 +31,7 @@ class LabelRoutes:
         return [Route(address, answering(handler), methods=["POST"]) for address, handler in posts.items()]
 
     async def label(self, request: Request) -> Response:
-        """Give images a label, or take it away."""
+        """Give images a label, or remove it."""
         body = await asked.read_body(request, asked.Labeled)
         word = None if body.label is None else _word(body.label)
         numbers = self._numbers(body.ids)
@@ -45,7 +45,7 @@ class LabelRoutes:
         return await self._changed(lambda labels: change(labels, numbers, word))
 
     async def undo(self, request: Request) -> Response:
-        """Take the newest change back."""
+        """Undo the newest change."""
         return await self._changed(LabelFile.undo)
 
     async def _changed(self, make: Callable[[LabelFile], Change | None]) -> Response:

@@ -1,4 +1,4 @@
-"""From looking to training: start a run on the images that were chosen, and see the images by it."""
+"""Start a run on the chosen images, and show the images as a run's encoder sees them."""
 
 from pathlib import Path
 
@@ -15,11 +15,11 @@ from dualtemp.studio.space import make_space
 from dualtemp.studio.training_runs import TrainingRuns
 from dualtemp.studio.workspace import Workspace
 
-FEWEST = 16  # images that a run can learn from
+FEWEST = 16  # fewest images for a run
 
 
 def start_learning(workspace: Workspace, runs: TrainingRuns, wanted: Learn, numbers: list[int] | None) -> str:
-    """Start a run on these images, or on all; returns its name."""
+    """Start a run on these images, or on all if None; returns its name."""
     images = workspace.shown.images
     if wanted.method not in frameworks():
         raise UserError(f"no method is called {wanted.method!r}: choose among {', '.join(frameworks())}")
@@ -37,7 +37,7 @@ def start_learning(workspace: Workspace, runs: TrainingRuns, wanted: Learn, numb
 
 
 def _chosen(workspace: Workspace, runs: TrainingRuns, numbers: list[int], name: str) -> str:
-    """Put the chosen images where training reads them: a folder of links, or an .npz file of pixels."""
+    """Write the chosen images for training, as a folder of links or an .npz file of pixels; returns its path."""
     images, words = workspace.shown.images, workspace.words()
     all_labeled = all(words[i] is not None for i in numbers)
     labels = {i: words[i] if all_labeled else None for i in numbers}
@@ -76,7 +76,7 @@ def see_by_run(workspace: Workspace, path: Path, name: str) -> int:
 
 
 def _in_order(images: Collection, index: np.ndarray, features: np.ndarray) -> np.ndarray:
-    """Features by the numbers of the collection; zeros for an image that cannot be read any more."""
+    """Features in the order of the collection; zeros for images that can no longer be read."""
     assert images.images is not None
     rows = np.full(len(images.images), len(features), np.int64)
     rows[index] = np.arange(len(features))

@@ -1,4 +1,4 @@
-"""The probe in a thread of its own: fitted again whenever labels or features have changed."""
+"""The probe in a thread of its own, refitted whenever labels or features have changed."""
 
 import threading
 from collections.abc import Callable
@@ -12,44 +12,44 @@ class LiveProbe:
     """Holds the newest predictions.
 
     Args:
-        fit: fits to the labels as they are; None where that is not possible yet.
+        fit: fits to the present labels; returns None if that is not possible yet.
         tell: called after each fit.
     """
 
     def __init__(self, fit: Callable[[], Predictions | None], tell: Callable[[], None]) -> None:
         self._fit, self._tell = fit, tell
-        self._newest: tuple[int, Predictions | None] = (0, None)  # in one piece: any thread may read it
+        self._newest: tuple[int, Predictions | None] = (0, None)  # one tuple, so that threads read a consistent pair
         self._asked = threading.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._work, name="studio-probe", daemon=True)
 
     @property
     def predictions(self) -> Predictions | None:
-        """What the newest fit says."""
+        """The predictions of the newest fit."""
         return self._newest[1]
 
     @property
     def version(self) -> int:
-        """How many fits there were."""
+        """Number of fits so far."""
         return self._newest[0]
 
     def start(self) -> None:
-        """Begin to wait for questions."""
+        """Start the thread, which waits for `ask`."""
         self._thread.start()
 
     def ask(self) -> None:
-        """Have it fitted again, soon; what is asked while a fit runs is one more fit."""
+        """Request a new fit; all requests during a fit together cause one more."""
         self._asked.set()
 
     def close(self) -> None:
-        """End the thread after the fit that runs: Python must not end while torch computes."""
+        """End the thread after the present fit: Python must not exit while torch computes."""
         self._closing = True
         self._asked.set()
         if self._thread.is_alive():
             self._thread.join(PATIENCE)
 
     def described(self) -> dict[str, Any]:
-        """What pages say about it."""
+        """A description for the pages."""
         version, found = self._newest
         about = {} if found is None else {"labeled": found.labeled, "classes": len(found.classes)}
         return {"version": version, "seconds": None if found is None else round(found.seconds, 4), **about}

@@ -1,4 +1,4 @@
-"""From what a person names, a folder, a run or a file of features, to images and their features."""
+"""Open what the user names (images, a run or a feature file) as images with features."""
 
 import zipfile
 from collections.abc import Callable, Iterator
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from dualtemp.encoder.encoder import RunEncoder
     from dualtemp.encoder.image_list import ImageList
 
-START = "imagenet"  # sees a folder that no encoder is given for
+START = "imagenet"  # encodes images for which no encoder is given
 
 
 class Opening(NamedTuple):
-    """What will be opened. title: for people; source: where the images are; load: computes or reads the features."""
+    """What will be opened. title: for display; source: where the images are; load: computes or reads the features."""
 
     title: str
     source: str
@@ -31,12 +31,12 @@ class Opening(NamedTuple):
 
 
 def open_for_studio(what: str, data: str | None = None, encoder: str | None = None, device: str = "auto") -> Opening:
-    """Find out what is named, and refuse at once what cannot be opened.
+    """Find out what `what` names; raises UserError at once if it cannot be opened.
 
     Args:
-        what: a run's folder; a file of features of `dualtemp embed`; else images: a folder, a set, an .npz file.
-        data: other images than the run's own; for a file of features, where its images are.
-        encoder: a run or a start that sees the images; default: the run, or of images the frozen `imagenet`.
+        what: a run's folder; a feature file of `dualtemp embed`; else images: a folder, a set, an .npz file.
+        data: images other than the run's own; for a feature file, where its images are.
+        encoder: the run or start that encodes the images; default: the run, or for images the frozen `imagenet`.
         device: where features are computed.
     """
     path = Path(what).expanduser()
@@ -53,7 +53,7 @@ def open_for_studio(what: str, data: str | None = None, encoder: str | None = No
 
 
 def is_feature_file(path: Path) -> bool:
-    """Whether a file holds features, not images: both can be .npz."""
+    """Whether a file holds features rather than images; both may be .npz."""
     if path.suffix.lower() in (".parquet", ".csv"):
         return True
     if path.suffix.lower() != ".npz":
@@ -64,7 +64,7 @@ def is_feature_file(path: Path) -> bool:
 
 
 def encoder_title(encoder: "RunEncoder") -> str:
-    """An encoder for people."""
+    """The display name of an encoder."""
     if encoder.is_start:
         return f"{encoder.path} ({encoder.settings.backbone}, frozen)"
     return f"{encoder.path.resolve().name} ({encoder.settings.method})"
@@ -73,7 +73,7 @@ def encoder_title(encoder: "RunEncoder") -> str:
 def embedded(
     encoder: "RunEncoder", images: "ImageList", progress: Progress, note: Callable[[str], None]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Index (M,) of the images that can be read, and their features (M, F); computed, or from the cache."""
+    """Index (M,) and features (M, F) of the readable images, computed or from the cache."""
     from dualtemp.encoder.feature_cache import cached_records
     from dualtemp.encoder.feature_records import EncodingOptions
 
@@ -145,9 +145,9 @@ def _of_file(path: Path, data: str | None, encoder: str | None) -> Opening:
 
 
 def _located(data: str) -> "ImageList":
-    """The images of a source. Of a folder only the names are looked up: how it splits is said in the file of features.
+    """The images of a source. A folder is only listed, not split: the feature file holds the parts.
 
-    Splitting a folder reads every file, for copies; that would be most of the time until the first picture.
+    Splitting a folder reads every file, to find copies; that would take most of the time until the first picture.
     """
     from dualtemp.data.images import FileImages, ImageSet
     from dualtemp.data.sources.folder import find_images
@@ -168,4 +168,4 @@ def _told(file: EmbeddingFile, progress: Progress) -> Iterator:
     for rows in file.rows():
         yield rows
         done += len(rows.names)
-        progress(done, done)  # how many there are is known at the end
+        progress(done, done)  # the total is only known at the end

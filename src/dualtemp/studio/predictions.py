@@ -1,4 +1,4 @@
-"""A linear probe on frozen features, fitted to the labels so far, that says a class of every image."""
+"""Fit a linear probe on frozen features to the labels so far, and predict the class of every image."""
 
 import time
 from collections.abc import Mapping
@@ -9,15 +9,15 @@ import numpy as np
 from dualtemp.studio.softmax_regression import softmax_regression
 from dualtemp.studio.space import BLOCK, Space
 
-MOST_LABELED = 3_000  # images of a fit, so that it ends in well under a second
+MOST_LABELED = 3_000  # most images of a fit, so that it takes well under a second
 PENALTY = 0.01
 
 
 class Predictions(NamedTuple):
-    """What the probe says. codes: int32 (N,), indices of `classes`; confidence: float32 (N,), of that class.
+    """Predictions of the probe. codes: int32 (N,), indices into `classes`; confidence: float32 (N,), of that class.
 
-    uncertainty: float32 (N,), entropy of the class probabilities, 1 where all classes are equally likely; labeled:
-    images of the fit; seconds: that it took.
+    uncertainty: float32 (N,), normalized entropy of the class probabilities, 1 if all classes are equally likely;
+    labeled: number of images of the fit; seconds: its duration.
     """
 
     classes: tuple[str, ...]
@@ -31,7 +31,7 @@ class Predictions(NamedTuple):
 def fit_predictions(space: Space, labels: Mapping[int, str], first: Mapping[int, str]) -> Predictions | None:
     """Fit to `labels`, by image number, and predict every image; None with fewer than two classes.
 
-    first: those of the labels that are used in any case, if there are more than MOST_LABELED.
+    first: the labels to prefer if there are more than MOST_LABELED.
     """
     classes = tuple(sorted(set(labels.values())))
     if len(classes) < 2:
@@ -42,7 +42,7 @@ def fit_predictions(space: Space, labels: Mapping[int, str], first: Mapping[int,
     y = np.array([place[labels[i]] for i in numbers])
     mean, scale = space.moments
     weight, bias = softmax_regression((space.features[numbers] - mean) / scale, y, len(classes), PENALTY)
-    # Standardizing is folded into the weights: all images are one product with the features as they are.
+    # Standardization is folded into the weights, so that predicting all images is one product with the raw features.
     folded = (weight / scale).T
     shift = bias - mean @ folded
     codes = np.empty(len(space.features), np.int32)

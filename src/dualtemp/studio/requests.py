@@ -1,4 +1,4 @@
-"""What a page may send: every request's body, typed and bounded."""
+"""The bodies of requests that a page may send, typed and bounded."""
 
 from typing import Annotated, Literal, TypeVar
 
@@ -26,7 +26,7 @@ class Chosen(Body):
 
 
 class Labeled(Chosen):
-    """Images, and the label that they get; None takes it away."""
+    """Images, and the label to give them; None removes it."""
 
     label: Word | None
 
@@ -39,7 +39,7 @@ class Tagged(Chosen):
 
 
 class Items(Body):
-    """Images whose names and labels are wanted."""
+    """Images whose names and labels are requested."""
 
     ids: Annotated[list[Number], Field(min_length=1, max_length=1_000)]
 
@@ -77,13 +77,13 @@ class Duplicates(Body):
 
 
 class Grouped(Body):
-    """Number of clusters; None chooses it."""
+    """Number of clusters; None: chosen automatically."""
 
     clusters: Annotated[int, Field(ge=2, le=500)] | None = None
 
 
 class Folders(Body):
-    """Class folders: links or copies, of some images or of all with a label."""
+    """Class folders: links or copies, of some images or of all labeled ones."""
 
     copy_files: bool = False
     ids: Numbers | None = None

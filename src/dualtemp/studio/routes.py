@@ -1,4 +1,4 @@
-"""The addresses of the studio: what a page may ask, and who answers."""
+"""The routes for looking at images, and the answers to errors of all routes."""
 
 import asyncio
 import json
@@ -32,10 +32,10 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class LookRoutes:
-    """Addresses for looking: the page itself, points, columns, thumbnails, search."""
+    """Routes for looking: the page itself, points, columns, thumbnails, search."""
 
     def __init__(self, workspace: Workspace, more: Callable[[], dict[str, Any]]) -> None:
-        """more: what else a page is told when it opens."""
+        """more: returns further state for a page that opens."""
         self.workspace, self.more = workspace, more
 
     def routes(self) -> list[Route]:
@@ -58,7 +58,7 @@ class LookRoutes:
         ]
 
     async def state(self, request: Request) -> Response:
-        """Everything that a page needs to begin, or how far the opening is."""
+        """Everything that a page needs at first, or the progress of opening the images."""
         return JSONResponse(await run_in_threadpool(self._state))
 
     def _state(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class LookRoutes:
         return StreamingResponse(self.workspace.news.listen(first), media_type="text/event-stream")
 
     async def points(self, request: Request) -> Response:
-        """The places of all images on a map."""
+        """The positions of all images on a map."""
         number = _whole(request, "space", 0, len(self.workspace.shown.spaces) - 1)
         space = self.workspace.shown.spaces[number]
         layout = request.query_params.get("layout", "components")
@@ -140,7 +140,7 @@ class LookRoutes:
         return Response(found, media_type="image/jpeg")
 
     async def items(self, request: Request) -> Response:
-        """What is known of some images."""
+        """Names, labels and other facts of some images."""
         body = await asked.read_body(request, asked.Items)
         numbers = numbers_within(body.ids, len(self.workspace.shown.images))
         return JSONResponse({"items": await run_in_threadpool(self._items, numbers)})
@@ -159,7 +159,7 @@ class LookRoutes:
         return rows
 
     async def search(self, request: Request) -> Response:
-        """Images by words of their names, labels and tags."""
+        """Images found by words of their names, labels and tags."""
         text = request.query_params.get("q", "")[:500]
         found = await run_in_threadpool(find_text, self.workspace, text)
         return Response(pack({"count": len(found)}, found.astype(np.int32)), media_type="application/octet-stream")
@@ -171,7 +171,7 @@ class LookRoutes:
         return _near(*await run_in_threadpool(find_similar, self.workspace, numbers, body.most))
 
     async def drop(self, request: Request) -> Response:
-        """Images like a picture that was dropped onto the page: the body is the file as it is."""
+        """Images like a picture that was dropped onto the page; the request's body is the file itself."""
         if not self.workspace.ready:
             raise NotReady("the images are still being opened")
         encoded = await request.body()
@@ -181,19 +181,19 @@ class LookRoutes:
             raise UserError(f"the picture cannot be read: {error.reason}") from None
 
     async def show_space(self, request: Request) -> Response:
-        """See by another encoder."""
+        """Switch to another encoder's features."""
         body = await asked.read_body(request, asked.Which)
         await run_in_threadpool(self.workspace.show_space, body.number)
         return JSONResponse({})
 
     async def stop_job(self, request: Request) -> Response:
-        """Stop work in the background."""
+        """Stop a background job."""
         body = await asked.read_body(request, asked.Which)
         return JSONResponse({"stopped": self.workspace.background.stop(body.number)})
 
 
 def answering(handler: Handler) -> Handler:
-    """Turn a person's mistake into an answer with one line; a full disk too."""
+    """Turn a user's mistake, or a full disk, into a response of one line."""
 
     async def answer(request: Request) -> Response:
         try:

@@ -1,4 +1,4 @@
-"""Addresses for runs: start, watch, stop and resume them, see the images by one."""
+"""Routes for runs: start, watch, stop and resume them, and see the images by a run's encoder."""
 
 import re
 
@@ -69,13 +69,13 @@ class RunRoutes:
             raise HTTPException(404, "this run has no page yet")
         policy = "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
         content = await run_in_threadpool(path.read_bytes)
-        # In the sandbox it cannot load itself again: to the guard that would be a request of another site.
+        # The sandboxed page cannot reload itself: to the guard, that would be a request from another site.
         content = re.sub(rb'<meta http-equiv="refresh"[^>]*>', b"", content, count=1)
         headers = {"content-security-policy": f"{policy}img-src data:"}
         return Response(content, media_type="text/html; charset=utf-8", headers=headers)
 
     async def stop_run(self, request: Request) -> Response:
-        """Stop a run after its step."""
+        """Stop a run after its present step."""
         body = await asked.read_body(request, asked.Run)
         await run_in_threadpool(self.runs.stop, body.run)
         return JSONResponse({})
@@ -87,7 +87,7 @@ class RunRoutes:
         return JSONResponse({})
 
     async def see_by_run(self, request: Request) -> Response:
-        """See the images by the encoder of a run: the map moves."""
+        """See the images by a run's encoder, which moves the map."""
         body = await asked.read_body(request, asked.Run)
         from dualtemp.studio.learning import see_by_run
 

@@ -1,4 +1,4 @@
-"""The studio as a web server of this computer: one process, one page, no one else."""
+"""The studio as a local web server: one process, one page, one user."""
 
 import contextlib
 import socket
@@ -25,11 +25,11 @@ from dualtemp.studio.training_runs import TrainingRuns
 from dualtemp.studio.workspace import Workspace
 
 LOOPBACK = "127.0.0.1"
-GRACE = 1  # seconds that connections have when the studio ends
+GRACE = 1  # seconds for connections to end when the studio closes
 
 
 def build_app(workspace: Workspace, token: str, host: str, port: int) -> Guard:
-    """The studio as an ASGI application behind its guard."""
+    """Build the studio as an ASGI application behind its guard."""
     runs = TrainingRuns(workspace.places.runs, workspace.news, workspace.device)
 
     def more() -> dict[str, Any]:
@@ -62,13 +62,13 @@ def build_app(workspace: Workspace, token: str, host: str, port: int) -> Guard:
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """Bind the address, so that its port is known before anything else is done; port 0 takes a free one."""
+    """Bind the address first, so that the port is known before anything else; port 0 takes a free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     opened = socket.socket(family, socket.SOCK_STREAM)
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         opened.bind((host, port))
-        opened.listen()  # whoever asks before the server runs waits, and is not refused
+        opened.listen()  # so that requests before the server runs wait, instead of being refused
     except (OSError, OverflowError) as error:
         opened.close()
         reason = error.strerror if isinstance(error, OSError) else error
@@ -77,7 +77,7 @@ def open_socket(host: str, port: int) -> socket.socket:
 
 
 class Server(uvicorn.Server):
-    """A server that ends the pages' connections when it is asked to end; otherwise it would wait for them."""
+    """A server that closes the pages' connections when it is asked to end; otherwise it would wait for them."""
 
     def __init__(self, workspace: Workspace, app: Guard) -> None:
         super().__init__(
@@ -88,7 +88,7 @@ class Server(uvicorn.Server):
         self.workspace = workspace
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        """End, because of a signal."""
+        """End on a signal."""
         self.workspace.news.close()
         super().handle_exit(sig, frame)
 

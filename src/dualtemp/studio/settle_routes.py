@@ -1,4 +1,4 @@
-"""Addresses for settling: almost equal images, labels in doubt, clusters."""
+"""Routes for settling: almost equal images, labels in doubt, clusters."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class SettleRoutes:
-    """Searches in the background, and what they have found."""
+    """Background searches and their results."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -84,7 +84,7 @@ class SettleRoutes:
         return JSONResponse({"doubts": self._doubts})
 
     async def cluster(self, request: Request) -> Response:
-        """Group the images without labels, in the background: a column to color by."""
+        """Group images without using labels, in the background; gives a column to color by."""
         body = await asked.read_body(request, asked.Grouped)
         workspace, space = self.workspace, self.workspace.space
 

@@ -1,15 +1,15 @@
-"""Multinomial logistic regression in NumPy: the probe of the page, fitted anew after each few labels.
+"""Multinomial logistic regression in NumPy: the page's probe, refitted after every few labels.
 
-It minimizes what `evaluation.probe.logistic_regression` minimizes. That one needs torch and its optimizers, which take
-seconds to load when they are first used: longer than a person waits between two labels.
+It minimizes the same objective as `evaluation.probe.logistic_regression`, which needs torch and its optimizers: loading
+them takes seconds at first use, longer than users wait between two labels.
 """
 
 from collections.abc import Callable
 
 import numpy as np
 
-HISTORY = 20  # steps that the curvature is estimated from
-SLOPE = 1e-4  # share of the expected decrease that a step must bring (Armijo)
+HISTORY = 20  # newest steps from which the curvature is estimated
+SLOPE = 1e-4  # share of the expected decrease that a step must achieve (Armijo)
 LEAST_STEP = 1e-10
 Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
@@ -20,7 +20,7 @@ def softmax_regression(
     """Weight (C, F) and bias (C,) that minimize mean cross entropy + penalty / 2 * |weight|^2, by L-BFGS.
 
     Args:
-        features: float32 (N, F), about standardized.
+        features: float32 (N, F), roughly standardized.
         labels: int (N,), from 0.
         classes: C.
         penalty: on the weight, not on the bias.
@@ -47,9 +47,9 @@ def softmax_regression(
 
 
 def _minimum(objective: Objective, x: np.ndarray, iterations: int, tolerance: float = 1e-5) -> np.ndarray:
-    """Where a smooth convex function is least, from x on; ends where no slope is larger than the tolerance."""
+    """Minimize a smooth convex function, starting at x, until no partial derivative exceeds the tolerance."""
     value, gradient = objective(x)
-    steps: list[tuple[np.ndarray, np.ndarray, float]] = []  # moved, by how much the gradient changed, 1 / their product
+    steps: list[tuple[np.ndarray, np.ndarray, float]] = []  # change of x, change of the gradient, 1 / their product
     for _ in range(iterations):
         if np.abs(gradient).max() <= tolerance:
             break
@@ -60,9 +60,9 @@ def _minimum(objective: Objective, x: np.ndarray, iterations: int, tolerance: fl
             there, slope_there = objective(x + size * direction)
             if there <= value + SLOPE * size * expected:
                 break
-            # The minimum of the parabola through what is known, within bounds.
+            # The minimum of the parabola through the known values, within bounds.
             size *= float(np.clip(-expected * size / (2 * (there - value - expected * size)), 0.1, 0.5))
-            if size < LEAST_STEP:  # no further down, as far as rounding lets one see
+            if size < LEAST_STEP:  # no decrease left beyond rounding
                 return x
         moved, changed = size * direction, slope_there - gradient
         x, value, gradient = x + moved, there, slope_there
@@ -73,7 +73,7 @@ def _minimum(objective: Objective, x: np.ndarray, iterations: int, tolerance: fl
 
 
 def _direction(gradient: np.ndarray, steps: list[tuple[np.ndarray, np.ndarray, float]]) -> np.ndarray:
-    """Minus the inverse Hessian, as the newest steps suggest it, times the gradient (the two loops of L-BFGS)."""
+    """Minus the inverse Hessian, estimated from the newest steps, times the gradient (the two loops of L-BFGS)."""
     found, shares = -gradient, []
     for moved, changed, inverse in reversed(steps):
         shares.append(inverse * float(moved @ found))

@@ -1,4 +1,4 @@
-"""The images as one encoder sees them: unit features, and their places on the map."""
+"""The images as one encoder sees them: unit features, and their positions on the map."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-SAMPLE = 20_000  # images that the principal components are found from; all are projected
+SAMPLE = 20_000  # images from which the principal components are computed; all are projected
 BLOCK = 16_384  # rows that are converted at a time
 
 
@@ -14,10 +14,10 @@ BLOCK = 16_384  # rows that are converted at a time
 class Space:
     """Features of all images by one encoder.
 
-    title: the encoder, for people; encoder: the word or run folder that `run_encoder` opens, None if it is not known;
-    features: float32 (N, F), unit length; fingerprint: of the weights that made them, "" if it is not known; places:
-    float32 (N, 2) by the name of a layout, within [-1, 1]; notes: a line about each. Both are replaced, never changed:
-    threads that answer a page may be going through them.
+    title: the encoder's display name; encoder: the word or run folder that `run_encoder` opens, None if unknown;
+    features: float32 (N, F), unit length; fingerprint: of the weights that made them, "" if unknown; places: float32
+    (N, 2), within [-1, 1], by the name of a layout; notes: a line about each layout. Both dicts are replaced, never
+    changed, since other threads may be iterating over them.
     """
 
     title: str
@@ -36,7 +36,7 @@ class Space:
 
     def add_layout(self, name: str, places: np.ndarray, note: str) -> None:
         """Add a layout, or replace it."""
-        self.notes = {**self.notes, name: note}  # first: whoever sees the layout finds its note
+        self.notes = {**self.notes, name: note}  # first, so that a visible layout always has its note
         self.places = {**self.places, name: places}
 
     def nearest(self, query: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
@@ -50,7 +50,7 @@ class Space:
 
 
 def make_space(title: str, encoder: Path | None, features: np.ndarray, fingerprint: str = "") -> Space:
-    """Normalize features (N, F), in place where they are float32, and lay them out by principal components."""
+    """Normalize features (N, F), in place if they are float32, and lay them out by principal components."""
     features = np.ascontiguousarray(features, np.float32)
     for start in range(0, len(features), BLOCK):
         block = features[start : start + BLOCK]
@@ -64,7 +64,7 @@ def make_space(title: str, encoder: Path | None, features: np.ndarray, fingerpri
 def principal_places(features: np.ndarray) -> tuple[np.ndarray, tuple[float, float]]:
     """Project unit features (N, F) onto their first two principal components; needs no torch.
 
-    The components are those of at most SAMPLE evenly spaced rows. A component's largest coefficient is positive.
+    Components are computed from at most SAMPLE evenly spaced rows. A component's largest coefficient is positive.
     Returns places float32 (N, 2) and the share of the variance that each component explains.
     """
     sample = features[:: max(1, -(-len(features) // SAMPLE))].astype(np.float64)
@@ -92,9 +92,9 @@ def fitted(places: np.ndarray) -> np.ndarray:
 
 
 def aligned(places: np.ndarray, to: np.ndarray) -> np.ndarray:
-    """Turn and mirror places (N, 2) so that they lie as near as possible to `to`: a morph then moves points little.
+    """Rotate and mirror places (N, 2) to lie as near as possible to `to`, so that a morph moves points little.
 
-    Orthogonal Procrustes; distances within `places` stay as they are.
+    This is orthogonal Procrustes; distances within `places` do not change.
     """
     one, other = places - places.mean(0), to - to.mean(0)
     u, _, v = np.linalg.svd(one.T.astype(np.float64) @ other)

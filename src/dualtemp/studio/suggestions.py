@@ -8,8 +8,8 @@ from dualtemp.encoder.label_file import number_labels
 from dualtemp.errors import UserError
 from dualtemp.studio.workspace import Workspace
 
-MOST = 20_000  # images that are chosen from; of more, evenly spaced ones
-# The ways of encoder/select.py, which needs torch.
+MOST = 20_000  # candidates; if there are more images, evenly spaced ones
+# The ways of encoder/select.py, repeated here because that module needs torch.
 ABOUT = {
     "diverse": "these represent all images: a good beginning",
     "typical": "the middle of each cluster",
@@ -20,7 +20,7 @@ ABOUT = {
 
 
 class Suggestion(NamedTuple):
-    """Images by number, the most wanted first, and one line about why these."""
+    """Images by number, the most wanted first, and a line on why these."""
 
     ids: np.ndarray
     about: str
@@ -34,7 +34,7 @@ def ways() -> dict[str, str]:
 def suggest(workspace: Workspace, way: str, count: int) -> Suggestion:
     """Images without a label, chosen in one of `ways`.
 
-    Where the source labels every image, only labels that were given here count.
+    If the source labels every image, only labels given in the studio count.
     """
     if way not in ABOUT:
         raise UserError(f"no way is called {way!r}: choose among {', '.join(ABOUT)}")
@@ -60,7 +60,7 @@ def suggest(workspace: Workspace, way: str, count: int) -> Suggestion:
 
 
 def _among(labels: np.ndarray) -> np.ndarray:
-    """All images, or evenly spaced ones of those with and without a label, and the first of each class."""
+    """All images; if there are too many, evenly spaced ones with and without labels, and the first of each class."""
     if len(labels) <= MOST:
         return np.arange(len(labels))
     first = np.unique(labels, return_index=True)[1]

@@ -1,7 +1,8 @@
-"""What is known of the images as a table: CSV, and a Parquet file that other tools read.
+"""Export a table of the images as CSV, or as Parquet for other tools.
 
 Columns: name, filepath (absolute; empty for images without a file), part, label, tags, prediction, confidence,
-uncertainty, x, y (the place on the map); in Parquet tags as a list, and `features`, as `dualtemp embed` writes them.
+uncertainty, x, y (position on the map). In Parquet, tags are a list, and `features` are added as `dualtemp embed`
+writes them.
 """
 
 import csv
@@ -81,5 +82,5 @@ def _numbers(values: np.ndarray) -> list[float]:
 
 
 def _inert(cell: str) -> str:
-    """A cell as it is; spreadsheets take a leading = or @ for a formula, so that gets an apostrophe in front."""
+    """The cell, with an apostrophe in front of a leading = or @, which spreadsheets would take for a formula."""
     return f"'{cell}" if cell[:1] in ("=", "@") else cell

@@ -1,4 +1,4 @@
-"""Addresses for the two temperatures at work."""
+"""Routes for showing the two temperatures at work."""
 
 import threading
 from collections import OrderedDict
@@ -15,11 +15,11 @@ from dualtemp.studio.columns import number_column
 from dualtemp.studio.routes import answering
 from dualtemp.studio.workspace import Workspace, numbers_within
 
-KEPT_ANCHORS = 4  # selections whose anchors are kept, so that a slider need not draw them again
+KEPT_ANCHORS = 4  # selections whose anchors are cached, so that moving a slider need not draw them again
 
 
 class TemperatureRoutes:
-    """What anchors and negatives carry of the gradient."""
+    """Shares of the gradient that anchors and negatives carry."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -34,7 +34,7 @@ class TemperatureRoutes:
         ]
 
     async def temperatures(self, request: Request) -> Response:
-        """What the selected anchors and the keys carry of the gradient."""
+        """The share of the gradient that each selected anchor and each key carries."""
         body = await asked.read_body(request, asked.Weighed)
         numbers = numbers_within(body.ids, len(self.workspace.shown.images))
         return JSONResponse(await run_in_threadpool(self._weighed, numbers, body.tau_alpha, body.tau_beta))

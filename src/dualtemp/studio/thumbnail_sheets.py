@@ -1,4 +1,4 @@
-"""Thumbnails of many images in one picture: a page asks for a batch, and cuts it up."""
+"""Thumbnails of many images in one picture, which the page requests in batches and cuts up."""
 
 import io
 import threading
@@ -11,16 +11,16 @@ from dualtemp.data.loading.decode import UnreadableImage
 from dualtemp.studio.collection import Collection
 
 COLUMNS = 8
-MOST = 64  # thumbnails of a sheet
+MOST = 64  # thumbnails on a sheet
 SIDES = (48, 96, 160)  # px
-KEPT_BYTES = 96 << 20  # of thumbnails in memory
-LARGEST = 1280  # px of one image that is looked at alone
-ENLARGED = 64  # px; images up to here are enlarged by a whole number, so that their pixels stay sharp
+KEPT_BYTES = 96 << 20  # of cached thumbnails
+LARGEST = 1280  # px; longest side of an image that is viewed alone
+ENLARGED = 64  # px; images up to this size are enlarged by a whole factor, so that their pixels stay sharp
 GONE = (128, 128, 128)
 
 
 class ThumbnailSheets:
-    """Makes thumbnails of a collection when they are asked for, and keeps the newest in memory."""
+    """Makes thumbnails of a collection on demand, and keeps the newest in memory."""
 
     def __init__(self, images: Collection) -> None:
         self.images = images
@@ -29,7 +29,7 @@ class ThumbnailSheets:
         self._lock = threading.Lock()
 
     def sheet(self, numbers: Sequence[int], side: int) -> bytes:
-        """A JPEG with the thumbnails of these images, COLUMNS in a row, each `side` px high and wide."""
+        """A JPEG with the thumbnails of these images, COLUMNS per row, each `side` px high and wide."""
         rows = -(-len(numbers) // COLUMNS)
         sheet = Image.new("RGB", (min(len(numbers), COLUMNS) * side, rows * side), GONE)
         for place, number in enumerate(numbers):
@@ -39,7 +39,7 @@ class ThumbnailSheets:
         return _jpeg(sheet, 86)
 
     def image(self, number: int) -> bytes | None:
-        """One image as a JPEG of at most LARGEST px, decoded and encoded anew; None if it cannot be had."""
+        """One image, re-encoded as a JPEG of at most LARGEST px; None if it is not available."""
         try:
             picture = self.images.picture(number, enough=LARGEST)
         except (UnreadableImage, OSError):

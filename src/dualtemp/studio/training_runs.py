@@ -1,7 +1,7 @@
-"""Runs that are started from the page: processes of their own, which go on when the page and the studio are closed.
+"""Runs started from the page: separate processes, which continue when the page and the studio are closed.
 
-Beside the runs, the folder `.studio` keeps a log and the process number of each, and the images that a run learns from
-if they were chosen on the page. Names of runs are made here; a page can only name those that exist.
+Beside the runs, the folder `.studio` keeps each run's log and process number, and its images if they were chosen on the
+page. Names of new runs are made here; a page can only name existing runs.
 """
 
 import contextlib
@@ -26,35 +26,35 @@ from dualtemp.runs.metrics import measures
 from dualtemp.runs.record import points, read_run
 from dualtemp.studio.events import News
 
-EVERY = 1.0  # seconds between two looks at the runs, at least
-REST = 20  # times as long as a look takes is the pause after it, at least
-MOST_LINES = 40  # of a log, for the page
+EVERY = 1.0  # least seconds between two looks at the runs
+REST = 20  # the pause after a look is at least this many times as long as the look
+MOST_LINES = 40  # of a log, shown on the page
 
 
 class TrainingRuns:
     """The runs below a folder, and how to start, stop and resume them.
 
     Args:
-        folder: where runs are; it is made when the first one starts.
-        news: hears of every change.
-        device: of the runs that are started here, default "auto".
+        folder: where runs are; it is created when the first one starts.
+        news: is told of every change.
+        device: for runs started here, default "auto".
     """
 
     def __init__(self, folder: Path, news: News, device: str = "auto") -> None:
         self.folder, self.news, self.device = folder, news, device
         self.own = folder / ".studio"
         self._children: dict[str, subprocess.Popen[bytes]] = {}
-        self._names: set[str] = set()  # of runs that are started here
+        self._names: set[str] = set()  # of runs started here
         self._lock, self._telling = threading.Lock(), threading.Lock()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="studio-runs", daemon=True)
 
     def start_watching(self) -> None:
-        """Begin to tell pages of changes."""
+        """Start telling pages of changes."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop watching; the runs go on."""
+        """Stop watching; the runs continue."""
         self._closing.set()
 
     def paths(self) -> dict[str, Path]:
@@ -64,10 +64,10 @@ class TrainingRuns:
         return {str(path.relative_to(self.folder)): path for path in find_runs(self.folder, report=False)}
 
     def listed(self) -> list[dict[str, Any]]:
-        """All runs for the page, and those that could not begin."""
+        """All runs for the page, including those that are starting or failed to start."""
         rows = [_plain(describe_run(path, name)) for name, path in self.paths().items()]
         for row in rows:
-            if self._living(row["name"]):  # from its first moment to its last, whatever its folder says
+            if self._living(row["name"]):  # its process is alive, whatever its folder says
                 row["status"] = "running"
         there = {row["name"] for row in rows}
         for name, child in list(self._children.items()):
@@ -100,7 +100,7 @@ class TrainingRuns:
         return lines[-1] if lines else ""
 
     def new_name(self, stem: str) -> str:
-        """A name that no run has yet, and that nobody else was given."""
+        """A name that no run has, and that was not given out before."""
         stem = re.sub(r"[^\w.-]+", "-", stem).strip("-.")[:60] or "run"
         with self._lock:
             taken = {*self.paths(), *self._names, *(path.stem for path in self.own.glob("*.json"))}
@@ -111,7 +111,7 @@ class TrainingRuns:
         return f"{stem}-{number}"
 
     def train(self, name: str, data: str, settings: Mapping[str, Any]) -> None:
-        """Start `dualtemp train`; name: one of `new_name`."""
+        """Start `dualtemp train`; name: from `new_name`."""
         flags: list[str] = []
         for key, value in settings.items():
             if value is not None:
@@ -126,7 +126,7 @@ class TrainingRuns:
         self._start(name, ["resume", str(path), *(["--epochs", str(epochs)] if epochs else [])])
 
     def stop(self, name: str) -> None:
-        """Ask a run that was started here to stop after its step; it can be resumed."""
+        """Ask a run that was started here to stop after its present step; it can be resumed."""
         if child := self._living(name):
             child.terminate()
             return
@@ -141,7 +141,7 @@ class TrainingRuns:
         return self._path(name)
 
     def images_path(self, name: str, ending: str = "") -> Path:
-        """Where the images that were chosen for a run are put."""
+        """Where the images chosen for a run are stored."""
         return (self.own / "images" / f"{name}{ending}").resolve()
 
     def _path(self, name: str) -> Path:
@@ -158,7 +158,7 @@ class TrainingRuns:
             self.own.mkdir(parents=True, exist_ok=True)
             with open(self._file(name, "log"), "ab") as log:
                 child = subprocess.Popen(
-                    # -P: a Python file among the images is not taken for a library
+                    # -P: so that no Python file in the current folder is imported as a library
                     [sys.executable, "-P", "-m", "dualtemp", *words],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -176,11 +176,11 @@ class TrainingRuns:
         return child if child is not None and child.poll() is None else None
 
     def _tell(self) -> None:
-        with self._telling:  # what is told last is what is true
+        with self._telling:  # so that the list published last is the newest
             self.news.publish("runs", runs=self.listed())
 
     def _pid(self, name: str, path: Path) -> int | None:
-        """The process of a run that a former studio has started, if it still is that process; where there is /proc."""
+        """The process of a run started by an earlier studio, if it is still that process; None without /proc."""
         try:
             pid = int(json.loads(self._file(name, "json").read_text())["pid"])
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
@@ -215,7 +215,7 @@ class TrainingRuns:
 
 
 def _signs(path: Path) -> tuple[Any, ...]:
-    """What changes when a run moves; no file is read for it."""
+    """Signs that a run has changed, without reading a file."""
     run = RunFolder(path)
     signs: list[Any] = [held(run.lock)]
     for file in (run.metrics, run.config, run.trouble):

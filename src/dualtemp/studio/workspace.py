@@ -1,4 +1,4 @@
-"""Everything that one studio holds: images, features, labels, predictions; shared by all its pages."""
+"""The state of one studio (images, features, labels, predictions), shared by all its pages."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -24,9 +24,9 @@ UNCERTAINTY = "entropy of the predicted classes: 0 sure, 1 no idea"
 
 @dataclass(frozen=True)
 class Places:
-    """Where a studio reads and writes; none of it is ever chosen by a page.
+    """Where a studio reads and writes; a page can never choose these paths.
 
-    labels: the file of labels; exports: the folder of exports; runs: the folder of runs; columns: a file of more
+    labels: the label file; exports: the folder of exports; runs: the folder of runs; columns: a file with further
     columns, or None.
     """
 
@@ -42,7 +42,7 @@ class NotReady(Exception):
 
 @dataclass
 class Shown:
-    """What there is once the images are open."""
+    """What is available once the images are open."""
 
     images: Collection
     spaces: list[Space]
@@ -66,20 +66,20 @@ class Workspace:
         self.background = Background(self.news)
         self.notes: list[str] = []
         self.problem = ""
-        self.current = 0  # number of the space on show
+        self.current = 0  # number of the space shown
         self.probe = LiveProbe(self._fit, self._tell_predictions)
         self._shown: Shown | None = None
-        self._computed: dict[str, Column] = {}  # columns by what computes them
+        self._computed: dict[str, Column] = {}  # columns that jobs have computed, by id
         self._labeling = threading.Lock()
-        self._telling = threading.Lock()  # of lists: what is told last is what is true
+        self._telling = threading.Lock()  # so that the list published last is the newest
 
     def start(self) -> None:
-        """Begin to open the images, in the background."""
+        """Start opening the images in the background."""
         self.background.start("open", f"opening {self.opening.title}", self._open)
         self.probe.start()
 
     def close(self) -> None:
-        """Stop what is computed, and end the connections."""
+        """Stop computations, and end the connections."""
         self.probe.close()
         self.background.close()
         self.news.close()
@@ -98,10 +98,10 @@ class Workspace:
 
     @property
     def space(self) -> Space:
-        """The space on show."""
+        """The space shown."""
         return self.shown.spaces[self.current]
 
-    # ---- what points can be colored by
+    # ---- columns
 
     def column(self, name: str) -> Column | None:
         """A column by its name; None if there is none."""
@@ -115,7 +115,7 @@ class Workspace:
         return self._computed.get(name) or self.shown.columns.get(name)
 
     def column_names(self) -> list[dict[str, Any]]:
-        """All columns: id, title, kind and one line about each; those that change are not computed for it."""
+        """All columns: id, title, kind and a line about each; does not compute columns that change."""
         found = self.probe.predictions
         heads = [("label", "label", "category", LABEL)]
         if found is not None:
@@ -141,7 +141,7 @@ class Workspace:
     # ---- labels
 
     def change_labels(self, make: Callable[[LabelFile], Change | None]) -> Change | None:
-        """Change labels, tell all pages of it in the order of the changes, and ask for new predictions."""
+        """Change labels, tell all pages in the order of the changes, and request new predictions."""
         labels = self.shown.labels
         with self._labeling:
             change = make(labels)
@@ -153,11 +153,11 @@ class Workspace:
         return change
 
     def label_words(self) -> list[str]:
-        """All labels that there are, and the classes."""
+        """All labels in use, and the classes."""
         return sorted({*self.shown.images.classes, *self.shown.labels.labels().values()})
 
     def tag_words(self) -> list[str]:
-        """All tags that there are."""
+        """All tags in use."""
         return sorted({tag for entry in list(self.shown.labels.entries.values()) for tag in entry.tags})
 
     # ---- spaces
@@ -172,7 +172,7 @@ class Workspace:
         self.probe.ask()
 
     def add_space(self, space: Space) -> int:
-        """Add a space, turned so that its map is like the first one's, and show it."""
+        """Add a space, rotated so that its map resembles the first one's, and show it."""
         first = self.shown.spaces[0]
         for name, places in space.places.items():
             if name in first.places:
@@ -214,7 +214,7 @@ class Workspace:
     def _tell_spaces(self) -> None:
         self.news.publish("space", current=self.current, spaces=self.described_spaces())
 
-    # ---- in the background
+    # ---- background work
 
     def _open(self, progress: Progress) -> str:
         try:
@@ -237,7 +237,7 @@ class Workspace:
         labels = {number: word for number, word in enumerate(self.words()) if word is not None}
         try:
             return fit_predictions(self.space, labels, self.shown.labels.labels())
-        except Exception as error:  # the page goes on without predictions
+        except Exception as error:  # the page continues without predictions
             self.notes.append(f"no predictions: {error}")
             return None
 
@@ -260,7 +260,7 @@ def _fixed_columns(images: Collection) -> dict[str, Column]:
 
 
 def numbers_within(numbers: Iterable[int], count: int) -> list[int]:
-    """The numbers as a list; raises UserError if one of them is no image."""
+    """The numbers as a list; raises UserError if one is not the number of an image."""
     found = list(numbers)
     if any(not 0 <= number < count for number in found):
         raise UserError(f"image numbers are 0 to {count - 1}")
