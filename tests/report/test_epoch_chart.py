@@ -71,6 +71,21 @@ def test_a_thinned_line_keeps_ends_and_extremes(seed: int, count: int) -> None:
     assert set(kept) <= set(points)
 
 
+@pytest.mark.parametrize(("seed", "count"), [(0, 2), (1, 24)])
+def test_of_many_epochs_the_values_of_all_lines_are_told_at_the_same_ones(seed: int, count: int) -> None:
+    values = np.random.default_rng(seed).normal(size=(count, 4 * MANY))
+    lines = [Line(f"run {i}", list(enumerate(row.tolist(), 1)), i, "{!r}") for i, row in enumerate(values)]
+    seldom = Line("evaluated every tenth epoch", lines[0].points[9::10], count, "{!r}")
+    drawn = ElementTree.fromstring(epoch_chart("x", [*lines, seldom]))
+    told = [{point[2]: float(point[3]) for point in line["points"]} for line in json.loads(drawn.get("data-lines", ""))]
+    assert all(line.keys() == told[0].keys() for line in told[:count])
+    assert len(told[0]) <= MANY + 4 * (count + 1)
+    assert told[count] == dict(seldom.points)
+    for row, line in zip(values, told, strict=False):
+        assert {1, 4 * MANY, int(row.argmin()) + 1, int(row.argmax()) + 1} <= line.keys()
+        assert all(row[epoch - 1] == value for epoch, value in line.items())
+
+
 @given(st.integers(1, 500), st.integers(0, 3000))
 def test_epochs_below_the_axis_are_whole_few_and_in_even_steps(first: int, span: int) -> None:
     ticks = epoch_ticks(first, first + span)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -64,18 +65,19 @@ def epoch_chart(title: str, lines: Sequence[Line], references: Sequence[Referenc
     levels = [
         _level(reference, down(reference.value), [at for line in seen for at in line]) for reference in references
     ]
-    drawn, readouts = [], []
+    drawn, readouts, told = [], [], told_epochs(lines)
     for line in lines:
         kept = thin(line.points)
-        places = [(across(epoch), down(value)) for epoch, value in kept]
-        drawn.append(_drawn(line, kept, places))
+        drawn.append(_drawn(line, kept, [(across(epoch), down(value)) for epoch, value in kept]))
         readouts.append(
             {
                 "name": line.name,
                 "number": line.number % COLORS,
                 "line": line.number,
                 "points": [
-                    [x, y, epoch, line.form.format(value)] for (epoch, value), (x, y) in zip(kept, places, strict=True)
+                    [across(epoch), down(value), epoch, line.form.format(value)]
+                    for epoch, value in line.points
+                    if epoch in told
                 ],
             }
         )
@@ -111,6 +113,18 @@ def thin(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
         some = points[start : start + stretch]
         kept |= {min(some, key=lambda point: point[1]), max(some, key=lambda point: point[1])}
     return sorted(kept)
+
+
+def told_epochs(lines: Sequence[Line]) -> set[int]:
+    """Choose about MANY epochs to read values off, the same for all lines, and the ends and extremes of each line."""
+    there = Counter(epoch for line in lines for epoch, _ in line.points)
+    epochs = sorted(there)
+    stretch = math.ceil(len(epochs) / MANY)
+    told = {max(epochs[start : start + stretch], key=there.__getitem__) for start in range(0, len(epochs), stretch)}
+    for line in lines:
+        by_value = sorted(line.points, key=lambda point: point[1])
+        told |= {epoch for each in (line.points, by_value) for epoch, _ in (each[0], each[-1])}
+    return told
 
 
 def line_class(number: int) -> str:
