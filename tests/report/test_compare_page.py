@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,17 @@ def test_the_page_goes_to_the_current_folder_unless_told(
     assert main(["report", *runs]) == 0
     assert capsys.readouterr().out == "compare.html\n"
     assert (tmp_path / "compare.html").is_file()
+
+
+def test_a_folder_whose_name_is_no_text_is_linked(tmp_path: Path) -> None:
+    named = tmp_path / os.fsdecode(b"caf\xe9")
+    try:
+        run = made_run(named, FULL)
+    except OSError:
+        pytest.skip("file names must be text here")
+    write_run_page(run)
+    page = write_compare_page([run, made_run(tmp_path / "b", FULL)], tmp_path / "compare.html").read_text()
+    assert 'href="caf%E9/report.html"' in page
 
 
 def test_more_runs_than_lines_can_be_told_apart_are_refused(tmp_path: Path) -> None:

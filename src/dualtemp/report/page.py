@@ -32,7 +32,8 @@ def write_page(path: Path, page: str) -> Path:
 
 def link_to(path: Path, page: Path) -> str:
     """Return the relative address of a file for a page written to `page`, so that a folder can be moved as a whole."""
-    return quote(os.path.relpath(path.resolve(), page.resolve().parent).replace(os.sep, "/"))
+    address = os.path.relpath(path.resolve(), page.resolve().parent).replace(os.sep, "/")
+    return quote(os.fsencode(address))  # names need not be valid text
 
 
 @cache
