@@ -259,3 +259,8 @@ def test_the_part_fits_a_phone_and_the_dark(shown: Open, width: int, scheme: str
     view.locator("#pictures .plot svg").focus()
     view.keyboard.press("ArrowRight")
     assert view.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_pictures_are_printed(shown: Open) -> None:
+    view, _ = shown(made())
+    assert b"/Subtype /Image" in view.pdf(print_background=False)  # as browsers print unless told otherwise
