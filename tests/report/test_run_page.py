@@ -52,6 +52,9 @@ def test_every_curve_is_there_with_its_sentence_without_an_error_or_the_network(
     assert view.locator("#chart-probe_top1 polyline").count() == 2
     assert "chance" in view.locator("#chart-probe_top1 svg").text_content()
     assert "log 64" in view.locator("#chart-entropy svg").text_content()
+    words = view.locator("#chart-probe_top1 figcaption").inner_text()
+    for key in ("probe_top1", "knn_top1", "start_knn_top1"):
+        assert (measures()[key].says in words) == (key in FULL[0])  # nothing is said of a line that is not there
 
 
 def test_the_pointer_and_the_arrow_keys_read_values_off(open_page: Open, run: Path) -> None:
@@ -72,6 +75,7 @@ def test_the_pointer_and_the_arrow_keys_read_values_off(open_page: Open, run: Pa
     for key in ("ArrowLeft", "ArrowLeft"):
         chart.press(key)
     assert readout.inner_text() == "epoch 3: Linear probe 36.00 %, kNN 38.00 %"
+    assert card.get_by_role("status").inner_text() == readout.inner_text()  # also for those who listen
     assert told == []
 
 

@@ -54,6 +54,7 @@ def _of_one_run(run: RunRecord, shared: Sequence[Measure]) -> dict[str, Any] | N
         Line(each.title.removesuffix(", top-1"), points(run.history, each.key), number, each.form)
         for number, each in enumerate(shared)
     ]
+    told = [each for each, line in zip(shared, lines, strict=True) if line.points]
     lines = [line for line in lines if line.points]
     if not lines:
         return None
@@ -62,7 +63,7 @@ def _of_one_run(run: RunRecord, shared: Sequence[Measure]) -> dict[str, Any] | N
     return {
         "id": first.key,
         "title": title,
-        "says": " ".join(filter(None, (words for each in shared for words in (each.says, each.remark(run))))),
+        "says": " ".join(filter(None, (words for each in told for words in (each.says, each.remark(run))))),
         "svg": epoch_chart(title, lines, [reference] if reference else [])
         if any(varies([line]) for line in lines)
         else "",
