@@ -1,12 +1,14 @@
 """The model card: what it says was measured."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from made_runs import FULL, made_run
 
-from dualtemp.exporting.model_card import CardFacts, _figures
+from dualtemp.exporting.model_card import CardFacts, _figures, _origin
 from dualtemp.runs.folder import RunFolder
 
 
@@ -25,3 +27,24 @@ def test_the_card_of_a_fine_tuned_network_has_no_figures_of_others(tmp_path: Pat
     assert not any(figure in tuned for figure in ("97.00", "98.00", "50.00", "43.21"))
     plain = _figures(CardFacts(run, run.settings(), (), {}, {}, {}))
     assert all(figure in plain for figure in ("60.00", "97.00", "98.00", "50.00", "43.21"))
+
+
+@pytest.mark.parametrize(
+    ("word", "origin", "shown"),
+    [
+        ("/home/me/secret/start", "/home/me/secret/start", "It began from start (content"),
+        ("secret/start.pth", "secret/start.pth", "It began from start.pth (content"),
+        ("imagenet", "timm timm/tf_efficientnet_lite0.in1k", "It began from timm timm/tf_efficientnet_lite0.in1k (con"),
+    ],
+)
+def test_the_card_names_only_the_last_part_of_a_starts_path(tmp_path: Path, word: str, origin: str, shown: str) -> None:
+    run = RunFolder(made_run(tmp_path / "run", FULL))
+    environment = {**run.read_environment(), "start": {"word": word, "origin": origin}}
+    (run.path / "environment.json").write_text(json.dumps(environment))
+    facts = CardFacts(run, run.settings(), (), {}, {}, {"dualtemp": "1.0", "epoch": 1})
+    assert shown in _origin(facts)
+    assert "secret" not in _origin(facts)
+    run.config.unlink()  # the start itself
+    own = replace(facts, settings=facts.settings.model_copy(update={"init": word}))
+    assert f"`{Path(word).name}`" in _origin(own)
+    assert "secret" not in _origin(own)

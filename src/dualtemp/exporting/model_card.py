@@ -79,8 +79,8 @@ def _origin(facts: CardFacts) -> str:
     settings, version = facts.settings, facts.manifest["dualtemp"]
     if facts.is_start:
         return (
-            f"These are the weights of `{_plain(str(settings.init))}` (content {settings.init_content}) as they were "
-            f"found, not trained further, written by dualtemp {version}."
+            f"These are the weights of `{_plain(_last_part(settings.init))}` (content {settings.init_content}) as they "
+            f"were found, not trained further, written by dualtemp {version}."
         )
     learned = "with" if settings.framework.learns_from_labels else "without"
     epochs = "" if facts.manifest["epoch"] is None else f" after epoch {facts.manifest['epoch']} of {settings.epochs}"
@@ -89,7 +89,9 @@ def _origin(facts: CardFacts) -> str:
     begun = facts.run.read_environment().get("start")
     began = ""
     if isinstance(begun, dict):
-        origin = _plain(str(begun.get("origin") or settings.init))
+        origin = str(begun.get("origin") or settings.init)
+        is_path = origin == str(Path(str(begun.get("word"))))  # as of a run, a folder or a file
+        origin = _plain(_last_part(origin) if is_path else origin)
         began = f" It began from {origin} (content {settings.init_content}), and takes images as that does."
     return (
         f"It was trained {learned} labels by {settings.method}{_temperatures(settings)} with dualtemp {version}; these "
@@ -159,6 +161,11 @@ def _without_folders(name: str) -> str:
     return LABELS_OF.join(Path(part).name if part.startswith("/") else part for part in name.split(LABELS_OF))
 
 
+def _last_part(path: Any) -> str:
+    """The last part of a path: where things lie is nobody's business."""
+    return Path(str(path)).name
+
+
 def _data(facts: CardFacts) -> str:
     made = facts.run.read_environment()
     lines = [f"Trained on `{_plain(Path(facts.settings.data).name)}`: {_count(made.get('train'))}."]
@@ -216,7 +223,7 @@ def _about_classifier(made: dict[str, Any]) -> str:
 
 def _settings_part(facts: CardFacts) -> str:
     paths = {name: facts.settings.get(name) for name in ("data", "init", "labels_from", "teacher")}
-    last = {name: Path(str(path)).name for name, path in paths.items() if path is not None}
+    last = {name: _last_part(path) for name, path in paths.items() if path is not None}
     settings = facts.settings.model_copy(update=last)
     made = facts.run.read_environment()
     versions = ", ".join(
