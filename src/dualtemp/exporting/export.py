@@ -268,7 +268,7 @@ def _content(file: Path) -> bytes | None:
 
 
 def _merged(out: Path, weights: str, same_classifier: bool, fresh: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
-    """Return files of an earlier export with another encoder or classifier, to be removed, and all formats afterwards."""
+    """Return files of an earlier export with another encoder or classifier, which go, and all formats afterwards."""
     before = formats_in(out)
     same = bool(before) and json.loads((out / MANIFEST).read_text()).get("weights") == weights
     kept = {
