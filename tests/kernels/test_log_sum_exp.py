@@ -170,6 +170,25 @@ def test_losses_on_the_kernels_are_those_of_the_brute_force(name: str, detached:
         torch.testing.assert_close(x.double(), y, rtol=1e-4, atol=3e-5)
 
 
+@pytest.mark.parametrize("tau_beta", [1e30, 1e38, 1e46, 1e300])
+def test_a_tau_beta_beyond_float32_is_as_good_as_infinite(tau_beta: float) -> None:
+    g = torch.Generator().manual_seed(1)
+    q, k, keys = (torch.randn(n, 12, generator=g, requires_grad=True) for n in (18, 18, 34))
+    for ours, brute in (
+        (
+            losses.dual_temperature(q, k, 0.1, tau_beta, reduction="none"),
+            brute_force.dual_temperature(q, k, 0.1, math.inf),
+        ),
+        (
+            losses.decomposed(q, k, keys, keys, 0.1, tau_beta, reduction="none"),
+            brute_force.decomposed(q, k, keys, keys, 0.1, math.inf),
+        ),
+    ):
+        torch.testing.assert_close(ours.double(), brute, rtol=2e-5, atol=2e-5)
+        found, right = (torch.autograd.grad(loss.sum(), q) for loss in (ours, brute))
+        torch.testing.assert_close(found, right, rtol=1e-4, atol=3e-5)
+
+
 def test_a_temperature_on_the_device_gives_the_same_as_its_number() -> None:
     g = torch.Generator().manual_seed(0)
     a, b = (F.normalize(torch.randn(n, 20, generator=g), dim=1) for n in (18, 33))

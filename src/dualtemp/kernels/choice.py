@@ -22,6 +22,7 @@ from torch import Tensor
 from dualtemp.atomic_write import whole_file
 from dualtemp.cache_folder import cache_folder
 from dualtemp.errors import UserError
+from dualtemp.temperatures import MOST_TAU
 
 SWITCH = "DUALTEMP_TRITON"
 VERSION = 1  # of the kernels; raised when they change, so that each device has to pass the self-test again
@@ -196,7 +197,8 @@ def _equal(alpha: float | Tensor, beta: float | Tensor) -> bool:
 
 
 def _infinite(tau: float | Tensor) -> bool:
-    return not isinstance(tau, Tensor) and math.isinf(tau)
+    """Whether every key weighs the same, to the last digit; far above, factors of the kernels would round to 0."""
+    return not isinstance(tau, Tensor) and tau > MOST_TAU
 
 
 def _opposite(own: int | None) -> int | None:
