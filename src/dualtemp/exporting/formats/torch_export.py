@@ -24,7 +24,10 @@ def write(encoder: ExportedEncoder, folder: Path) -> None:
 
     batch = torch.export.Dim("batch")
     example = (encoder.graph_input(encoder.pixels(2)),)
-    torch.export.save(torch.export.export(encoder.graph(), example, dynamic_shapes=({0: batch},)), folder / GRAPH)
+    program = torch.export.export(encoder.graph(), example, dynamic_shapes=({0: batch},))
+    for node in program.graph.nodes:
+        node.meta.pop("stack_trace", None)  # the paths of this machine
+    torch.export.save(program, folder / GRAPH)
 
 
 def read(encoder: ExportedEncoder, folder: Path) -> Callable[[Tensor], Tensor]:
