@@ -2,8 +2,9 @@
 
     python benchmarks/index.py RUN --data cifar10 --counts 10000 100000 1000000 --work FOLDER
 
-Vectors are features of drawn views of the images by the run's encoder, made once and kept in FOLDER. Every measurement
-is a process of its own: processor seconds and peak memory are those of the work alone, beyond what importing takes.
+Vectors are features of drawn views of the images by the run's encoder, made once and kept in FOLDER; without --work
+they are removed at the end. Every measurement is a process of its own: processor seconds and peak memory are those of
+the work alone, beyond what importing takes.
 
     ours     dualtemp index, then search (held-out queries) and near-duplicates by it, with exact cosines and recall;
              above --pairs vectors, near-duplicates of 500 sampled images alone
@@ -20,6 +21,7 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -243,7 +245,7 @@ def main() -> None:
     parser.add_argument("--exact", type=int, default=100_000)
     parser.add_argument("--pairs", type=int, default=100_000, help="most vectors whose near-duplicates are all sought")
     parser.add_argument("--kind", choices=("exact", "hnsw", "ivfpq"))
-    parser.add_argument("--work", type=Path, default=Path("index-benchmark"))
+    parser.add_argument("--work", type=Path, metavar="FOLDER", help="where vectors and indexes stay")
     parser.add_argument("--one", nargs=2, metavar=("WHAT", "FILE"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
@@ -252,14 +254,14 @@ def main() -> None:
     if arguments.run is None:
         parser.error("give a run")
     torch.set_num_threads(1)
-    make_views(arguments.run, arguments.data, max(arguments.counts), arguments.work / "views")
-    for count, what, told in measured(
-        arguments.counts, arguments.work, arguments.exact, arguments.pairs, arguments.kind
-    ):
-        figures = ", ".join(
-            f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in told.items()
-        )
-        print(f"{count:>9,} {what:<10} {figures}", flush=True)
+    with tempfile.TemporaryDirectory() as place:
+        work = arguments.work or Path(place)
+        make_views(arguments.run, arguments.data, max(arguments.counts), work / "views")
+        for count, what, told in measured(arguments.counts, work, arguments.exact, arguments.pairs, arguments.kind):
+            figures = ", ".join(
+                f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in told.items()
+            )
+            print(f"{count:>9,} {what:<10} {figures}", flush=True)
 
 
 if __name__ == "__main__":

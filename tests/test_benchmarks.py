@@ -57,3 +57,18 @@ def test_the_benchmark_of_losses_prints_ratios_and_leaves_out_what_is_not_instal
     of_plain, of_ours = (float(line.split()[2]) for line in (plain, ours))
     ratio = float(ours.partition("plain: ")[2].split()[0])
     assert ratio == pytest.approx(of_ours / of_plain, abs=0.02)
+
+
+def test_the_benchmark_of_indexes_keeps_vectors_only_where_it_is_told_to(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    import index  # pyright: ignore
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(index, "make_views", lambda run, data, count, folder: folder.mkdir(parents=True))
+    monkeypatch.setattr(index, "measured", lambda *arguments: iter(()))
+    monkeypatch.setattr(sys, "argv", ["index.py", "run"])
+    index.main()
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr(sys, "argv", ["index.py", "run", "--work", "kept"])
+    index.main()
+    assert (tmp_path / "kept" / "views").is_dir()
