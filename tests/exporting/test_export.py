@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import threading
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -629,3 +630,13 @@ def test_class_folders_whose_names_are_no_text_are_in_the_card(tmp_path: Path) -
     (run / "environment.json").write_text(json.dumps(environment))
     out = export(run, "safetensors", tmp_path / "out")
     assert "2 classes: caf\\xe9, dog" in (out / "README.md").read_text(encoding="utf-8")
+
+
+def test_graphs_do_not_tell_where_this_machine_keeps_its_packages(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run", "resnet_mini", 32)
+    out = export(run, ("onnx", "torch-export"), tmp_path / "out")
+    with zipfile.ZipFile(out / "model.pt2") as archive:
+        contents = [archive.read(name) for name in archive.namelist()]
+    places = [str(Path(package.__file__ or "").parents[1]).encode() for package in (dualtemp, torch)]
+    for content in (*contents, (out / "model.onnx").read_bytes()):
+        assert not [place for place in places if place in content]

@@ -32,18 +32,20 @@ def write_graph(
     """Write a module as a graph in one file, for any number of images at once; name: of its input."""
     import torch
 
-    torch.onnx.export(
+    program = torch.onnx.export(
         module,
         (example,),
-        str(path),
         dynamo=True,
         dynamic_shapes=({0: torch.export.Dim("batch")},),
         input_names=[name],
         output_names=list(outputs),
         opset_version=OPSET,
-        external_data=False,
         verbose=False,
     )
+    assert program is not None
+    for node in program.model.graph:
+        node.metadata_props.pop("pkg.torch.onnx.stack_trace", None)  # the paths of this machine
+    program.save(str(path), external_data=False)
 
 
 def describe_answers(encoder: ExportedEncoder, path: Path) -> None:
