@@ -238,6 +238,18 @@ def test_the_curves_pass_through_what_the_sliders_choose(shown: Open, page: Path
     assert (ys[0] - ys[1]) / (ys[0] - ys[2]) == pytest.approx((found[1] - found[0]) / (found[2] - found[0]), abs=5e-3)
 
 
+@pytest.mark.parametrize("spread", [0.0, 0.05, 0.5])
+def test_heights_beside_a_curve_differ_however_flat_it_is(
+    run: TrainedRun, tmp_path: Path, open_page: Open, spread: float
+) -> None:
+    found = collect_explorer_data(run)
+    s = Similarities(0.9 + spread * torch.linspace(-1, 0, len(found.s.positive)), found.s.negatives * 0)
+    view, told = open_page(write_page(tmp_path / "flat.html", explorer_page(run, found._replace(s=s))))
+    labels = view.locator("#entropy-curve text[text-anchor=end]").all_text_contents()
+    assert len(labels) == len(set(labels)) == 4
+    assert told == []
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(380, "dark"), (380, "light"), (1400, "dark")])
 def test_the_page_fits_a_phone_and_the_dark(shown: Open, width: int, scheme: str) -> None:
     view, told = shown(width, scheme)

@@ -153,7 +153,8 @@ function curvesOf(keys) {  // [tau, entropy of r_+] and [tau, mean effective neg
 
 function showCurves(now) {
   const these = curvesOf(now.keys), all = curvesOf(data.sizes[data.sizes.length - 1]), top = Math.log(N);
-  const lowest = Math.min(now.H, ...these.entropy.concat(all.entropy).map(point => point[1]));
+  const lowest = Math.min(now.H, top - .003, ...these.entropy.concat(all.entropy).map(point => point[1])), third = (top - lowest) / 3;
+  const digits = third < .01 ? 3 : 2;  // labels differ, and rounding noise is drawn flat
   const mark = (name, y, acting) => ({name, tau: now[`tau_${name}`], y, acting});
   drawChart($("entropy-curve"), {
     title: `entropy of r₊, nats (${now.keys.toLocaleString("en")} keys)`, taus: data.taus, logarithmic: false,
@@ -161,7 +162,7 @@ function showCurves(now) {
     // only the sigmoid is a curve over tau_beta
     marks: state.weight === "sigmoid" ? [mark("alpha", 0, false), mark("beta", now.H, true)] : [],
     level: state.weight === "sigmoid" ? null : now.H,
-    ticks: N > 1 ? [0, 1, 2, 3].map(i => lowest + (top - lowest) * i / 3).map((y, i) => [y, i === 3 ? `log ${N}` : y.toFixed(2)]) : [[0, "0"], [1, "1"]],
+    ticks: N > 1 ? [0, 1, 2, 3].map(i => [lowest + third * i, i === 3 ? `log ${N}` : (lowest + third * i).toFixed(digits)]) : [[0, "0"], [1, "1"]],
   });
   const powers = [1];
   while (powers[powers.length - 1] * 8 < now.keys) powers.push(powers[powers.length - 1] * 8);
