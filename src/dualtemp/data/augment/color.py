@@ -1,8 +1,7 @@
 """Color operations on batches, each image with its own factor; equal to torchvision's on float images in [0, 1].
 
-Images (N, C, H, W) float in [0, 1], changed in place; factors (N,). With three channels, all of them are RGB
-operations. With any other number there is no hue, saturation or grayscale; brightness and contrast act on all
-channels alike.
+Images are float (N, C, H, W) in [0, 1] and are changed in place; factors are (N,). Three channels are taken as RGB.
+With any other number, hue, saturation and grayscale are skipped; the other operations treat all channels alike.
 """
 
 from collections.abc import Callable
@@ -14,7 +13,7 @@ _LUMA = (0.2989, 0.587, 0.114)  # torchvision's weights of R, G, B
 
 
 def gray_of(images: Tensor) -> Tensor:
-    """Luma (N, 1, H, W) of RGB; of any other number of channels their plain mean."""
+    """Luma (N, 1, H, W) of RGB images; for any other number of channels, their mean."""
     if images.shape[1] != 3:
         return images.mean(1, keepdim=True)
     red, green, blue = images.unbind(1)
@@ -41,11 +40,11 @@ def saturation_(images: Tensor, factor: Tensor) -> None:
 
 
 def hue_(images: Tensor, factor: Tensor) -> None:
-    """Turn the hue by a share of the circle, in [-0.5, 0.5].
+    """Rotate the hue by a fraction of the color circle, in [-0.5, 0.5].
 
-    Without a detour through HSV images: with the largest channel v, the range c of the channels and the hue h in [0,
-    6), the channels come back as v - c * clamp(2 - |h - 3|), v - c * clamp(|h - 2| - 1), v - c * clamp(|h - 4| - 1),
-    clamped to [0, 1].
+    HSV images are not built: with v the largest channel, c the range of the channels and h the new hue in [0, 6), the
+    new channels are v - c * clamp(2 - |h - 3|), v - c * clamp(|h - 2| - 1) and v - c * clamp(|h - 4| - 1), where clamp
+    is to [0, 1].
     """
     red, green, blue = images.unbind(1)
     value = torch.maximum(torch.maximum(red, green), blue)
@@ -54,7 +53,7 @@ def hue_(images: Tensor, factor: Tensor) -> None:
     green_leads, red_leads = green.clone().eq_(value), red.clone().eq_(value)
     hue = torch.lerp(torch.lerp(red - green, blue - red, green_leads), green - blue, red_leads)
     hue.div_(extent.clamp(min=torch.finfo(extent.dtype).tiny))  # 0 / tiny = 0 on gray pixels
-    hue.add_(green_leads.mul_(-2.0).add_(4.0).mul_(red_leads.neg_().add_(1.0)))  # from red 0, green 2, blue 4
+    hue.add_(green_leads.mul_(-2.0).add_(4.0).mul_(red_leads.neg_().add_(1.0)))  # offset: red 0, green 2, blue 4
     hue.add_(6.0 * factor.view(-1, 1, 1))
     hue.sub_((hue * (1.0 / 6.0)).floor_(), alpha=6.0)
     shares = (
@@ -69,13 +68,14 @@ def hue_(images: Tensor, factor: Tensor) -> None:
 def grayscale_(images: Tensor, chosen: Tensor) -> None:
     """Replace the channels of RGB images by their luma where chosen (N,) is 1, and not where it is 0.
 
-    It is a saturation of 0; a factor of 1 leaves every bit as it is. On a CPU this beats picking and putting back.
+    This is `saturation_` with factor 0; a factor of 1 leaves images unchanged, bit for bit. On a CPU it is faster than
+    copying the chosen images out and back.
     """
     saturation_(images, 1.0 - chosen)
 
 
 def solarize_(images: Tensor) -> None:
-    """Invert what is at least a half (uint8: at least 128)."""
+    """Invert values of at least 0.5 (in uint8: 128)."""
     torch.where(images >= 0.5, 1.0 - images, images, out=images)
 
 
@@ -86,16 +86,17 @@ NOTHING = len(JITTER_OPERATIONS)
 
 
 def jitter_plan(factors: Tensor, order: Tensor) -> tuple[Tensor, Tensor, tuple[tuple[int, ...], ...]]:
-    """How `jitter` has to sort a batch, so that each image meets its operations in its own order.
+    """Plan how `jitter` sorts a batch, so that each image gets the operations in its own order.
 
-    factors: float (N, 4), one for each of JITTER_OPERATIONS; order: int64 (N, steps), their numbers in the order in
-    which they act, NOTHING for no operation; both on the CPU. Before each step the batch is sorted by the operation
-    that comes next, so that each works in place on one slice, and nothing is computed for images that do not need it.
+    factors: float (N, 4), one for each of JITTER_OPERATIONS; order: int64 (N, steps), the numbers of the operations in
+    the order to apply them, NOTHING for none; both on the CPU. Before each step the batch is sorted by its next
+    operation, so that each operation works in place on one slice, and nothing is computed for images that do not need
+    it.
 
-    Returns int64 (steps + 1, N), the sorting before each step and the one back; float (steps, N), the factors in that
-    order; and for each step where the slice of each operation ends.
+    Returns int64 (steps + 1, N), the permutation before each step and a last one that restores the order; float (steps,
+    N), the factors of the sorted images; and, for each step, the ends of the operations' slices.
     """
-    place = torch.arange(len(order))  # which image stands where
+    place = torch.arange(len(order))  # the image at each position
     shuffles, sorted_factors, ends = [], [], []
     for step in range(order.shape[1]):
         following, shuffle = order[place, step].sort(stable=True)
@@ -109,7 +110,7 @@ def jitter_plan(factors: Tensor, order: Tensor) -> tuple[Tensor, Tensor, tuple[t
 def jitter(images: Tensor, shuffles: Tensor, factors: Tensor, ends: tuple[tuple[int, ...], ...]) -> Tensor:
     """Apply jitter operations to each image in its own order; the result may share the images' memory.
 
-    The rest is what `jitter_plan` gives, its tensors on the device of the images.
+    shuffles, factors, ends: from `jitter_plan`, the tensors on the device of the images.
     """
     for step, limits in enumerate(ends):
         images = images.index_select(0, shuffles[step])

@@ -1,4 +1,4 @@
-"""Which part of an image a view shows: torchvision's RandomResizedCrop, drawn for a whole batch at once."""
+"""Random crops: the boxes of torchvision's RandomResizedCrop, drawn for a whole batch at once."""
 
 import math
 
@@ -13,10 +13,10 @@ TRIES = 10
 def random_crops(
     random: Tensor, heights: Tensor, widths: Tensor, scale: tuple[float, float], ratio: tuple[float, float]
 ) -> Tensor:
-    """Boxes (N, 4) int64: top, left, height, width.
+    """Draw boxes (N, 4) int64: top, left, height, width.
 
     random: words of slots CROP_AREA .. CROP_LEFT, (22, N), on the CPU; heights, widths: int64 (N,).
-    The first of ten tries that fits is taken, else the largest central crop whose aspect the ratio allows.
+    Takes the first of ten tries that fits, else the largest central crop with an aspect within the ratio.
     """
     area = (heights * widths).to(torch.float64) * uniform(random[Slot.CROP_AREA : Slot.CROP_AREA + TRIES], *scale)
     low, high = math.log(ratio[0]), math.log(ratio[1])
@@ -38,12 +38,12 @@ def central_crops(heights: Tensor, widths: Tensor, ratio: tuple[float, float]) -
     """The largest central crops with an aspect inside ratio: boxes (N, 4) as in random_crops."""
     aspect = widths.to(torch.float64) / heights
     narrow, wide = aspect < ratio[0], aspect > ratio[1]
-    # At least one pixel: of an image of one or two, an aspect far from 1 would leave none.
+    # At least one pixel: if a side has one or two, a ratio far from 1 would round to none.
     height = torch.where(narrow, (widths.to(torch.float64) / ratio[0]).round().to(torch.int64).clamp(min=1), heights)
     width = torch.where(wide, (heights.to(torch.float64) * ratio[1]).round().to(torch.int64).clamp(min=1), widths)
     return torch.stack(((heights - height) // 2, (widths - width) // 2, height, width), 1)
 
 
 def crop_words(seed: int, epoch: int, index: Tensor, view: int) -> Tensor:
-    """Only the words that random_crops needs: (22, N)."""
+    """Draw only the words that random_crops needs: (22, N)."""
     return words(seed, epoch, index, view, Slot.CROP_AREA, Slot.CROP_LEFT + 1)

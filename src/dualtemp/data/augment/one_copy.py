@@ -1,18 +1,18 @@
-"""Several tensors to a device in one copy, which nobody waits for."""
+"""Copy several tensors to a device at once, without waiting for the copy."""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-_ALIGNMENT = 16  # bytes, so that every part may be seen as any type
+_ALIGNMENT = 16  # bytes, so that every part can be viewed as any dtype
 
 
 def copy_together(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
     """CPU tensors of any types and shapes -> the same on the device.
 
-    Each copy costs a launch, and one from ordinary memory makes CUDA wait for all work before it. So there all of them
-    go through one piece of pinned memory. On the CPU they stay as they are.
+    Each copy costs a launch, and a copy from pageable memory makes CUDA wait for all earlier work. So all tensors are
+    packed into one buffer, which is pinned for CUDA. For the CPU they are returned as they are.
     """
     if device.type == "cpu":
         return list(tensors)

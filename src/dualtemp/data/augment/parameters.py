@@ -1,7 +1,7 @@
-"""From draws to what happens to each image of a batch: torchvision's distributions, drawn on the CPU.
+"""Turn random words into augmentation parameters for each image of a batch, with torchvision's distributions.
 
-Drawn on the CPU because the choice of which images an operation touches is then known there, without waiting for a
-device, and because float64 makes the same draws on every machine.
+This happens on the CPU, so that the images which an operation touches are known without waiting for a device, and in
+float64, so that the parameters are the same on every machine.
 """
 
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ _ORDERS = torch.tensor(list(permutations(range(4))))  # (24, 4)
 
 @dataclass(frozen=True)
 class Parameters:
-    """What happens to N images after the crop; all on the CPU.
+    """Parameters of the operations on N images after the crop; all on the CPU.
 
     flipped, jittered, gray, blurred, solarized: bool (N,); factors: float64 (N, 4), brightness, contrast, saturation,
-    hue; order: int64 (N, 4), those four by number, in the order in which they act, NOTHING where the image is not
+    hue; order: int64 (N, 4), the numbers of these four in the order to apply them, NOTHING if the image is not
     jittered; sigma: float64 (N,).
     """
 

@@ -1,9 +1,9 @@
-"""Random draws without a state: each is a function of (seed, epoch, image index, view) and the name of what is drawn.
+"""Stateless random draws: each is a function of (seed, epoch, image index, view) and of what is drawn (`Slot`).
 
 The generator is Philox4x32-10 (Salmon et al., SC 2011), a counter-based one: the seed is its key; index, epoch, view
-and a slot's number are its counter. So a draw is the same in any batch, process, order and on any device, and an
-epoch can be entered anywhere. Integer arithmetic only; 32-bit words are held in int64, whose products wrap exactly
-everywhere.
+and a slot's number are its counter. So a draw does not depend on batch, process, order or device, and an epoch can be
+entered at any step. Only integer arithmetic is used; 32-bit words are held in int64, whose products wrap in the same
+way on every device.
 """
 
 from enum import IntEnum
@@ -15,9 +15,9 @@ _MASK = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
-_VIEW_OF_ORDER = _MASK  # a view number that no image has: the draws of the permutation of an epoch
-_VIEW_OF_REPLACEMENT = _MASK - 1  # and of what stands in for an unreadable image
-_VIEW_OF_SHARDS = _MASK - 2  # and of the order of shards
+_VIEW_OF_ORDER = _MASK  # not a view of an image: for the permutation of an epoch
+_VIEW_OF_REPLACEMENT = _MASK - 1  # for the replacements of unreadable images
+_VIEW_OF_SHARDS = _MASK - 2  # for the order of shards
 
 
 class Slot(IntEnum):
@@ -51,7 +51,7 @@ def philox(counter: Tensor, key: tuple[int, int]) -> Tensor:
     round_keys = [[(key[i] + n * _WEYL[i]) & _MASK for i in (0, 1)] for n in range(_ROUNDS)]
     keys = torch.tensor(round_keys, device=counter.device).unsqueeze(2)
     for n in range(_ROUNDS):
-        product = even * multipliers  # wraps modulo 2^64; the arithmetic shift below then reads the upper word right
+        product = even * multipliers  # wraps modulo 2^64; the shift and mask below still extract the upper word
         even = ((product >> 32) & _MASK).flip(0) ^ odd ^ keys[n]
         odd = (product & _MASK).flip(0)
     return torch.stack((even, odd), 1).flatten(0, 1)
@@ -75,12 +75,12 @@ def words(seed: int, epoch: int, index: Tensor, view: int, first: int = 0, count
 
 
 def uniform(random: Tensor, low: float | Tensor = 0.0, high: float | Tensor = 1.0) -> Tensor:
-    """Words -> float64 in [low, high): all 32 bits count. For the CPU, where views are drawn."""
+    """Words -> float64 in [low, high): all 32 bits are used. For the CPU, where views are drawn."""
     return low + random.to(torch.float64) * 2.0**-32 * (high - low)
 
 
 def integer_below(random: Tensor, limit: int | Tensor) -> Tensor:
-    """Words -> int64 in 0 .. limit - 1, limit at most 2^31: exact integer arithmetic, no value is ever the limit."""
+    """Words -> int64 in 0 .. limit - 1, limit at most 2^31: exact integer arithmetic, never `limit` itself."""
     return (random * limit) >> 32
 
 
@@ -90,16 +90,16 @@ def permutation(seed: int, epoch: int, count: int) -> Tensor:
 
 
 def shard_permutation(seed: int, epoch: int, count: int) -> Tensor:
-    """The order of shards in an epoch, drawn apart from that of images: int64 (count,)."""
+    """The order of shards in an epoch, independent of that of images: int64 (count,)."""
     return _permutation(seed, epoch, count, _VIEW_OF_SHARDS)
 
 
 def _permutation(seed: int, epoch: int, count: int, view: int) -> Tensor:
     high, low = words(seed, epoch, torch.arange(count), view, count=2)
-    return torch.argsort((high << 31) | (low >> 1), stable=True)  # 63 bits: ties are as good as impossible
+    return torch.argsort((high << 31) | (low >> 1), stable=True)  # 63 bits: ties are practically impossible
 
 
 def replacements(seed: int, epoch: int, index: int, count: int, tries: int) -> list[int]:
-    """The images, of `count`, that stand in turn for image `index` in an epoch if it cannot be read."""
+    """Draw `tries` of `count` images, to be tried in turn in an epoch if image `index` is unreadable."""
     random = words(seed, epoch, torch.tensor([index]), _VIEW_OF_REPLACEMENT, count=tries)
     return integer_below(random, count).flatten().tolist()

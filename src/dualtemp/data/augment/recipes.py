@@ -1,7 +1,7 @@
 """Augmentation recipes as data. Needs no torch, so that settings can name and check them cheaply.
 
-Others than this package's come from a YAML file, or from a plugin (`@recipe("mine")`). A run records their content, so
-that it needs neither later, and the content, not a name or a path, is in the key of a result.
+Users add recipes by a YAML file or a plugin (`@recipe("mine")`). A run records the content of such a recipe, so that it
+does not need the file or plugin later; the key of a result, too, holds the content, not a name or a path.
 """
 
 import json
@@ -44,9 +44,10 @@ class Blur:
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What happens to one view, in this order: crop, flip, jitter, grayscale, blur, solarize.
+    """The operations that make one view, in this order: crop, flip, jitter, grayscale, blur, solarize.
 
-    scale: share of the image's area in a crop; ratio: its aspect; the others are probabilities. None or 0 means never.
+    scale, ratio: ranges of the crop's share of the image's area, and of its aspect; flip, grayscale, solarize:
+    probabilities. None or 0 means never.
     """
 
     scale: tuple[float, float] = (0.08, 1.0)
@@ -71,7 +72,7 @@ class Recipe:
         return self.first, self.second
 
     def of_view(self, view: int) -> Augmentation:
-        """Return what view 0, 1, 2, ... goes through: first, second, first, ..."""
+        """Return the augmentation of view 0, 1, 2, ...: first, second, first, ..."""
         return self.second if view % 2 else self.first
 
 
@@ -83,12 +84,12 @@ def register_recipe(name: str, made: Recipe | Augmentation, module: str = "") ->
     made = Recipe(made, made) if isinstance(made, Augmentation) else made
     if not isinstance(made, Recipe):
         raise UserError(f"the recipe {name!r} is a {type(made).__name__}: give a Recipe or an Augmentation")
-    recipe_from(content_of(made), f"the recipe {name!r}")  # refuses what cannot be
+    recipe_from(content_of(made), f"the recipe {name!r}")  # raises if a value is invalid
     RECIPES.declare(name, made, module)
 
 
 def recipe(name: str) -> Callable[[Callable[[], Recipe | Augmentation]], Callable[[], Recipe | Augmentation]]:
-    """Register what a function returns as the recipe of this name: `@recipe("mine")`."""
+    """Register the recipe that a function returns under this name: `@recipe("mine")`."""
 
     def register(make: Callable[[], Recipe | Augmentation]) -> Callable[[], Recipe | Augmentation]:
         register_recipe(name, make(), make.__module__)
@@ -102,7 +103,7 @@ _BYOL = Jitter(0.4, 0.4, 0.2, 0.1)
 _BUILT_IN: dict[str, Recipe | Augmentation] = {
     # the dual-temperature paper and its public scripts
     "paper": Augmentation(),
-    # the same with MoCo v2's larger crops, for networks and trainings too small for tiny ones
+    # the same with MoCo v2's larger crops, for networks too small, or trainings too short, for tiny ones
     "paper_large_crops": Augmentation(scale=(0.2, 1.0)),
     # He et al. / Chen et al., MoCo v2
     "mocov2": Augmentation(scale=(0.2, 1.0), blur=Blur()),
@@ -119,7 +120,7 @@ _BUILT_IN: dict[str, Recipe | Augmentation] = {
 
 
 def recipe_named(word: str) -> Recipe:
-    """Return a recipe by its name, from a YAML file, or from the content that `recipe_text` gave."""
+    """Return a recipe by its name, from a YAML file, or from the JSON that `recipe_text` returned."""
     if word.startswith("{"):
         return recipe_from(_from_json(word), "recipe")
     if word.endswith((".yaml", ".yml")) or os.sep in word:
@@ -151,7 +152,7 @@ def recipe_text(given: str | Mapping[str, Any] | Recipe) -> str:
 
 
 def content_of(made: Recipe) -> dict[str, Any]:
-    """A recipe as YAML and JSON hold it, complete; see `recipe_from`."""
+    """The complete content of a recipe, as YAML and JSON store it; the inverse of `recipe_from`."""
     if made.first == made.second:
         return _operations(made.first)
     return {"first": _operations(made.first), "second": _operations(made.second)}
@@ -173,9 +174,9 @@ _VIEWS = ("first", "second")
 
 
 def recipe_from(values: Any, where: str) -> Recipe:
-    """Build a recipe from operations by name, those of one view alone below `first` or `second`.
+    """Build a recipe from operations by name; those of only one view are given under `first` or `second`.
 
-    Operations that are not named are left out (an image is always cropped). where: the start of error messages.
+    Operations that are not named are left out, except the crop. where: the start of error messages.
     """
     _check_names(values, (*OPERATIONS, *_VIEWS), where)
     shared = {name: value for name, value in values.items() if name in OPERATIONS}
@@ -197,11 +198,11 @@ def _augmentation(values: dict[str, Any], where: str) -> Augmentation:
     return replace(Augmentation(jitter=jitter, blur=blur), **chances, **pairs)
 
 
-_MOST = {"probability": 1.0, "hue": 0.5}  # of the numbers of an operation; of the others any
+_MOST = {"probability": 1.0, "hue": 0.5}  # upper limits of an operation's numbers; the others have none
 
 
 def _part(kind: Any, values: Any, where: str) -> Any:
-    """Build a Jitter or a Blur; what is not named keeps its default."""
+    """Build a Jitter or a Blur; values that are not given keep their defaults."""
     if values is None or values is False:
         return None
     _check_names(values, [each.name for each in fields(kind)], where)

@@ -1,9 +1,8 @@
-"""Crop, flip and resize of a batch as two small matrix products an image: rows x image x columns; and blur.
+"""Crop, flip and resize a batch by two small matrix products per image, rows x image x columns; and blur.
 
-A separable filter along one side is a matrix: entry (i, j) says how much input pixel j counts in output pixel i.
-Cropping, mirroring and the treatment of borders are part of the matrix, so each image has its own crop at no extra
-cost. The kernel is antialiased bicubic (a = -0.5) or bilinear, as Pillow and torch's `interpolate(antialias=True)`
-have them.
+A separable filter along one side is a matrix: entry (i, j) is the weight of input pixel j in output pixel i. Cropping,
+mirroring and the treatment of borders are part of the matrix, so each image has its own crop at no extra cost. The
+kernel is antialiased bicubic (a = -0.5) or bilinear, as in Pillow and torch's `interpolate(antialias=True)`.
 """
 
 import torch
@@ -46,14 +45,14 @@ def resize_weights(
 ) -> Tensor:
     """Weights (N, size, side) that resize pixels start .. start + length - 1 of a side to `size` pixels.
 
-    start, length: (N,) integers. What lies outside the crop counts nothing, even for output pixels at its border.
+    start, length: (N,) integers. Pixels outside the crop have weight 0, even for output pixels at its border.
     Computed in dtype, on the device of start.
     """
     device = start.device
     scale = (length.to(dtype) / size).view(-1, 1, 1)
     center = (torch.arange(size, dtype=dtype, device=device) + 0.5).view(1, -1, 1) * scale  # from the start of the crop
     pixel = (torch.arange(side, device=device) - start.view(-1, 1, 1)).to(dtype)  # (N, 1, side), 0 at the crop's start
-    distance = (pixel + 0.5 - center).abs() / scale.clamp(min=1.0)  # reducing widens the kernel: antialias
+    distance = (pixel + 0.5 - center).abs() / scale.clamp(min=1.0)  # shrinking widens the kernel: antialias
     weights = KERNELS[interpolation](distance)
     weights = weights * ((pixel >= 0) & (pixel < length.view(-1, 1, 1)))
     return weights / weights.sum(2, keepdim=True)
@@ -62,7 +61,7 @@ def resize_weights(
 def gaussian_blur(images: Tensor, sigma: Tensor, kernel: int) -> Tensor:
     """Blur each image with its own Gaussian: images (N, C, H, W), sigma (N,), kernel odd, reflected at the borders.
 
-    Two depthwise convolutions; with so few taps they take half the time of two matrix products or less.
+    Two depthwise convolutions; with so few taps they take at most half the time of two matrix products.
     """
     count, channels, height, width = images.shape
     half = kernel // 2
@@ -72,17 +71,17 @@ def gaussian_blur(images: Tensor, sigma: Tensor, kernel: int) -> Tensor:
     taps = torch.softmax(-0.5 * (offsets / sigma.to(images).unsqueeze(1)) ** 2, 1)  # (N, kernel)
     taps = taps.repeat_interleave(channels, 0).view(-1, 1, 1, kernel)
     padded = F.pad(images, (half, half, half, half), mode="reflect").view(1, count * channels, height + 2 * half, -1)
-    # Depthwise in float32, CUDA takes torch's own kernel: TF32, which would keep 10 bits of a pixel, does not come in.
+    # For depthwise float32, CUDA uses torch's own kernel, and never TF32, which would keep 10 bits of a pixel.
     blurred = F.conv2d(padded, taps, groups=count * channels)
     return F.conv2d(blurred, taps.mT, groups=count * channels).view(images.shape)
 
 
 class CropTable:
-    """Weights of the crops of a side, looked up: for small images that is far cheaper than computing them.
+    """A table of the weights of all crops along a side: for small images, a lookup is far cheaper than computing them.
 
-    One matrix is kept for each length of a crop, with zeros before it; a window that slides over them gives every
-    start. Small tables are unrolled into one matrix for each length and start, which is quicker still. Beyond 128 px
-    nothing is kept: there the matrix products outweigh computing the weights.
+    It holds one matrix per length of a crop, padded with zeros; a sliding window over the padding gives every start.
+    Small tables are unrolled into one matrix per length and start, which is faster still. Sides far beyond 128 px have
+    no table: there the matrix products outweigh computing the weights.
     """
 
     def __init__(self, side: int, size: int, device: torch.device, interpolation: str = "bicubic") -> None:
@@ -99,7 +98,7 @@ class CropTable:
                 self.unrolled = self.windows.flatten(0, 1).contiguous()
 
     def weights(self, start: Tensor, length: Tensor, mirrored: Tensor | None = None) -> Tensor:
-        """Weights (N, size, side); start, length int64 (N,); mirrored int64, which images are; all on the device."""
+        """Weights (N, size, side); start, length int64 (N,); mirrored int64, the rows to flip; all on the device."""
         if self.windows is None:
             found = resize_weights(start, length, self.side, self.size, interpolation=self.interpolation)
         elif self.unrolled is None:

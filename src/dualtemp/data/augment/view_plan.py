@@ -1,4 +1,4 @@
-"""What a view does to each image of a batch, worked out on the CPU in the form in which a device needs it."""
+"""View plans: the operations on each image of a batch, prepared on the CPU in the form that the device needs."""
 
 from dataclasses import dataclass, fields, replace
 
@@ -12,11 +12,11 @@ from dualtemp.data.augment.parameters import Parameters
 
 @dataclass(frozen=True)
 class ViewPlan:
-    """The draws for N images, each tensor without elements where it has nothing to do.
+    """The draws for N images; the tensors of an operation that no image gets are empty.
 
-    boxes: int64 (4, N), top, left, height, width of the crops; flipped, blurred, solarized: int64, which images;
-    shuffles, factors, ends: see `color.jitter_plan`; gray: float32 (N,), 1 for an image that loses its colors;
-    sigma: float32, one for each that is blurred, with a kernel of so many pixels.
+    boxes: int64 (4, N), top, left, height, width of the crops; flipped, blurred, solarized: int64, the rows of these
+    images; shuffles, factors, ends: see `color.jitter_plan`; gray: float32 (N,), 1 for images that lose their colors;
+    sigma: float32, one per blurred image; kernel: width of the blur in pixels.
     """
 
     boxes: Tensor
@@ -31,11 +31,11 @@ class ViewPlan:
     kernel: int
 
     def tensors(self) -> list[Tensor]:
-        """All tensors, in the order of their names above."""
+        """All tensors, in the order of the fields."""
         return [getattr(self, name) for name in _TENSORS]
 
     def with_tensors(self, tensors: list[Tensor]) -> "ViewPlan":
-        """The same plan with its tensors elsewhere."""
+        """The same plan with these tensors, such as copies on a device."""
         return replace(self, **dict(zip(_TENSORS, tensors, strict=True)))
 
 
@@ -43,7 +43,7 @@ _TENSORS = [each.name for each in fields(ViewPlan) if each.type is Tensor]
 
 
 def view_plan(boxes: Tensor | None, parameters: Parameters, kernel: int) -> ViewPlan:
-    """Work out a plan, on the CPU; boxes: int64 (N, 4), None where the images are cropped already."""
+    """Make a plan, on the CPU; boxes: int64 (N, 4), None if the images are cropped already."""
     nothing = torch.empty(0, dtype=torch.int64)
     shuffles, factors, ends = nothing, torch.empty(0), ()
     if parameters.jittered.any():

@@ -1,7 +1,7 @@
 """Views of images: batched augmentation on the device of the pixels, and the clean view for evaluation.
 
-The result of an augmentation is real-valued: nothing is rounded to 8 bits between the operations. After the bicubic
-resize values are clamped to [0, 1], as they are wherever torchvision or Pillow resize 8-bit images.
+Operations work in float32, and nothing is rounded to 8 bits between them; only images from files arrive cropped to
+uint8. After the bicubic resize, values are clamped to [0, 1], as torchvision and Pillow do for 8-bit images.
 """
 
 import warnings
@@ -26,12 +26,12 @@ _LARGEST_PART = 1 << 21  # floats of a batch worked on at once on a CPU: 8 MB, 6
 
 
 class Views:
-    """Random views of a batch, each a function of (seed, epoch, image index, view) and of nothing else.
+    """Random views of a batch, each a function of (seed, epoch, image index, view) alone.
 
     recipe: a name ("paper", "mocov2", "simclr", "byol") or a Recipe; size: the views are size x size pixels;
-    mean, std: one value a channel, for pixels in [0, 1]; interpolation: of every resize, "bicubic" or "bilinear"; crop:
-    the share of the shorter side that the clean view shows, by default `evaluation_side` decides; levels: of stacks of
-    channels, what becomes 0 and 255 when their files are read (loading/stacks.py).
+    mean, std: one value per channel, for pixels in [0, 1]; interpolation: of every resize, "bicubic" or "bilinear";
+    crop: the share of the shorter side that the clean view shows (default: see `evaluation_side`); levels: the values
+    that become 0 and 255 when files of stacks, or of gray images of more than 8 bits, are read (loading/stacks.py).
 
         views = Views("paper", size=32, seed=0, mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616))
         first = views(pixels, index, epoch=0, view=0)  # uint8 (N, C, H, W), int64 (N,) -> float32 (N, C, 32, 32)
@@ -76,7 +76,7 @@ class Views:
     def __call__(self, pixels: Tensor, index: Tensor, epoch: int, view: int) -> Tensor:
         """uint8 (N, C, H, W) -> float32 (N, C, size, size), normalized, on the device of the pixels.
 
-        index: int64 (N,), the images' numbers in their set, best on the CPU (elsewhere it is copied from there).
+        index: int64 (N,), the images' numbers in their set, preferably on the CPU (otherwise it is copied there).
         """
         _check(pixels, index, self.mean)
         if (parts := _parts(pixels, self.size)) is not None:
@@ -86,7 +86,7 @@ class Views:
         return self.apply(plan, pixels)
 
     def plan(self, index: Tensor, epoch: int, view: int, sides: tuple[int, int] | None = None) -> ViewPlan:
-        """Draw a view of images with the given height and width, on the CPU; sides None: they are cropped already."""
+        """Draw a view of images, on the CPU; sides: their height and width, None if they are cropped already."""
         augmentation = self.recipe.of_view(view)
         random, boxes = words(self.seed, epoch, index, view), None
         if sides is not None:
@@ -110,7 +110,7 @@ class Views:
             return self._recolor(images, plan)
 
     def crop_boxes(self, index: Tensor, epoch: int, view: int, heights: Tensor, widths: Tensor) -> Tensor:
-        """The crops that these images get, from their sizes: (N, 4) int64 top, left, height, width. All on the CPU."""
+        """Draw the crops of images of these sizes: (N, 4) int64 top, left, height, width. All on the CPU."""
         augmentation = self.recipe.of_view(view)
         random = crop_words(self.seed, epoch, index, view)
         return random_crops(random, heights, widths, augmentation.scale, augmentation.ratio)
@@ -128,7 +128,7 @@ class Views:
         return evaluation_view(pixels, self.size, self.mean, self.std, self.interpolation, self.crop)
 
     def normalize(self, pixels: Tensor) -> Tensor:
-        """uint8 (N, C, H, W) of any size -> float32, normalized and otherwise as it is."""
+        """uint8 (N, C, H, W) of any size -> float32, normalized and otherwise unchanged."""
         return self._normalize(pixels.to(torch.float32).div_(255.0))
 
     def normalised(self, pixels: Tensor) -> Tensor:
@@ -177,7 +177,7 @@ class Views:
         return self._tables[key]
 
     def __getstate__(self) -> dict[str, object]:
-        """Leave behind what lies on a device: a worker process, which only crops, needs none of it."""
+        """Leave out tensors on devices: worker processes only crop, and need none of them."""
         return {**self.__dict__, "_tables": {}, "_constants_by_device": {}}
 
 
@@ -209,9 +209,9 @@ def evaluation_view(
 
 
 def evaluation_side(size: int, crop: float | None = None) -> int:
-    """The length of the shorter side before the central crop, which shows this share of it.
+    """The length of the shorter side before the central crop of `size` pixels, which shows the share `crop` of it.
 
-    By default 8/7 of the crop from 128 px on (256 for 224), and the crop itself below.
+    By default 8/7 of the size from 128 px on (256 for 224), and the size itself below.
     """
     if crop is not None:
         return max(size, int(size / crop + 1e-6))  # timm's floor, but not of 255.9999999
@@ -241,7 +241,7 @@ def _constants(mean: Sequence[float], std: Sequence[float], device: torch.device
 
 
 def _parts(pixels: Tensor, size: int) -> list[slice] | None:
-    """Parts of a batch that a CPU's cache and allocator like, or None if the batch is small enough, or not on a CPU."""
+    """Split a batch into parts that suit a CPU's cache and allocator; None if it is small enough, or not on a CPU."""
     if pixels.device.type != "cpu":
         return None
     _keep_freed_memory()
@@ -254,8 +254,9 @@ def _parts(pixels: Tensor, size: int) -> list[slice] | None:
 def _keep_freed_memory() -> None:
     """Make glibc keep freed blocks of a batch's size for the next batch; views take a third less time on a CPU.
 
-    It hands blocks back to the system above a limit that rises to the largest block freed so far, and every batch then
-    pays for fresh pages. Memory that is never touched costs nothing. Other allocators do not mind.
+    glibc returns blocks above a threshold to the system, so that every batch pays for fresh pages; the threshold rises
+    to the largest block freed so far. Hence free a large block once. It is never touched, so it costs nothing, and
+    other allocators are not affected.
     """
     torch.empty(31 << 20, dtype=torch.uint8)
 
