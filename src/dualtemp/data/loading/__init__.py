@@ -1,1 +1,1 @@
-"""From files to batches: decoding, worker processes, the loader."""
+"""Load batches from files: decoding, worker processes, the loader."""

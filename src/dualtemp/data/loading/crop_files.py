@@ -1,7 +1,7 @@
-"""From images of a source to uint8 crops of one size: what a worker process does with one part of a batch.
+"""Read images and crop them to uint8 of one size: the job of a worker process for one part of a batch.
 
-An image is decoded whole unless even the smallest crop of it would have to be shrunk to half or less: then it comes
-reduced by a whole number (a JPEG of 12 million pixels for views of 128 px: half the time of decoding it whole). The
+An image is decoded at full size unless even its smallest crop would be shrunk to half or less: then it is reduced by a
+whole factor (a JPEG of 12 million pixels, for views of 128 px, takes half the time of decoding it at full size). The
 resize is torch's antialiased bicubic (or bilinear) on uint8, the one that torchvision's v2 transforms use on tensors;
 it takes half the time of Pillow's.
 """
@@ -20,14 +20,14 @@ from dualtemp.data.image_source import ImageSource
 from dualtemp.data.loading.decode import UnreadableImage
 
 _DECODED_AT_ONCE = 8  # images held decoded while their crops are drawn together
-_REPLACEMENTS = 16  # drawn; then the next ones in order, so that a folder of mostly broken files still serves
+_REPLACEMENTS = 16  # random ones; then the next images in order, so that a folder of mostly broken files still works
 _MOST_TRIES = 1000
-_LONGEST = 500  # times its shorter side, an image that is resized whole
+_LONGEST = 500  # longest side over shortest up to which an image is resized whole
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some images of a batch: where they go (slot and first row of the buffer) and which they are.
+    """Some images of a batch, by number, and where they go: slot and first row of the buffer.
 
     epoch None asks for the one clean view of evaluation instead of random ones.
     """
@@ -40,7 +40,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a part came to: the image shown in each row (None: none), unreadable files as (name, reason)."""
+    """The result of a part: the image shown in each row (None: none), unreadable files as (name, reason)."""
 
     shown: tuple[int | None, ...]
     problems: tuple[tuple[str, str], ...]
@@ -49,8 +49,8 @@ class Outcome:
 def read_part(part: Part, source: ImageSource, views: Views, buffer: Tensor) -> Outcome:
     """Fill rows of the buffer, uint8 (slots, views, batch, C, size, size), with the crops of a part.
 
-    An unreadable image of an epoch is replaced by another, drawn like everything else from seed, epoch and index;
-    the crops stay those of the image that was asked for. In evaluation nothing is replaced.
+    In training, an unreadable image is replaced by another, drawn like everything else from seed, epoch and index; the
+    random numbers of the crops stay those of the requested image. In evaluation nothing is replaced.
     """
     shown: list[int | None] = []
     problems: dict[str, str] = {}
@@ -70,7 +70,7 @@ def read_part(part: Part, source: ImageSource, views: Views, buffer: Tensor) -> 
 
 
 def enough_pixels(views: Views) -> int:
-    """The shorter side that an image need have: the smallest crop of it still fills a view, and evaluation does."""
+    """The shorter side at which neither the smallest crop of an image nor its clean view has to be enlarged."""
     shares = [min(each.scale) * min(*each.ratio, *(1 / r for r in each.ratio)) for each in views.recipe.both]
     return max(views.shorter_side, math.ceil(views.size / math.sqrt(min(shares))))
 
@@ -79,7 +79,7 @@ def resize(image: Tensor, height: int, width: int, interpolation: str = "bicubic
     """uint8 (C, H, W) -> uint8 (C, height, width), antialiased."""
     if image.shape[1:] == (height, width):
         return image
-    if image.shape[0] == 1:  # torch has no quick way for one channel, but has one for three
+    if image.shape[0] == 1:  # torch has a fast path for three channels, but none for one
         tripled = image.permute(1, 2, 0).expand(-1, -1, 3).contiguous().permute(2, 0, 1)
         return resize(tripled, height, width, interpolation)[:1]
     return F.interpolate(image.unsqueeze(0), (height, width), mode=interpolation, antialias=True)[0]
@@ -93,7 +93,7 @@ def clean_crop(image: Tensor, size: int, interpolation: str = "bicubic", crop: f
 
 
 def _middle(image: Tensor) -> Tensor:
-    """The middle of a very long image, which is all that its central crop sees; the whole of it would be enlarged."""
+    """Cut a very long image to its middle, where its central crop lies, instead of enlarging all of it."""
     height, width = image.shape[1:]
     for dim, longer, shorter in ((1, height, width), (2, width, height)):
         spare = (longer - _LONGEST * shorter) // 2
@@ -119,7 +119,7 @@ def _open(
     index: int, epoch: int | None, source: ImageSource, seed: int, problems: dict[str, str]
 ) -> tuple[int | None, Tensor | None]:
     for i in _candidates(index, epoch, len(source), seed):
-        if source.names[i] in problems:  # of this part already
+        if source.names[i] in problems:  # found earlier in this part
             continue
         try:
             return i, source.pixels(i)

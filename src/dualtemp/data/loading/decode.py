@@ -1,11 +1,12 @@
-"""From anything that PIL opens, a file or its bytes, to one upright 8-bit image, gray or RGB.
+"""Decode anything that PIL opens, a file or its bytes, to one upright 8-bit image, gray or RGB.
 
-Decided once, for every image file:
+The rules for every image file:
 - EXIF rotation is applied; of an animation the first frame is taken.
-- Transparent pixels lie on white.
+- Transparent pixels are drawn on white.
 - 16-bit gray is divided by 257 (65535 becomes 255); 32-bit integers are taken as 16-bit values;
-  floating-point images are in [0, 1] if no value exceeds 1, else in [0, 255]. With levels (gray_levels.py), by these.
-- More than 100 million pixels are not decoded; a JPEG of up to four times as many is, at a smaller scale.
+  floating-point images are in [0, 1] if no value exceeds 1, else in [0, 255]. Given levels (gray_levels.py) replace
+  these rules.
+- Images of more than 100 million pixels are refused; a JPEG of up to four times as many is decoded at a smaller scale.
 - Formats that another program would have to interpret (PostScript) are not read: a file never runs code.
 """
 
@@ -35,24 +36,24 @@ from dualtemp.data.loading.stacks import IsStack, Levels, by_levels, read_stack
 
 GRAY_MODES = frozenset({"1", "L", "LA", "La", "I", "F", "I;16", "I;16L", "I;16B", "I;16N"})
 
-# Formats that Pillow names but does not decode by itself; EPS it hands to Ghostscript.
+# Formats that Pillow knows but does not decode by itself (it passes EPS to Ghostscript).
 NOT_DECODED = frozenset({"BUFR", "GRIB", "HDF5", "MPEG", "EPS", "WMF"})
-# Endings of image files that Pillow does not decode: they are named, not passed over in silence.
+# Endings of image files that Pillow does not decode: they are reported, not skipped silently.
 FOREIGN = frozenset(
     {".heic", ".heif", ".jxl", ".cr2", ".cr3", ".nef", ".arw", ".dng", ".raf", ".orf", ".rw2", ".pef", ".srw"}
-    | DICOM_ENDINGS  # which are read if pydicom is there
+    | DICOM_ENDINGS  # read if pydicom is installed
 )
 CONVERT = "Pillow does not read this format; convert it to JPEG or PNG"
 
 
 def what_to_do(ending: str) -> str:
-    """What somebody can do about a file of a foreign format."""
+    """Advice on a file of a foreign format."""
     return NEEDS_PYDICOM if ending.lower() in DICOM_ENDINGS else CONVERT
 
 
 MOST_PIXELS = 100_000_000  # 0.3 GB in color
 MOST_JPEG_PIXELS = 4 * MOST_PIXELS
-LARGE_PNG = 1 << 16  # pixels; of smaller ones the header costs less than a millisecond even if they are decoded
+LARGE_PNG = 1 << 16  # pixels; a smaller one is decoded for its header, which costs less than a millisecond
 _PNG, _TELLING = b"\x89PNG\r\n\x1a\n", (b"eXIf", b"tEXt", b"zTXt", b"iTXt")
 _SCALES = (1, 2, 4, 8)  # at which a JPEG can be decoded
 _ORIENTATION = 0x0112  # an EXIF tag; by its value:
@@ -71,14 +72,14 @@ _SAMPLES, _PLANAR = 277, 284  # tags of TIFF: channels, and whether each is stor
 
 Encoded = Path | bytes  # an image in a file of its own, or what such a file would hold
 
-# Pillow warns of large images; here they have a limit of their own. Damaged EXIF data leave an image as it is.
+# Silence Pillow's warnings: large images have our own limit, and damaged EXIF data are ignored.
 warnings.simplefilter("ignore", Image.DecompressionBombWarning)
 warnings.filterwarnings("ignore", "Corrupt EXIF data", UserWarning)
 
 
 @cache
 def image_extensions() -> frozenset[str]:
-    """The file name endings, in small letters, of every format that Pillow decodes, or an optional reader."""
+    """The lowercase file name endings of all formats that Pillow or an installed optional reader decodes."""
     known = Image.registered_extensions()
     endings = frozenset(ext for ext, form in known.items() if form in Image.OPEN and form not in NOT_DECODED)
     return endings | extra_endings()
@@ -91,9 +92,9 @@ def _formats() -> tuple[str, ...]:
 
 
 class NotRead(str):
-    """The reason why a file could not be read (a failing disk, a network) though it may be whole: worth another try.
+    """A reason that may pass, such as a failing disk or network: the file may be intact, and is worth another try.
 
-    Reasons of other types are about the content, and stay as long as the file does.
+    Reasons that are plain strings are about the content, and hold until the file changes.
     """
 
     __slots__ = ()
@@ -104,7 +105,7 @@ class UnreadableImage(Exception):
 
     def __init__(self, name: str, reason: str) -> None:
         """Name the file and say what is wrong with it."""
-        super().__init__(name, reason)  # both in args, so that it survives the way out of a worker process
+        super().__init__(name, reason)  # both in args, so that it can be pickled by a worker process
         self.name = name
         self.reason = reason
 
@@ -114,7 +115,7 @@ class UnreadableImage(Exception):
 
 
 class Header(NamedTuple):
-    """What an image says of itself before it is decoded: height and width, upright, and PIL mode, or "4 x uint16"."""
+    """Height and width of the upright image, and its PIL mode, or that of a stack ("4 x uint16")."""
 
     height: int
     width: int
@@ -138,7 +139,7 @@ def read_header(encoded: Encoded, name: str) -> Header:
 
 
 def _turn(image: Image.Image) -> Image.Transpose | None:
-    """How an image is to be turned, by its EXIF data; not at all if these are damaged."""
+    """The transposition that the EXIF data ask for; None if there is none, or if the data are damaged."""
     if isinstance(image, PngImageFile) and "exif" not in image.info and not _has_told_all(image):
         image.load()  # EXIF data may lie behind the pixels
     try:
@@ -148,7 +149,7 @@ def _turn(image: Image.Image) -> Image.Transpose | None:
 
 
 def _has_told_all(image: PngImageFile) -> bool:
-    """Whether a PNG file is large, whole by its chunks, and has nothing to tell of the image after the pixels."""
+    """Whether a PNG file is large, complete by its chunks, and has no metadata after the pixels."""
     if image.width * image.height < LARGE_PNG or image.fp is None:
         return False
     file, at = image.fp, image.fp.tell()
@@ -183,10 +184,10 @@ def read_image(
 ) -> Image.Image:
     """Decode one image upright: mode "L" if channels is 1, "RGB" if it is 3.
 
-    enough: pixels that the shorter side need have; an image with at least twice as many comes reduced by a whole
-    number, which for a JPEG saves most of the decoding. None decodes it as it is.
+    enough: pixels needed on the shorter side; an image with at least twice as many is reduced by a whole factor, which
+    for a JPEG saves most of the decoding. None: never reduced.
     levels: of gray images of more than 8 bits (gray_levels.py).
-    Raises UnreadableImage(name, reason) for whatever keeps the image from being decoded.
+    Raises UnreadableImage(name, reason) if the image cannot be decoded, for whatever reason.
     """
     try:
         with open_image(encoded, deep=levels is not None) as image:
@@ -200,7 +201,7 @@ def read_image(
 
 
 def read_deep_gray(encoded: Encoded, name: str) -> np.ndarray | None:
-    """The values of a gray image of more than 8 bits as they are stored, (H, W, 1); None for all other images.
+    """The stored values of a gray image of more than 8 bits, (H, W, 1); None for all other images.
 
     Raises UnreadableImage(name, reason).
     """
@@ -212,9 +213,9 @@ def read_deep_gray(encoded: Encoded, name: str) -> np.ndarray | None:
 
 
 def read_bands(encoded: Encoded, name: str, levels: Levels | None, enough: int | None = None) -> np.ndarray:
-    """Decode one stack: uint8 (H, W, C) by the levels, without them the values as they are stored.
+    """Decode one stack to uint8 (H, W, C) by levels; without levels, return the stored values.
 
-    `enough`, and what is raised, as of `read_image`.
+    For `enough` and errors see `read_image`.
     """
     try:
         values = read_stack(encoded, MOST_PIXELS)
@@ -224,13 +225,13 @@ def read_bands(encoded: Encoded, name: str, levels: Levels | None, enough: int |
 
 
 def open_image(encoded: Encoded, deep: bool = False, pixels: bool = True) -> Image.Image:
-    """Open an image, by its content, and read its header; refuses too many pixels.
+    """Open an image by its content, not its ending, and read its header; raises TooLarge.
 
-    deep: have gray images of more than 8 bits as values, also of formats that Pillow does not know.
-    pixels=False may raise HeaderAlone for an image of such a format, instead of decoding it.
+    deep: keep the values of gray images of more than 8 bits, also in formats that Pillow does not know. pixels=False:
+    may raise HeaderAlone for an image of such a format, instead of decoding it.
     """
     if isinstance(encoded, Path) and not stat.S_ISREG(os.stat(encoded).st_mode):
-        raise OSError("not a regular file")  # a pipe would be waited for, a device read without end
+        raise OSError("not a regular file")  # reading a pipe could block, and a device might never end
     try:
         image = Image.open(_stream(encoded), formats=_formats())
         if _is_planar_stack(image):
@@ -243,7 +244,7 @@ def open_image(encoded: Encoded, deep: bool = False, pixels: bool = True) -> Ima
         image = found
     except Image.DecompressionBombError as error:
         try:
-            image = JpegImageFile(_stream(encoded))  # which can be decoded smaller, but Pillow refuses it before
+            image = JpegImageFile(_stream(encoded))  # can be decoded smaller, but Pillow refuses it first
         except SyntaxError:
             raise TooLarge(str(error)) from None
     width, height = image.size
@@ -263,7 +264,7 @@ def _open_otherwise(encoded: Encoded, deep: bool, pixels: bool) -> Image.Image |
 
 
 def _is_planar_stack(image: Image.Image) -> bool:
-    """Whether this is a TIFF file of several channels, one after the other, that Pillow believes to be gray."""
+    """Whether this is a TIFF file of several channels stored one after the other, which Pillow takes for gray."""
     tags = getattr(image, "tag_v2", {})
     return is_gray(image.mode) and tags.get(_SAMPLES, 1) > 1 and tags.get(_PLANAR, 1) == 2
 
@@ -273,11 +274,11 @@ def _stream(encoded: Encoded) -> Path | io.BytesIO:
 
 
 class TooLarge(Exception):
-    """An image of more pixels than are ever decoded."""
+    """Raised for an image of more pixels than the limit."""
 
 
 def _jpeg_scale(size: tuple[int, int], enough: int | None) -> int:
-    """The scale, 1, 2, 4 or 8, to decode a JPEG at: within the limit, and not smaller than `enough` without need."""
+    """The factor, 1, 2, 4 or 8, by which to reduce a JPEG: within the limit, and if possible not below `enough`."""
     pixels, shorter = size[0] * size[1], min(size)
     needed = next((scale for scale in _SCALES if pixels <= MOST_PIXELS * scale**2), _SCALES[-1])
     wanted = 1 if enough is None else max((scale for scale in _SCALES if shorter // scale >= enough), default=1)
@@ -315,17 +316,17 @@ def eight_bit(image: Image.Image, channels: int) -> Image.Image:
 
 
 def is_gray(mode: str) -> bool:
-    """Whether a PIL mode carries no color (a palette may; it counts as color)."""
+    """Whether a PIL mode has no color; a palette counts as color, since it may have."""
     return mode in GRAY_MODES or mode.startswith("I;16")
 
 
 def reason_of(error: BaseException, encoded: Encoded | None = None) -> str:
-    """One line that says why, without the path (the name stands beside it); what the file holds instead, if known."""
+    """One line that says why a file is unreadable, without its path, and what it is instead, if known."""
     if isinstance(error, FileNotFoundError):
         return NotRead("the file is gone")
     if isinstance(error, PermissionError):
         return NotRead("no permission to read it")
-    if isinstance(error, OSError) and error.errno is not None:  # of the system: Pillow's own have no number
+    if isinstance(error, OSError) and error.errno is not None:  # from the system: Pillow's own errors have no errno
         return NotRead(error.strerror or error)
     if isinstance(error, TooLarge):
         return f"more than {MOST_PIXELS // 1_000_000} million pixels"

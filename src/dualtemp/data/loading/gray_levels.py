@@ -1,8 +1,8 @@
 """Gray images of more than 8 bits: PNG and TIFF of 16 bits or floating point, DICOM.
 
-By default they become 8 bits by rules for each file (decode.py, optional_readers.py). With measured levels one pair of
-values, the same for all files, becomes 0 and 255: 12 bits in a file of 16 then fill the range. Levels go with a run's
-encoder as those of stacks do (stacks.py). Images of 8 bits and images in color stay as they are.
+By default each file is converted to 8 bits by the rules of its format (decode.py, optional_readers.py). With measured
+levels, one pair of values, the same for all files, becomes 0 and 255, so that 12-bit values in 16-bit files fill the
+range. Levels stay with a run's encoder, like those of stacks (stacks.py). 8-bit and color images are not affected.
 """
 
 import numpy as np
@@ -10,9 +10,9 @@ from PIL import Image
 
 from dualtemp.data.loading.stacks import Levels, by_levels
 
-MEASURED = "measured"  # of the setting `levels`; else "full", the whole range of a file's format
+MEASURED = "measured"  # value of the setting `levels`; the other is "full", the whole range of a file's format
 RANGE = 65_535  # of 16 bits
-NARROW = 0.25  # share of the range below which images come out so dark that it is worth a word
+NARROW = 0.25  # share of the range below which images come out dark enough for a hint
 
 
 def is_deep(mode: str) -> bool:
@@ -29,6 +29,6 @@ def deep_values(image: Image.Image) -> np.ndarray | None:
 
 
 def to_eight_bits(image: Image.Image, levels: Levels) -> Image.Image:
-    """A gray image of more than 8 bits by levels as "L"; all others as they are."""
+    """Convert a gray image of more than 8 bits to "L" by levels; return all others unchanged."""
     values = deep_values(image)
     return image if values is None else Image.fromarray(by_levels(values, levels)[..., 0])

@@ -1,4 +1,4 @@
-"""The words that name an order of the images in an epoch. Needs no torch."""
+"""Names of orders of the images in an epoch. Needs no torch."""
 
 import re
 
@@ -8,7 +8,7 @@ VALUES = "uniform, shards, or shards:N for N at a time"
 
 
 def shards_at_once(order: str) -> int | None:
-    """How many shards an order takes at a time; None for the whole shuffle. ValueError for any other word."""
+    """The number of shards that an order takes at a time; None for a full shuffle. ValueError for an unknown order."""
     if order == UNIFORM:
         return None
     found = re.fullmatch(r"shards(?::([1-9][0-9]{0,8}))?", order)

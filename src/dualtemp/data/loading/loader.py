@@ -1,7 +1,7 @@
-"""Two views of every image, batch by batch: the same for any number of processes, and from any position.
+"""Batches of random views: the same for any number of processes, and from any step on.
 
-An epoch is floor(N / batch) steps of a permutation that seed and epoch decide; the rest is dropped. The batch is the
-global one: rank r of R takes its contiguous share of each.
+An epoch has floor(N / batch) steps over the images in an order given by seed and epoch; the rest is dropped. The batch
+is the global one: rank r of R takes its contiguous share of each.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,13 +20,15 @@ from dualtemp.data.loading.workers import ReadBatch, Reader, Request
 from dualtemp.errors import UserError
 from dualtemp.machine import cores
 
-EVALUATION_BATCH = 256  # images at once where nothing is learned
+EVALUATION_BATCH = 256  # images at once
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Images of a step: index int64 (n,) on the CPU, which images of the set are shown; labels int64 (n,) or None,
-    views, each float32 (n, C, size, size), and the index once more as device_index, all on the device.
+    """A training batch.
+
+    index: int64 (n,) on the CPU, the images of the set that are shown; on the device: labels, int64 (n,) or None;
+    views, each float32 (n, C, size, size); device_index, a copy of the index.
     """
 
     index: Tensor
@@ -49,10 +51,10 @@ class CleanBatch:
 class Loader:
     """Training batches of an image set.
 
-    batch: images of a step over all ranks, divisible by world; workers: processes that read images, default one
-    for each core but one, at most 8 (sets in memory need none); count: views of each image; order: of the
-    images of an epoch, "uniform" or some shards at a time (shard_order.py). `problems` collects unreadable files, name
-    -> reason, as they are met: each was replaced by another image of the set.
+    batch: images per step over all ranks, a multiple of `world`; workers: processes that read images, by default one
+    less than there are cores, 1 to 8 (sets in memory need none); count: views per image; order: of the images in an
+    epoch, "uniform" or some shards at a time (shard_order.py). `problems` collects unreadable files, name -> reason, as
+    they occur; each is replaced by another image of the set.
 
         with Loader(images, Views("paper", 32, 0, mean, std), batch=256) as loader:
             for batch in loader.batches(epoch=3, start_step=17):
@@ -97,7 +99,7 @@ class Loader:
             self._reader = Reader(images.source, views, batch // world, workers, count=count)
 
     def batches(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
-        """Yield the batches of this rank from a step of an epoch on; nothing before it is computed."""
+        """Yield this rank's batches of an epoch from `start_step` on; earlier steps are not computed."""
         if epoch < 0 or not 0 <= start_step <= self.steps:
             raise ValueError(f"epoch {epoch}, step {start_step}: an epoch has steps 0 to {self.steps}")
         share = self.batch // self.world
@@ -142,7 +144,7 @@ class Loader:
             yield Batch(index, _labels(self.images, index), views, index)
 
     def _from_device_memory(self, pixels: Tensor, indices: Iterator[Tensor], epoch: int) -> Iterator[Batch]:
-        """The same on an accelerator: it never waits for a draw, nor the draws for it."""
+        """The same on an accelerator: the next batch is drawn while the device works on this one."""
         sides = (pixels.shape[2], pixels.shape[3])
         drawn = ((index, self._plans(index, epoch, sides)) for index in indices)
         following = next(drawn, None)
@@ -152,7 +154,7 @@ class Loader:
             chosen = pixels.index_select(0, there)
             views = tuple(self.views.apply(plan, chosen) for plan in plans)
             batch = Batch(index, _labels(self.images, there), views, there)
-            following = next(drawn, None)  # while the device works at these
+            following = next(drawn, None)  # while the device works
             yield batch
 
     def _read(self, indices: Iterator[Tensor], epoch: int) -> Iterator[Batch]:
@@ -187,12 +189,12 @@ def evaluation_batches(
 ) -> Iterator[CleanBatch]:
     """Yield every image once, in order, without augmentation, `batch` at a time (the last may be smaller).
 
-    The size and the normalization are those of the views. Unreadable files are left out (index tells what is there)
-    and put into problems, name -> reason. If no file at all can be read, ImagesGone is raised, unless that may be (by
-    default it may if problems are asked for).
+    Size and normalization are those of `views`. Unreadable files are left out (see `index`) and added to `problems`,
+    name -> reason. If no file at all can be read, ImagesGone is raised, unless `may_be_empty` (default: whether
+    `problems` is given).
 
-    quick: decode files no larger than the clean view needs, instead of as training reads them: less work, and pixels
-    that differ a little.
+    quick: decode files only as large as the clean view needs, not as large as training does: less work, and slightly
+    different pixels.
     """
     if batch < 1:
         raise UserError(f"evaluation batch {batch}: give at least 1.")
@@ -227,7 +229,7 @@ def evaluation_batches(
 
 
 def default_workers() -> int:
-    """One worker for each core that this process may use but one; at least 1, at most 8."""
+    """One worker less than the cores that this process may use; at least 1, at most 8."""
     return max(1, min(8, cores() - 1))
 
 

@@ -1,10 +1,10 @@
-"""Images that Pillow does not read, by packages that need not be installed: DICOM, and some TIFF files.
+"""Read images that Pillow does not, with optional packages: DICOM, and some TIFF files.
 
-Decided once, as for all other images: the first frame, 8 bits.
-- DICOM (pydicom): slope and intercept are applied, then the file's first window (center and width) becomes 0 to 255;
-  without a window the whole range of the stored bits does. MONOCHROME1 is turned around; color becomes RGB.
-- TIFF (tifffile), what Pillow refuses: color in floating point, in [0, 1] or [0, 255] as gray is; 16 bits of kinds that
-  Pillow does not know are divided by 257. Other numbers of channels: stacks.py.
+As for all other images (decode.py), the result is the first frame in 8 bits:
+- DICOM (pydicom): slope and intercept are applied, then the file's first window (center and width) becomes 0 to 255, or
+  without a window the whole range of the stored bits. MONOCHROME1 is inverted; color becomes RGB.
+- TIFF that Pillow refuses (tifffile): floating-point color is in [0, 1] or [0, 255], by the same rule as gray; 16-bit
+  color that Pillow does not know is divided by 257. For other numbers of channels see stacks.py.
 """
 
 import importlib.util
@@ -31,14 +31,14 @@ _TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
 
 class NeedsReader(Exception):
-    """An image whose reader is not installed, or that has more in it than an image here can have."""
+    """Raised for an image whose reader is not installed, or whose channels or values are not supported."""
 
 
 class HeaderAlone(Exception):
-    """Raised in the place of an image where only its header is wanted: height, width and PIL mode."""
+    """Raised instead of returning an image if only its header is wanted: height, width and PIL mode."""
 
     def __init__(self, height: int, width: int, mode: str) -> None:
-        """Say what the image would be."""
+        """Store the properties that the decoded image would have."""
         super().__init__(height, width, mode)
         self.height, self.width, self.mode = height, width, mode
 
@@ -50,15 +50,15 @@ def has_reader(package: str) -> bool:
 
 
 def extra_endings() -> frozenset[str]:
-    """Endings of files that are images because a reader is installed."""
+    """File name endings that count as images because their reader is installed."""
     return DICOM_ENDINGS if has_reader("pydicom") else frozenset()
 
 
 def open_otherwise(encoded: Path | bytes, deep: bool = False, pixels: bool = True) -> Image.Image | None:
     """Decode an image that Pillow does not know; None if no reader here knows it either. Raises NeedsReader.
 
-    deep: gray images of more than 8 bits come as values, not as 8 bits: DICOM and floating point as mode "F".
-    pixels=False raises HeaderAlone where that tells as much without decoding.
+    deep: keep the values of gray images of more than 8 bits, DICOM and floating point as mode "F". pixels=False: raise
+    HeaderAlone if the header can be known without decoding.
     """
     start = _start(encoded)
     if start[128:132] == b"DICM":
@@ -93,7 +93,7 @@ def _open_dicom(encoded: Path | bytes, deep: bool, pixels: bool) -> Image.Image:
     if int(about.get("SamplesPerPixel", 1)) == 3:  # as RGB: pydicom has converted YBR already
         shift = max(0, int(about.BitsStored) - 8)
         return Image.fromarray((values >> shift).astype(np.uint8))
-    if str(about.PhotometricInterpretation) == "PALETTE COLOR":  # values are numbers of colors
+    if str(about.PhotometricInterpretation) == "PALETTE COLOR":  # values are indices into the palette
         from pydicom.pixels.processing import apply_color_lut
 
         color = apply_color_lut(values, about)
@@ -104,7 +104,7 @@ def _open_dicom(encoded: Path | bytes, deep: bool, pixels: bool) -> Image.Image:
 
 
 def _dicom_header(encoded: Path | bytes, deep: bool) -> HeaderAlone | None:
-    """What a gray or RGB image would be, if its pixels are all there and not packed; None of all others."""
+    """The header of a gray or RGB image if its pixels are complete and uncompressed; None for all others."""
     import pydicom
 
     with open(encoded, "rb") if isinstance(encoded, Path) else io.BytesIO(encoded) as file:
@@ -124,7 +124,7 @@ def _dicom_header(encoded: Path | bytes, deep: bool) -> HeaderAlone | None:
 
 
 def _bright_values(values: np.ndarray, about: Any) -> np.ndarray:
-    """Values after slope and intercept, float32; where low ones are bright, turned around within the stored range."""
+    """Values after slope and intercept, float32; if low values are bright, mirrored within the stored range."""
     scaled = values.astype(np.float64) * _rescale(about)[0] + _rescale(about)[1]
     return (sum(_stored_range(about)) - scaled if _low_is_bright(about) else scaled).astype(np.float32)
 
@@ -156,7 +156,7 @@ def _stored_range(about: Any) -> tuple[float, float]:
 
 
 def _window(about: Any) -> tuple[float | None, float | None]:
-    """The values that become 0 and 255, by the first window, as DICOM's linear function has them."""
+    """The values that become 0 and 255: the ends of the first window under DICOM's linear function."""
     center, width = (about.get(name) for name in ("WindowCenter", "WindowWidth"))
     if center is None or width is None:
         return None, None
@@ -181,7 +181,7 @@ def _open_tiff(encoded: Path | bytes, deep: bool) -> Image.Image:
         raise NeedsReader(f"{channels} channels of {values.ndim} axes: give an .npz file, which takes any number")
     if values.dtype.kind == "f" and channels == 1 and deep:
         values = values.astype(np.float32)
-    elif values.dtype == np.uint16 and channels > 1:  # gray ones become 8 bits where Pillow's do
+    elif values.dtype == np.uint16 and channels > 1:  # 16-bit gray is converted later, as Pillow's is
         values = ((values.astype(np.int32) + 128) // 257).astype(np.uint8)
     elif values.dtype.kind == "f":
         values = np.nan_to_num(values.astype(np.float64), posinf=0, neginf=0)

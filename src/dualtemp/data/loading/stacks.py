@@ -1,7 +1,7 @@
-"""TIFF files of other than one or three channels, such as satellite images: bands of 8 bits, of 16, of floating point.
+"""Stacks: TIFF files of other than one or three channels, such as satellite images, of integers or floating point.
 
-A stack is the first page of a TIFF file whose samples are no gray and no color. Its values become 8 bits by levels: for
-each channel the values that become 0 and 255. They are measured once, on the images that a run learns from, and go with
+A stack is the first page of a TIFF file whose channels are neither gray nor color. It is converted to 8 bits by levels:
+for each channel, the values that become 0 and 255. They are measured once, on a run's training images, and stay with
 its encoder wherever it is used: what was black in training stays black.
 """
 
@@ -14,17 +14,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-Levels = tuple[tuple[float, float], ...]  # what becomes 0 and 255, for each channel
+Levels = tuple[tuple[float, float], ...]  # the values that become 0 and 255, per channel
 
-LOOKED_AT = 64  # images that levels are measured on, evenly spaced; fewer than twice as many
-PIXELS = 1 << 14  # of an image, evenly chosen
-SHARES = (0.1, 99.9)  # percentiles of the values: a few hot pixels would leave nothing for all others
-_KINDS = "uif"  # whole numbers with and without a sign, floating point
+LOOKED_AT = 64  # evenly spaced images that levels are measured on; fewer than twice as many
+PIXELS = 1 << 14  # per image, evenly spaced; fewer than twice as many
+SHARES = (0.1, 99.9)  # percentiles of the values; the extremes would let a few hot pixels take the whole range
+_KINDS = "uif"  # unsigned and signed integers, floating point
 _RGB = 2  # of TIFF's PhotometricInterpretation
 
 
 class Stack(NamedTuple):
-    """What a file says of itself: sides, number of channels, kind of values ("uint16")."""
+    """The header of a stack: sides, number of channels, type of the values ("uint16")."""
 
     height: int
     width: int
@@ -46,21 +46,21 @@ def channels_of_stack(mode: str) -> int | None:
 
 
 def of_stack(levels: Levels | None) -> bool:
-    """Whether levels are those of a stack: of one channel they are those of gray images (gray_levels.py)."""
+    """Whether levels are those of a stack; a single pair is for gray images (gray_levels.py)."""
     return levels is not None and len(levels) != 1
 
 
 class IsStack(Exception):
-    """An image that is a stack, met where gray or color was expected."""
+    """Raised for a stack where a gray or color image was expected."""
 
     def __init__(self, stack: Stack) -> None:
-        """Say which."""
+        """Keep the header of the stack."""
         super().__init__(MIXED.format(stack.channels))
         self.stack = stack
 
 
 def stack_of(page: Any) -> Stack | None:
-    """What a page of tifffile holds, if that is a stack."""
+    """The header of a page of tifffile if it is a stack, else None."""
     axes, shape = page.axes, page.shape
     if sorted(axes) != ["S", "X", "Y"] or page.dtype is None or page.dtype.kind not in _KINDS:
         return None
@@ -71,7 +71,7 @@ def stack_of(page: Any) -> Stack | None:
 
 
 def read_stack(encoded: Path | bytes, most: int) -> np.ndarray:
-    """The values of a stack as they are stored, (H, W, C); ValueError if the file holds none, or of more pixels."""
+    """The stored values of a stack, (H, W, C); ValueError if the file is no stack, or has more than `most` pixels."""
     import tifffile
 
     with tifffile.TiffFile(io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded) as file:
@@ -85,7 +85,7 @@ def read_stack(encoded: Path | bytes, most: int) -> np.ndarray:
 
 
 def by_levels(values: np.ndarray, levels: Levels, enough: int | None = None) -> np.ndarray:
-    """(H, W, C) of any kind -> uint8 (H, W, C), reduced by a whole number as other images are; ValueError: others."""
+    """(H, W, C) of any type -> uint8 (H, W, C), reduced by a whole factor like others; ValueError if C differs."""
     if values.shape[-1] != len(levels):
         raise ValueError(f"{values.shape[-1]} channels, and the other images have {len(levels)}")
     low, high = np.array(levels, dtype=np.float32).T
@@ -99,9 +99,9 @@ def by_levels(values: np.ndarray, levels: Levels, enough: int | None = None) -> 
 
 
 def measured_levels(count: int, read: Callable[[int], np.ndarray | None]) -> Levels | None:
-    """Measure the levels of so many images of C channels; read: values (H, W, C) of one, None if it cannot be read.
+    """Measure the levels of `count` images; read: returns the values (H, W, C) of one, None if it is unreadable.
 
-    Images of 8 bits stay as they are. None if none can be read.
+    If all images have 8 bits, the levels are 0 and 255, which changes nothing. Returns None if no image is readable.
     """
     values = [_some_pixels(found) for i in _evenly(count) if (found := read(i)) is not None]
     if not values:
@@ -112,14 +112,14 @@ def measured_levels(count: int, read: Callable[[int], np.ndarray | None]) -> Lev
 
 
 def _ends(values: np.ndarray) -> tuple[float, float]:
-    """The levels of one channel; NaN and infinity stand for nothing measured, and do not count."""
+    """The levels of one channel; NaN and infinity mark missing values, and are ignored."""
     known = values[np.isfinite(values)]
     low, high = np.percentile(known, SHARES).tolist() if len(known) else (0.0, 1.0)
     return low, high if high > low else low + 1.0
 
 
 def as_levels(given: Sequence[Sequence[float]] | None) -> Levels | None:
-    """Levels from JSON; ValueError or TypeError if they are none."""
+    """Convert levels from JSON; ValueError or TypeError if they are not valid."""
     if given is None:
         return None
     found = tuple((float(low), float(high)) for low, high in given)

@@ -1,8 +1,8 @@
 """A pool of worker processes that may be killed or stopped at any moment without hanging the process that uses it.
 
 Python's own pool hangs in such cases: forked workers inherit the main process's signal handlers, so they survive the
-SIGTERM by which the pool ends them, and a stopped process does not answer SIGTERM at all. Nothing in a worker here
-needs an orderly end, so these are ended by SIGKILL.
+SIGTERM by which the pool ends them, and a stopped process does not answer SIGTERM at all. Our workers need no orderly
+end, so they are ended by SIGKILL.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from typing import Any
 
 FORKS = sys.platform == "linux"  # workers then share the main process's memory
 _context: Any = multiprocessing.get_context("fork" if FORKS else "spawn")
-_MAIN_DECIDES = (signal.SIGINT,)  # Ctrl-C reaches the whole process group
+_MAIN_DECIDES = (signal.SIGINT,)  # Ctrl-C reaches the whole process group; workers ignore it
 _LOOK_FOR_PARENT = 1.0  # seconds
 
 
@@ -39,7 +39,7 @@ class WorkerPool:
         return self._executor.submit(function, *arguments)
 
     def close(self) -> None:
-        """End all workers, whatever they do; on return none of them runs any more."""
+        """Kill all workers, whatever they are doing; on return none of them is running."""
         for process in self._context.started:
             process.terminate()
         self._executor.shutdown(wait=True)
@@ -50,13 +50,13 @@ class WorkerPool:
         return [process.pid for process in self._context.started]
 
     def deaths(self) -> list[str]:
-        """Wait until a broken pool has ended its workers; the ones that it did not end itself: "4711 (SIGKILL)"."""
+        """Wait until a broken pool has ended its workers; return those that had died before: "4711 (SIGKILL)"."""
         self._executor.shutdown(wait=True)
         died = [process for process in self._context.started if process.exitcode and not process.dismissed]
         return [f"{process.pid} ({_cause(process.exitcode)})" for process in died]
 
     def stopped(self) -> list[int]:
-        """The workers that are stopped, by SIGSTOP or a debugger; none where the system does not tell."""
+        """The workers that are stopped, by SIGSTOP or a debugger; empty if the system does not tell."""
         return [pid for pid in self.pids if _state(pid) in ("T", "t")]
 
 
@@ -79,12 +79,12 @@ def wait_for(futures: Sequence[Future[Any]], patience: float, on_delay: Callable
 
 
 class _WorkerProcess(_context.Process):
-    """A process without the main process's signal handlers that SIGKILL ends."""
+    """A process that drops the main process's signal handlers, and whose `terminate` sends SIGKILL."""
 
     dismissed = False
 
     def start(self) -> None:
-        with _signals_held_back():  # one that comes before run() must not meet the main process's handlers
+        with _signals_held_back():  # a signal before run() must not call the main process's handlers
             super().start()
 
     def run(self) -> None:
@@ -97,14 +97,14 @@ class _WorkerProcess(_context.Process):
         super().run()
 
     def terminate(self) -> None:
-        # A process that is just dying has closed its sentinel already, though it still counts as alive.
+        # A process that is just dying still counts as alive, but has already closed its sentinel.
         if self.is_alive() and not connection.wait([self.sentinel], 0):
             self.dismissed = True
         self.kill()
 
 
 class _RecordingContext(type(_context)):
-    """Makes worker processes, and remembers them."""
+    """Creates worker processes, and remembers them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -130,8 +130,8 @@ def _signals_held_back() -> Iterator[None]:
 def _end_with_parent() -> None:
     """End this process when its parent has ended.
 
-    Asked for again and again: the pipe that multiprocessing offers for it is inherited by the other workers too, and
-    one that is stopped would keep it open.
+    This polls, because the other workers also inherit the pipe that multiprocessing offers for it, and a stopped worker
+    would keep it open.
     """
     parent = multiprocessing.parent_process()
     while parent is not None and parent.is_alive() and os.getppid() == parent.pid:
@@ -147,7 +147,7 @@ def _cause(exitcode: int) -> str:
 
 
 def _state(pid: int) -> str:
-    """The letter by which Linux tells what a process does."""
+    """The letter of a process's state on Linux; "" if unknown."""
     with contextlib.suppress(OSError, IndexError):
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     return ""

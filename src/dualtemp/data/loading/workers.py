@@ -1,8 +1,8 @@
 """Worker processes that read images into shared memory, a few batches ahead of the consumer.
 
-A batch is read in parts, so that all workers help with the next one. Parts carry all that decides their outcome, so a
-pool that lost a worker is simply started again and given the parts that are not read yet. The memory is anonymous and
-shared by fork where there is fork (no limit of /dev/shm applies), else torch's.
+A batch is read in parts, so that all workers share the work on the next one. The result of a part depends on the part
+alone, so if a worker dies, a new pool simply reads the parts that are left. With fork, the memory is an anonymous
+mapping (no limit of /dev/shm applies), otherwise torch's shared memory.
 """
 
 import contextlib
@@ -25,12 +25,12 @@ from dualtemp.data.loading.worker_pool import FORKS, WorkerPool, wait_for
 
 _AHEAD = 2  # batches in preparation while one is in use
 _IMAGES_A_PART = 16
-_ATTEMPTS = 3  # at a batch at which workers die
-_PATIENCE = 30.0  # seconds without a part of 16 images before one line says so
+_ATTEMPTS = 3  # to read a batch while workers die
+_PATIENCE = 30.0  # seconds without a finished part of 16 images before a message says so
 
 
 class WorkersLost(ImagesGone):
-    """Worker processes die again and again at the same images, which cannot be read then."""
+    """Worker processes died repeatedly at the same batch, which therefore cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class _Pending:
 class Reader:
     """Reads batches of images, in order, with `workers` processes (0: in this one).
 
-    Workers that die are replaced, which one line tells; at the third time at the same batch WorkersLost is raised.
+    Workers that die are replaced, with a message; the third time at the same batch, WorkersLost is raised.
     """
 
     def __init__(
@@ -74,8 +74,8 @@ class Reader:
     ) -> None:
         """Reserve shared memory for batches of up to `batch` images; processes start with the first batch.
 
-        enough: pixels that the shorter side of an image need have; default: what the smallest crop of a view needs.
-        count: views of each image; evaluation needs one.
+        enough: pixels needed on an image's shorter side; default: enough for the smallest crop of a view. count: views
+        per image; evaluation needs one.
         """
         if views.levels is not None:
             source = source.convert(levels=views.levels)
@@ -101,7 +101,7 @@ class Reader:
                     item = _Pending(free.popleft(), request, [])
                     item.parts = list(_parts(request, item.slot))
                     pending.append(item)
-                    with contextlib.suppress(BrokenProcessPool):  # it is mended when this batch's turn comes
+                    with contextlib.suppress(BrokenProcessPool):  # repaired when this batch's turn comes
                         self._submit(item)
                 if not pending:
                     return
@@ -115,7 +115,7 @@ class Reader:
                 )
                 free.append(item.slot)
         finally:
-            # Nobody may write into the buffer once the next iteration uses it.
+            # No worker may still write into the buffer when the next iteration uses it.
             if any(not future.done() for item in pending for future in item.futures.values()):
                 self.close()
             self._busy = False
@@ -127,7 +127,7 @@ class Reader:
             self._pool = None
 
     def _submit(self, item: _Pending) -> None:
-        """Have the parts read that are not; the pool may be a new one."""
+        """Submit the parts that have not been submitted to the present pool; start one if there is none."""
         if self.workers == 0:
             return
         if self._pool is None:
@@ -137,7 +137,7 @@ class Reader:
                 item.futures[part] = self._pool.submit(_read_in_worker, part)
 
     def _outcomes(self, pending: deque[_Pending]) -> list[Outcome]:
-        """Wait for the first pending batch; start a broken pool again with everything that is pending."""
+        """Wait for the first pending batch; if the pool breaks, replace it and resubmit all pending batches."""
         first = pending[0]
         if self.workers == 0:
             return [read_part(part, self.source, self.views, self._buffer) for part in first.parts]
@@ -163,7 +163,7 @@ class Reader:
         return f"{few} to read in the main process"
 
     def _deaths(self) -> str:
-        """Give up a broken pool; say which of its workers died, and of what."""
+        """Discard a broken pool; say which of its workers died, and why."""
         pool, self._pool = self._pool, None
         return "" if pool is None else ", ".join(pool.deaths())
 
@@ -184,7 +184,7 @@ def _broken(future: Future[Outcome]) -> bool:
 
 
 def _say(text: str) -> None:
-    with contextlib.suppress(OSError, ValueError):  # nobody may be there to listen
+    with contextlib.suppress(OSError, ValueError):  # stderr may be closed
         if sys.stderr is not None:
             print(f"dualtemp: {text}", file=sys.stderr, flush=True)
 
@@ -205,7 +205,7 @@ _in_worker: tuple[ImageSource, Views, Tensor] | None = None
 
 
 def _begin(source: ImageSource, views: Views, buffer: Tensor) -> None:
-    """Set up a worker: what it reads and where to, with one thread."""
+    """Set up a worker: its source, views and buffer, and a single thread."""
     global _in_worker
     _in_worker = (source, views, buffer)
     torch.set_num_threads(1)
