@@ -19,7 +19,7 @@ COMMANDS = {
     "unequal-cifar100": "T-reverse --scale unequal --seeds 5 --data cifar100 --data cifar100=fbb43d70",
     "long": "T-reverse S-noise --scale long --seeds 3",
     "sharp": "T-unified --scale sharp --seeds 3",
-    "unequal": "T-reverse T-arch T-data F-dict F-entropy S-similarity S-noise --scale unequal --seeds 5",
+    "unequal": "T-reverse T-tau-beta T-arch T-data F-dict F-entropy S-similarity S-noise --scale unequal --seeds 5",
 }
 
 # Beside the runs of C1, `unequal` has runs of other steps, rates, networks and losses; older cells lack such settings.
@@ -110,13 +110,14 @@ def test_entropies_in_the_summary_are_means_of_the_cells_to_five_digits() -> Non
         assert [cell.split()[0] for cell in row] == [f"{mean:.5f}" for mean in means]
 
 
-def metrics_of(name: str, **settings: object) -> list[dict[str, float]]:
-    """The last epoch's metrics of published runs that have these settings."""
+def metrics_of(name: str, seeds: int = 5, **settings: object) -> list[dict[str, float]]:
+    """The last epoch's metrics of published runs that have these settings, with seeds from 0 to this one."""
     found = [json.loads(path.read_text()) for path in (PUBLISHED / name / "cells").glob("*.json")]
     return [
         cell["metrics"]
         for cell in found
-        if all(cell["settings"].get(key, False) == value for key, value in settings.items())
+        if cell["settings"]["seed"] <= seeds
+        and all(cell["settings"].get(key, False) == value for key, value in settings.items())
     ]
 
 
@@ -282,6 +283,30 @@ def test_the_symmetric_loss_is_told_as_its_cells_say() -> None:
         assert shown is not None
         low, high = (float(end) for end in shown[1].split(" to "))
         assert f"{name}: {gain:+.2f} ({low:.2f} to {high:.2f}" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("keys", "settings"), [("last", {"method": "moco", "keys": "last"}), ("current", {"method": "simmoco"})]
+)
+def test_accuracy_by_tau_beta_is_told_as_its_cells_say(keys: str, settings: dict[str, object]) -> None:
+    text = (PUBLISHED / "README.md").read_text().split("## How large tau_beta has to be")[1].split("\n## ")[0]
+    for beta in (0.05, 0.1, 0.5, 1.0, 5.0):
+        found = metrics_of("unequal", **AT_THE_SAME_RATE, **settings, tau_beta=beta)
+        assert len(found) == 5
+        inequality = f"{math.log(64) - fmean(run['entropy'] for run in found):.3f}".removeprefix("0")
+        figures = [mean(found, key) for key in ("probe_top1", "knn_top1", "W_mean")]
+        assert f"| {keys} | {beta:g} | {' | '.join(figures)} | {inequality} |".replace("| 0.", "| .") in text
+
+
+def test_effects_of_tau_beta_are_told_as_the_summary_says() -> None:
+    text = (PUBLISHED / "README.md").read_text().split("## How large tau_beta has to be")[1].split("\n## ")[0]
+    summary = (PUBLISHED / "unequal" / "summary.md").read_text().split("### C3")[1].split("### C5")[0]
+    figure = r"(-?\d+\.\d\d)"
+    single = rf"{figure} \({figure} … {figure}\)"
+    known = set(re.findall(single, summary.replace("\u2212", "-").replace("+", "")))
+    told = re.findall(single.replace("…", "to"), " ".join(text.split()).replace("+", ""))
+    assert len(told) >= 4
+    assert set(told) <= known
 
 
 @pytest.mark.parametrize(
