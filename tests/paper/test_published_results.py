@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 
@@ -110,13 +111,17 @@ def test_entropies_in_the_summary_are_means_of_the_cells_to_five_digits() -> Non
         assert [cell.split()[0] for cell in row] == [f"{mean:.5f}" for mean in means]
 
 
-def metrics_of(name: str, seeds: int = 5, **settings: object) -> list[dict[str, float]]:
-    """The last epoch's metrics of published runs that have these settings, with seeds from 0 to this one."""
+def metrics_of(name: str, **settings: object) -> list[dict[str, float]]:
+    """The last epoch's metrics of published runs that have these settings, at the first look: seeds up to 5."""
+    return metrics_up_to(5, name, settings)
+
+
+def metrics_up_to(seed: int, name: str, settings: Mapping[str, object]) -> list[dict[str, float]]:
     found = [json.loads(path.read_text()) for path in (PUBLISHED / name / "cells").glob("*.json")]
     return [
         cell["metrics"]
         for cell in found
-        if cell["settings"]["seed"] <= seeds
+        if cell["settings"]["seed"] <= seed
         and all(cell["settings"].get(key, False) == value for key, value in settings.items())
     ]
 
