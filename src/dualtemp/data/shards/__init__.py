@@ -1,1 +1,1 @@
-"""Shards: many images in few files, tar or Parquet, indexed once and then read at any place."""
+"""Shards: many images in few tar or Parquet files, indexed once and then read in any order."""

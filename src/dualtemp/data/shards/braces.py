@@ -1,4 +1,4 @@
-"""Braces of the shell: shards/{000..127}.tar is 128 names, {train,test}-0.tar two."""
+"""Expand braces like the shell: shards/{000..127}.tar is 128 names, {train,test}-0.tar two."""
 
 import re
 
@@ -16,7 +16,7 @@ def has_braces(text: str) -> bool:
 def expand_braces(text: str) -> list[str]:
     """Return all names that a text with braces stands for, in the order of the shell; without braces the text itself.
 
-    A range keeps the zeros that it is written with.
+    Ranges keep their leading zeros.
     """
     found = _first_pair(text)
     if found is None:
@@ -29,7 +29,7 @@ def expand_braces(text: str) -> list[str]:
 
 
 def _first_pair(text: str) -> tuple[int, int] | None:
-    """Where the first braces, from the left, that stand for several names open and close; None if there are none."""
+    """Where the first braces that stand for several names open and close; None if there are none."""
     for start, letter in enumerate(text):
         if letter == "{" and (end := _closing(text, start)) is not None:
             inside = text[start + 1 : end]
@@ -39,7 +39,7 @@ def _first_pair(text: str) -> tuple[int, int] | None:
 
 
 def _closing(text: str, start: int) -> int | None:
-    """Where the brace closes that opens at `start`; None if it does not."""
+    """Where the brace that opens at `start` closes; None if it does not."""
     depth = 0
     for at in range(start, len(text)):
         depth += {"{": 1, "}": -1}.get(text[at], 0)
@@ -49,7 +49,7 @@ def _closing(text: str, start: int) -> int | None:
 
 
 def _split(inside: str) -> list[str]:
-    """The parts between commas that stand in no further braces."""
+    """The parts between commas; commas inside inner braces do not count."""
     depth, parts = 0, [""]
     for letter in inside:
         depth += {"{": 1, "}": -1}.get(letter, 0)

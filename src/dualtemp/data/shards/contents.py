@@ -1,4 +1,4 @@
-"""What one shard holds, gathered while it is read from its beginning to its end."""
+"""The contents of one shard, gathered while it is read from beginning to end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,8 +16,8 @@ Row = tuple[int, int, int, int, int, int]  # of PLACES
 class ShardContents:
     """One shard.
 
-    words: what the labels of its images are numbers of; classes: names by number, if the shard tells them; trouble: why
-    the rest is missing.
+    words: the labels as they are written, which `images.labels` numbers; classes: names by number, if the shard has
+    them; trouble: why the rest is missing.
     """
 
     images: ImageArrays
@@ -40,18 +40,18 @@ class Gatherer:
     digests: list[bytes] = field(default_factory=list)
 
     def add(self, name: str, content: bytes | memoryview, start: int) -> None:
-        """Take an image that lies in the shard as it is."""
+        """Add an image that is stored in the shard as it is."""
         self.add_packed(name, content, (start, len(content), len(content), 0, len(content), 0))
 
     def add_packed(self, name: str, content: bytes | memoryview, row: Row) -> None:
-        """Take an image with its place."""
+        """Add an image, whose place is given as a Row."""
         self.rows.append(row)
         self.names.append(name)
         self.labels.append(None)
         self.digests.append(blake2b(content, digest_size=DIGEST).digest())
 
     def contents(self, classes: Sequence[str] = (), trouble: str = "") -> ShardContents:
-        """Everything as arrays; of two images of one name the later one, as tar has it."""
+        """Return everything as arrays; of images with the same name only the last counts, as in tar."""
         last = {name: i for i, name in enumerate(self.names)}
         kept = range(len(self.names)) if len(last) == len(self.names) else sorted(last.values())
         table = np.array([self.rows[i] for i in kept], np.int64).reshape(-1, 6)

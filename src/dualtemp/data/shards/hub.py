@@ -1,4 +1,4 @@
-"""Sets of the Hugging Face hub: their shards, as the hub's own library keeps them."""
+"""Sets of the Hugging Face hub: their shards, in the cache of the hub's own library."""
 
 from dualtemp.errors import UserError
 
@@ -7,7 +7,7 @@ PATTERNS = ("*.parquet", "*.tar")
 
 
 def hub_folder(word: str) -> str:
-    """Return the local folder with the shards of a set, which are fetched if they are not there yet.
+    """Return the local folder with the shards of a set; fetch those that are missing.
 
     word: NAME, or OWNER/NAME, with :CONFIGURATION (a folder of the set) and @REVISION if wanted.
     """

@@ -1,4 +1,4 @@
-"""What is known of the images of shards, as arrays of equal length: where each lies, its name, label and digest."""
+"""Facts about the images of shards, as arrays: the place, name, label and digest of each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -24,12 +24,12 @@ KINDS: dict[str, Any] = {
 
 @dataclass(frozen=True, eq=False)
 class ImageArrays:
-    """N images, of one shard or of one shard after another.
+    """N images, of one shard or of several in order.
 
-    start, stored: (N,), the bytes to read; unpacked: (N,), their number once they are unpacked; inner, length: (N,),
-    where the image lies in those (0 and `stored` where they are the image); codec: (N,), how they are packed, 0 as they
-    are; names: utf-8 bytes one after another; name_ends: (N,); labels: (N,), numbers of words, -1 none; digests: (N,
-    16), blake2b of each image. All have the types of KINDS.
+    start, stored: (N,), first byte and number of bytes to read; unpacked: (N,), their number after decompression;
+    inner, length: (N,), where the image lies in those (0 and `stored` if they are the image); codec: (N,), their
+    compression, 0 for none; names: UTF-8 bytes of all names, concatenated; name_ends: (N,), the end of each name;
+    labels: (N,), numbers of words, -1 for none; digests: (N, 16), blake2b of each image. All have the types in KINDS.
     """
 
     start: np.ndarray
@@ -57,14 +57,14 @@ class ImageArrays:
         return self.names[first : int(self.name_ends[row])].tobytes().decode(errors="surrogateescape")
 
     def between(self, first: int, end: int) -> "ImageArrays":
-        """The images from one number to before another."""
+        """The images from `first` up to, but not including, `end`."""
         begin = int(self.name_ends[first - 1]) if first else 0
         last = int(self.name_ends[end - 1]) if end else 0
         cut = {name: array[first:end] for name, array in self.by_name().items() if name != "names"}
         return ImageArrays(**{**cut, "names": self.names[begin:last], "name_ends": cut["name_ends"] - begin})
 
     def fit_together(self, words: int, codecs: int) -> bool:
-        """Whether lengths, types and numbers are those of one index, with so many words and codecs."""
+        """Whether lengths, types and numbers are consistent, in an index with so many words and codecs."""
         arrays, count = self.by_name(), len(self.start)
         if {name: array.dtype for name, array in arrays.items()} != {
             name: np.dtype(kind) for name, kind in KINDS.items()
@@ -82,7 +82,7 @@ class ImageArrays:
 
 
 def join_arrays(parts: Sequence[ImageArrays], labels: Sequence[np.ndarray]) -> ImageArrays:
-    """Put the images of shards one after another; labels: of each shard, in numbers that all shards share."""
+    """Concatenate the images of shards; labels: those of each shard, in a numbering that all shards share."""
     begins = np.cumsum([0, *(len(each.names) for each in parts)])
     moved = {
         "name_ends": [each.name_ends + begin for each, begin in zip(parts, begins, strict=False)],

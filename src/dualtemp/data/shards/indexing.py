@@ -1,4 +1,4 @@
-"""Index shards once: the index is kept in the cache folder, checked shard by shard, and made anew where it is stale."""
+"""Index shards once: the index is kept in the cache folder, checked shard by shard, and renewed where it is stale."""
 
 import contextlib
 import errno
@@ -26,28 +26,28 @@ from dualtemp.machine import cores
 from dualtemp.progress_bar import image_progress
 
 AT_ONCE = 4  # shards
-SAVED_EVERY = 60.0  # seconds: what a process that is killed loses of a long indexing at most
+SAVED_EVERY = 60.0  # seconds of indexing that a killed process loses at most
 
 BUFFER = 1 << 20
 
 NOTHING = joined([], [])
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-Copying = Callable[[str], AbstractContextManager[BinaryIO | None]]  # of a kind, COPY or IMAGES: a file to write it to
+Copying = Callable[[str], AbstractContextManager[BinaryIO | None]]  # COPY or IMAGES -> a file for a copy of this kind
 
 
 class Stamp(NamedTuple):
-    """What a shard looks like now; None and the reason if that cannot be known."""
+    """The present stamp of a shard; None and the reason if it is not available."""
 
     text: str | None
     missing: str = ""
 
 
 def indexed(places: Sequence[Place]) -> ShardIndex:
-    """Return the index of shards, from the cache where it is there and the shards have not changed.
+    """Return the index of shards, from the cache as far as the shards have not changed.
 
-    A shard that cannot be read is in it without images, and with `trouble`; one that was indexed before keeps its
-    images, which are unreadable then, so that the order of all others stays.
+    An unreadable shard is in it without images, and with `trouble`. A shard that has been indexed but is no longer
+    available keeps its images, which are then unreadable, so that the order of all others stays the same.
     """
     path = index_path(places)
     with contextlib.ExitStack() as held:
@@ -56,7 +56,7 @@ def indexed(places: Sequence[Place]) -> ShardIndex:
             path.parent.mkdir(parents=True, exist_ok=True)
             held.enter_context(locked(path.with_suffix(".lock"), patience=math.inf, remove=True))
         except OSError:
-            kept = False  # a cache that cannot be written: indexed each time
+            kept = False  # the cache is not writable: index each time
         known = _read(path)
         stamps = _stamps(places)
         if known is not None and all(_same(known, i, place, stamps[place].text) for i, place in enumerate(places)):
@@ -65,7 +65,7 @@ def indexed(places: Sequence[Place]) -> ShardIndex:
 
 
 def index_path(places: Sequence[Place]) -> Path:
-    """Where the index of shards is kept."""
+    """The path of the index of these shards."""
     key = blake2b("\n".join(f"{each.place}\0{each.name}" for each in places).encode(errors="surrogateescape"))
     return shards_folder() / f"{key.hexdigest()[:32]}.npz"
 
@@ -94,16 +94,16 @@ def _stamp(place: Place) -> Stamp:
 
 
 def _same(known: ShardIndex, number: int, place: Place, stamp: str | None) -> bool:
-    """Whether what is known of a shard still holds; of one that has disappeared, it does."""
+    """Whether the known index of a shard still holds; if the shard has disappeared, it does."""
     if len(known.files) <= number or (known.files[number].place, known.files[number].name) != (place.place, place.name):
         return False
     return _holds(known, number, stamp)
 
 
 def _holds(known: ShardIndex, number: int, stamp: str | None) -> bool:
-    """Whether a shard of this stamp need not be listed again; None: it has disappeared.
+    """Whether a shard with this stamp (None: it has disappeared) need not be listed again.
 
-    One in which no image was found is: a reader of its images, such as pydicom, may have been installed since.
+    A shard without images and without trouble is listed again: a reader for them, such as pydicom, may be new.
     """
     file = known.files[number]
     return bool(file.stamp) and (
@@ -160,7 +160,7 @@ def _listed(place: Place, stamp: Stamp, keep: frozenset[str]) -> tuple[ShardFile
 
 
 def _list(place: Place, stamp: str, keep: frozenset[str]) -> ShardContents:
-    """List a shard; a copy for which there turns out to be no room is done without. Raises OSError."""
+    """List a shard; if the disk gets full while it is copied, list it without a copy. Raises OSError."""
     listed = _list_parquet if place.place.lower().endswith(".parquet") else _list_tar
     try:
         return listed(place, stamp, lambda kind: copying(place.place, stamp, kind, size_of(stamp), keep))
@@ -171,7 +171,7 @@ def _list(place: Place, stamp: str, keep: frozenset[str]) -> ShardContents:
 
 
 def _list_tar(place: Place, stamp: str, copy_of: Copying) -> ShardContents:
-    """List a tar; of a remote one a copy stays, if there is room."""
+    """List a tar; if it is remote, keep a copy if there is room."""
     if not is_remote(place.place):
         with open(place.place, "rb", buffering=BUFFER) as file:
             return list_tar(file)
@@ -186,7 +186,7 @@ def _list_tar(place: Place, stamp: str, copy_of: Copying) -> ShardContents:
 
 
 def _list_parquet(place: Place, stamp: str, copy_of: Copying) -> ShardContents:
-    """List a Parquet file; of one that is remote or packed its images stay, unpacked, if there is room."""
+    """List a Parquet file; if it is remote or compressed, keep its images, decompressed, if there is room."""
     from dualtemp.data.shards.parquet_shard import list_parquet, packs_images
 
     remote = is_remote(place.place)

@@ -1,4 +1,4 @@
-"""Labels of shards: numbers with or without names, or words, which are numbered in the order of their names."""
+"""Labels of shards: numbers with or without names, or words, which are numbered in alphabetical order."""
 
 import contextlib
 import os
@@ -13,9 +13,9 @@ from dualtemp.data.shards.remote import is_remote, read_text
 from dualtemp.data.shards.shard_index import ShardIndex
 from dualtemp.errors import UserError
 
-MOST_CLASSES = 1 << 20  # numbers above are no classes, but names of something else
-KEPT_BACK = "-1"  # what sets write where a label is not told
-CLASSES_FILE = "classes.txt"  # beside the shards: a name a line, in the order of the numbers
+MOST_CLASSES = 1 << 20  # larger numbers are not classes, but identify something else
+KEPT_BACK = "-1"  # what sets write for a label that is withheld
+CLASSES_FILE = "classes.txt"  # beside the shards: one name per line, in the order of the numbers
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def read_labels(index: ShardIndex, place: str) -> Labels | None:
 
 
 def _told(index: ShardIndex, place: str) -> tuple[str, ...]:
-    """The names that shards tell, or the file beside them; empty if nobody does."""
+    """The class names given in the shards, or else in a file beside them; empty if there are none."""
     given = {file.classes for file in index.files if file.classes}
     if len(given) > 1:
         raise UserError(f"{place}: its shards name different classes; expected the same in all")
@@ -75,7 +75,7 @@ def _classes_beside(index: ShardIndex) -> tuple[str, ...]:
 
 
 def _remote_text(place: str) -> str | None:
-    """A small remote file; as it was when it could last be read, if it cannot now."""
+    """The text of a small remote file, or if it cannot be read now, as it was when it last could."""
     key = blake2b(place.encode(errors="surrogateescape"), digest_size=16).hexdigest()
     kept = shards_folder() / f"{key}.txt"
     try:

@@ -1,4 +1,4 @@
-"""From what a user writes to a list of shards: a folder, braces, a pattern; and the part of each."""
+"""Find the shards that a user names by a folder, braces or a pattern, and divide them into the parts of a set."""
 
 import glob
 import os
@@ -22,7 +22,7 @@ _STARTS_WITH_PART = re.compile(rf"({'|'.join(_WORDS)})(?![a-z])", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Place:
-    """A shard: where it is (a path or an address) and its name relative to what all have in common."""
+    """A shard: its path or address, and its name relative to the folder that all have in common."""
 
     place: str
     name: str
@@ -36,12 +36,12 @@ def looks_like_shards(source: str) -> bool:
 
 
 def is_shard_folder(folder: Path) -> bool:
-    """Whether a folder holds shards and no image files, which would come first."""
+    """Whether a folder holds shards, and no image files, which would take precedence."""
     return not _any_image(folder) and any(_shards_below(folder))
 
 
 def find_shards(source: str | Path) -> list[Place]:
-    """List the shards of a folder, of braces or of a pattern; one that is named by braces need not be there."""
+    """List the shards of a folder, of braces or of a pattern; those named by braces need not exist."""
     text = os.path.expanduser(str(source))
     if text.startswith(HUB):
         text = hub_folder(text.removeprefix(HUB))
@@ -65,7 +65,7 @@ def find_shards(source: str | Path) -> list[Place]:
 
 
 def _remote_shards(text: str) -> tuple[str, list[str]]:
-    """The address that all have in common, and theirs."""
+    """The address that all shards have in common, and their own addresses."""
     if not text.lower().endswith((*ENDINGS, *PACKED)):
         return text.rstrip("/"), list_remote(text, ENDINGS)
     root = re.split(r"[{*?\[]", text, maxsplit=1)[0].rpartition("/")[0]
@@ -77,7 +77,7 @@ def _remote_shards(text: str) -> tuple[str, list[str]]:
 
 
 def absolute(source: str) -> str:
-    """The same shards by an absolute path, braces and patterns as they are; addresses are absolute."""
+    """The same shards by an absolute path, with braces and patterns kept; addresses stay as they are."""
     if is_remote(source) or source.startswith(HUB):
         return source
     text = os.path.expanduser(source)
@@ -109,7 +109,7 @@ def _any_image(folder: Path) -> bool:
 
 
 def _files_below(folder: str, above: tuple[str, ...] = ()) -> Iterator[str]:
-    """Paths of the files below a folder, as they are found, without hidden ones; links are followed, not in circles."""
+    """Yield the files below a folder as they are found, except hidden ones; links are followed, but not in circles."""
     inner: list[str] = []
     real = os.path.realpath(folder)
     if real in above:
@@ -124,15 +124,16 @@ def _files_below(folder: str, above: tuple[str, ...] = ()) -> Iterator[str]:
                 else:
                     yield entry.path
     except OSError:
-        return  # whoever lists the folder says so
+        return  # reported by whoever lists the folder
     for each in inner:
         yield from _files_below(each, (*above, real))
 
 
 @dataclass(frozen=True)
 class Division:
-    """Shards by the word that tells their part ("train", "val", ...), in the order of preference; a set that is not
-    divided has the one word "". unused: words, or "others", of shards that belong to no part.
+    """Shards by the word for their part ("train", "val", ...), in order of preference.
+
+    A set without parts has the single word "". unused: words of shards that belong to no part, or "others".
     """
 
     shards: dict[str, list[Place]]
@@ -140,7 +141,7 @@ class Division:
 
     @property
     def tests(self) -> list[str]:
-        """The words of parts to measure with."""
+        """The words of the parts for measuring."""
         return [word for word in TEST_WORDS if word in self.shards]
 
     @property
@@ -150,7 +151,7 @@ class Division:
 
 
 def divide(shards: Sequence[Place]) -> Division:
-    """Divide shards by their names: folders train/, test/ or val/, or names that begin so (train-00000-of-00004)."""
+    """Divide shards into parts by folders train/, test/ or val/, or by the start of names (train-00000-of-00004)."""
     by_word: dict[str, list[Place]] = {}
     for shard in shards:
         by_word.setdefault(_part_word(shard.name), []).append(shard)
@@ -162,7 +163,7 @@ def divide(shards: Sequence[Place]) -> Division:
 
 
 def _part_word(name: str) -> str:
-    """The word that tells a shard's part: a folder's, else the beginning of its own name; "" if there is none."""
+    """The word for a shard's part: a folder's name, else the beginning of its own; "" if there is none."""
     *folders, file = name.split("/")
     for folder in folders:
         if folder.lower() in _WORDS:

@@ -1,11 +1,11 @@
-"""Pack a folder of images into tar shards that hold the same set: names, order, labels, parts, and so its fingerprint.
+"""Pack a folder of images into tar shards that hold the same set: same names, order, labels, parts and fingerprint.
 
-OUT/000000.tar ...                          or OUT/train/000000.tar and OUT/test/000000.tar, where the folder is divided
+OUT/000000.tar ...                          or OUT/train/000000.tar and OUT/test/000000.tar, if the folder has parts
 OUT/classes.txt                             the names of the classes, by number
 
-A member has the name of its file; beside it is NAME.cls with the number of the class. Times and owners are left out:
-the same folder gives the same bytes. Shuffled, the set has another order, that of a hash of the names: every shard then
-has images of all classes, as an order that reads few shards at a time needs it.
+A member has the name of its file; next to it is NAME.cls with the number of the class. Times and owners are left out,
+so that the same folder gives the same bytes. A shuffled set is in the order of a hash of the names instead: every shard
+then has images of all classes, which training needs if it reads few shards at a time.
 """
 
 import io
@@ -29,7 +29,7 @@ SHARD_SIZE = 256_000_000  # bytes
 
 @dataclass(frozen=True)
 class Packed:
-    """What was written: numbers of images, shards, bytes and classes."""
+    """Numbers of images, shards, bytes and classes written."""
 
     images: int
     shards: int
@@ -48,10 +48,10 @@ def pack_folder(
 ) -> Packed:
     """Write the images of a folder as shards of about `shard_size` bytes into a new folder.
 
-    shuffle: in the order of a hash of their names instead of the folder's, class after class.
+    shuffle: write images in the order of a hash of their names, not in the folder's order, class by class.
 
-    Everything is written beside `out` and renamed at the end: a process that is killed leaves no half of a set. Raises
-    UserError if `out` is there already, or an image file cannot be read.
+    Everything is written beside `out` and renamed at the end, so that a killed process leaves no partial set. Raises
+    UserError if `out` exists already, or if an image file cannot be read.
     """
     out = Path(os.path.abspath(out))
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -69,7 +69,7 @@ def pack_folder(
         out.parent.mkdir(parents=True, exist_ok=True)
         work = out.with_name(f".{out.name}.packing")
         with locked(out.with_name(f".{out.name}.lock"), what=out, remove=True):
-            shutil.rmtree(work, ignore_errors=True)  # of a process that was killed
+            shutil.rmtree(work, ignore_errors=True)  # left by a process that was killed
             try:
                 packed = _write(folder, work, parts, classes, shard_size, progress)
                 if out.exists():
@@ -81,7 +81,7 @@ def pack_folder(
 
 
 def _refuse_two_labels(folder: Path, parts: dict[str, Part]) -> None:
-    """Refuse images that would be one sample, which has one label, though theirs differ."""
+    """Raise UserError if images with different labels would be one sample, which has a single label."""
     for part in parts.values():
         first: dict[str, tuple[str, str]] = {}
         for name, label in zip(part.names, part.folders, strict=True):
@@ -94,7 +94,7 @@ def _refuse_two_labels(folder: Path, parts: dict[str, Part]) -> None:
 
 
 def _shuffled(part: Part, word: str) -> Part:
-    """The images in the order of the hashes of their keys: images of one sample stay together."""
+    """The images in the order of their keys' hashes, so that images of one sample stay together."""
     keys = name_keys(_key(name.removeprefix(f"{word}/") if word else name) for name in part.names)
     order = np.argsort(keys, kind="stable").tolist()
     return Part([part.names[i] for i in order], [part.folders[i] for i in order])
@@ -139,7 +139,7 @@ def _content(folder: Path, name: str) -> bytes:
 
 
 def _key(member: str) -> str:
-    """A member's name up to the first dot of its last part, as WebDataset has it."""
+    """A member's key in WebDataset: its path up to the first dot of its file name."""
     folder, slash, last = member.rpartition("/")
     return folder + slash + last.partition(".")[0]
 

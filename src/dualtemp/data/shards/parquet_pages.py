@@ -1,7 +1,7 @@
-"""Where the values of a Parquet column of bytes lie in the file, page by page: one can be read without the rest.
+"""Locate the values of a Parquet column of bytes in the file, page by page, so that one can be read without the rest.
 
-Libraries read whole row groups: a hundred images or more for one. The layout is that of the Parquet format (headers in
-Thrift's compact protocol): data pages of version 1 and 2, PLAIN and dictionary encoding, any compression of pages.
+Libraries read whole row groups: a hundred images or more for a single one. This parses the format itself (headers in
+Thrift's compact protocol): data pages of versions 1 and 2, PLAIN and dictionary encoding, any compression of pages.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,8 +17,9 @@ Unpack = Callable[[bytes, int], bytes]  # (packed, length when unpacked) -> unpa
 
 
 class Chunk(NamedTuple):
-    """A column of a row group: where its pages begin and how many values it has; levels: the definition level of a
-    value that is there.
+    """A column of a row group: where its pages begin, and how many values it has.
+
+    levels: the definition level of a value that is not null.
     """
 
     start: int
@@ -27,8 +28,10 @@ class Chunk(NamedTuple):
 
 
 class Value(NamedTuple):
-    """One value: the bytes of the file that hold it, their length when unpacked, its place in these, itself, and
-    whether they are packed.
+    """One value of a column.
+
+    start, stored: the bytes of the file that hold it; unpacked: their number after decompression; inner: its position
+    in these; content: the value itself; packed: whether the bytes are compressed.
     """
 
     start: int
@@ -40,7 +43,7 @@ class Value(NamedTuple):
 
 
 class _Page(NamedTuple):
-    """The body of a page: where it begins in the file, how many bytes it has there, and itself, unpacked."""
+    """The body of a page: where it begins in the file, its number of bytes there, and its decompressed content."""
 
     start: int
     stored: int
@@ -48,7 +51,7 @@ class _Page(NamedTuple):
 
 
 def values(file: BinaryIO, chunk: Chunk, unpack: Unpack | None) -> Iterator[Value | None]:
-    """Yield the values of a column chunk, None for those that are missing; unpack: None if pages are not packed."""
+    """Yield the values of a column chunk, None for nulls; unpack: decompresses a page, None for uncompressed pages."""
     at, left = chunk.start, chunk.values
     words: list[Value] = []  # the dictionary
     while left > 0:
@@ -75,7 +78,7 @@ def values(file: BinaryIO, chunk: Chunk, unpack: Unpack | None) -> Iterator[Valu
             left -= count
             try:
                 yield from _data_page(kind, about, begin, stored, unpacked, unpack, chunk.levels, words)
-            except IndexError:  # it ends before its numbers do
+            except IndexError:  # the page is too short
                 raise Damaged(f"a damaged page at byte {begin:,}") from None
 
 
@@ -123,7 +126,7 @@ def _unpacked(begin: int, stored: bytes, length: int, unpack: Unpack | None) -> 
 
 
 def _plain(page: _Page, at: int, count: int, packed: bool) -> Iterator[Value]:
-    """Values one after another, each behind its length in four bytes."""
+    """Yield values that are stored one after another, each after its length in four bytes."""
     for _ in range(count):
         length = int.from_bytes(page.body[at : at + 4], "little")
         at += 4
@@ -138,7 +141,7 @@ def _plain(page: _Page, at: int, count: int, packed: bool) -> Iterator[Value]:
 
 
 def _hybrid(body: memoryview, width: int, count: int) -> list[int]:
-    """Whole numbers of `width` bits, in runs of one value or packed by eights."""
+    """Decode integers of `width` bits: runs of one value, or bit-packed in groups of eight."""
     found: list[int] = []
     at, size = 0, (width + 7) // 8
     while len(found) < count:
@@ -158,7 +161,7 @@ def _hybrid(body: memoryview, width: int, count: int) -> list[int]:
 
 
 def _header(body: bytes) -> tuple[dict[int, Any], int]:
-    """A page header: numbers, and structs of numbers, by the number of their field; and its length."""
+    """Parse a page header into integers and nested structs by field number; also returns its length."""
     try:
         return _struct(memoryview(body), 0)
     except IndexError:
@@ -188,7 +191,7 @@ def _thrift(body: memoryview, at: int, kind: int) -> tuple[Any, int]:
         return _zigzag(body, at)
     if kind == 7:
         return 0, at + 8
-    if kind == 8:  # text: of statistics, passed over
+    if kind == 8:  # binary: only in statistics, skipped
         length, at = _varint(body, at)
         return 0, at + length
     if kind in (9, 10):

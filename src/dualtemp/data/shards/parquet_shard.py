@@ -1,7 +1,7 @@
-"""A Parquet file with a column of encoded images, as Hugging Face's sets have it.
+"""Read a Parquet file with a column of encoded images, as in Hugging Face's sets.
 
-The column is binary, or a struct of `bytes` and `path`. Labels are a column of whole numbers, whose names the file's
-metadata may tell (ClassLabel), or of words.
+The column is binary, or a struct of `bytes` and `path`. Labels are a column of integers, whose names may be in the
+file's metadata (ClassLabel), or of strings.
 """
 
 import json
@@ -18,9 +18,9 @@ LABEL_WORDS = ("label", "labels", "cls", "class", "target", "category", "fine_la
 
 
 def list_parquet(raw: BinaryIO, images: BinaryIO | None = None) -> ShardContents:
-    """List the images of a Parquet file; where it is damaged, those before, and what is wrong. Raises OSError.
+    """List the images of a Parquet file; if it is damaged, those before the damage, and `trouble`. Raises OSError.
 
-    images: a file that they are copied to, one after another.
+    images: a file to which they are copied, one after another.
     """
     pq = parquet_library()
     import pyarrow as pa
@@ -30,7 +30,7 @@ def list_parquet(raw: BinaryIO, images: BinaryIO | None = None) -> ShardContents
         features = _features(file.schema_arrow)
         column = _image_column(file.schema_arrow, features)
         names, (labels, classes) = _names(file, column), _labels(file, features)
-    except (pa.ArrowException, UnicodeDecodeError) as error:  # the latter of a name or a label
+    except (pa.ArrowException, UnicodeDecodeError) as error:  # UnicodeDecodeError: a name or a label
         raise Damaged(f"not a readable Parquet file ({' '.join(str(error).split())[:120]})") from error
     found, missing, row, trouble = Gatherer(), 0, 0, ""
     try:
@@ -56,7 +56,7 @@ def list_parquet(raw: BinaryIO, images: BinaryIO | None = None) -> ShardContents
 
 
 def packs_images(raw: BinaryIO) -> bool:
-    """Whether the images of a Parquet file are packed, so that one cannot be read without others."""
+    """Whether the images of a Parquet file are compressed, so that one cannot be read without others."""
     pq = parquet_library()
     import pyarrow as pa
 
@@ -65,7 +65,7 @@ def packs_images(raw: BinaryIO) -> bool:
         column = _image_column(file.schema_arrow, _features(file.schema_arrow))
         return any(_chunk(file, group, column)[1] for group in range(file.num_row_groups))
     except (Damaged, pa.ArrowException):
-        return False  # told when it is listed
+        return False  # reported when it is listed
 
 
 def parquet_library() -> Any:
@@ -88,7 +88,7 @@ def _as_bytes(unpack: Any) -> Any:
 
 
 def _features(schema: Any) -> dict[str, Any]:
-    """What the `datasets` library writes down about the columns; empty if it did not write the file."""
+    """The metadata of the columns by the `datasets` library; empty if that did not write the file."""
     try:
         told = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
         return told if isinstance(told, dict) else {}
@@ -125,7 +125,7 @@ def _kind(feature: Any) -> str:
 
 
 def _chunk(file: Any, group: int, column: str) -> tuple[Chunk, int]:
-    """Where the bytes of the images of a row group are, and the number of their codec."""
+    """The column chunk that holds the images of a row group, and the number of its codec."""
     about = file.metadata.row_group(group)
     for number in range(about.num_columns):
         chunk = about.column(number)
@@ -143,7 +143,7 @@ def _chunk(file: Any, group: int, column: str) -> tuple[Chunk, int]:
 
 
 def _names(file: Any, column: str) -> list[str]:
-    """The paths that stand beside the images, if there are some and all differ; else none."""
+    """The paths beside the images if every image has one and all differ; else an empty list."""
     import pyarrow as pa
 
     kind = file.schema_arrow.field(column).type
@@ -155,7 +155,7 @@ def _names(file: Any, column: str) -> list[str]:
 
 
 def _labels(file: Any, features: dict[str, Any]) -> tuple[list[str | None], tuple[str, ...]]:
-    """A word for each row (None: it has none), and the names of the classes, if they are told."""
+    """The label of each row as a string (None: it has none), and the names of the classes, if the file has them."""
     import pyarrow as pa
 
     schema = file.schema_arrow
@@ -172,5 +172,5 @@ def _labels(file: Any, features: dict[str, Any]) -> tuple[list[str | None], tupl
     names = (features.get(named) or {}).get("names") if named in told else None
     words = [str(each) for each in names] if isinstance(names, list) else []
     found = file.read(columns=[named])[named].to_pylist()
-    # The hub's sets write -1 where a label is kept back.
+    # The hub's sets write -1 for a label that is withheld.
     return [None if each is None or each == -1 or each == "" else str(each) for each in found], tuple(words)

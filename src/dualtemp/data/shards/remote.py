@@ -1,7 +1,7 @@
-"""Shards elsewhere, through fsspec: http, https, s3 and what else it knows. Nothing waits for ever.
+"""Read remote shards through fsspec: http, https, s3 and what else it knows. Nothing waits forever.
 
-A read is tried TRIES times with pauses between; it may take STALL seconds, and more for what is large. A shard, or a
-whole host, that fails all of them is not asked again for a while: its images count as unreadable at once.
+A read is tried TRIES times with pauses in between; it may take STALL seconds, and longer for large reads. If all tries
+fail, the shard, or its whole host, is not asked again for REST seconds: its images then count as unreadable at once.
 """
 
 import contextlib
@@ -20,14 +20,14 @@ from dualtemp.errors import UserError
 TRIES = 3
 PAUSES = (1.0, 3.0)  # seconds between tries
 CONNECT, STALL = 10.0, 20.0  # seconds
-SLOWEST = 100_000  # bytes a second: what takes longer has failed
-REST = 30.0  # seconds for which what failed is not asked again
+SLOWEST = 100_000  # bytes a second: a slower read has failed
+REST = 30.0  # seconds before a shard or host that failed is asked again
 CHUNK = 8 << 20
 AT_ONCE = 16  # requests of one process
-GONE = (404, 410)  # answers that say that there is no such file
+GONE = (404, 410)  # status codes of a missing file
 
-_answered: dict[str, float] = {}  # host -> when it last gave something
-_resting: dict[str, float] = {}  # place or host -> until when
+_answered: dict[str, float] = {}  # host -> time of its last answer
+_resting: dict[str, float] = {}  # place or host -> time until which it is not asked
 _lock = threading.Lock()
 
 
@@ -70,7 +70,7 @@ def _call(files: Any, name: str, seconds: float, *arguments: Any, **named: Any) 
 
 
 def remote_stamp(place: str) -> str:
-    """Length and what else tells whether a shard has changed; raises OSError."""
+    """The length of a shard and whatever else shows a change, such as an ETag; raises OSError."""
     told = _with_patience(place, lambda files: _call(files, "info", STALL, place))
     marks = [str(told[name]) for name in ("ETag", "etag", "Last-Modified", "LastModified", "mtime") if told.get(name)]
     if told.get("size") is None:
@@ -89,7 +89,7 @@ def read_remote(place: str, start: int, length: int) -> bytes:
 
 
 def read_many(wanted: Sequence[tuple[str, int, int]]) -> dict[tuple[str, int], bytes]:
-    """Ask for many (place, start, length) at once; what does not come at the first try is left out."""
+    """Read many (place, start, length) at once; those that fail at the first try are left out."""
     found: dict[tuple[str, int], bytes] = {}
     by_protocol: dict[str, list[tuple[str, int, int]]] = {}
     for each in wanted:
@@ -101,7 +101,7 @@ def read_many(wanted: Sequence[tuple[str, int, int]]) -> dict[tuple[str, int], b
             continue
         places, starts, ends = zip(*((place, start, start + length) for place, start, length in some), strict=True)
         seconds = STALL + sum(length for *_, length in some) / SLOWEST
-        with contextlib.suppress(Exception):  # each is asked for again, alone and with patience
+        with contextlib.suppress(Exception):  # each is read again later, alone and with retries
             asked = (list(places), list(starts), list(ends))
             given = _call(files, "cat_ranges", seconds, *asked, batch_size=AT_ONCE, on_error="return")
             for (place, start, length), content in zip(some, given, strict=True):
@@ -118,7 +118,7 @@ def download(place: str, size: int, file: BinaryIO) -> None:
 
 
 class NoParts(ShardLost):
-    """A server that cannot give a part of a file."""
+    """The server does not support range requests."""
 
 
 class RemoteFile(io.RawIOBase):
@@ -136,16 +136,16 @@ class RemoteFile(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a place."""
+        """Move the position."""
         self.at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self.at, io.SEEK_END: self.size}[whence]
         return self.at
 
     def tell(self) -> int:
-        """Where it is."""
+        """Return the position."""
         return self.at
 
     def readinto(self, buffer: Any) -> int:
-        """Read into a buffer as much as there is."""
+        """Read into a buffer, as far as the shard goes."""
         length = max(0, min(len(buffer), self.size - self.at))
         if length:
             buffer[:length] = read_remote(self.place, self.at, length)
@@ -159,7 +159,7 @@ def open_remote(place: str, stamp: str) -> BinaryIO:
 
 
 def list_remote(folder: str, endings: tuple[str, ...]) -> list[str]:
-    """The addresses below a folder, or that a pattern means, with these endings, sorted."""
+    """The addresses with these endings in a folder and below it, or that match a pattern; sorted."""
     files, magic = _files(folder), any(letter in folder for letter in "*?[")
     try:
         how, where = ("glob", folder) if magic else ("find", folder.rstrip("/") + "/")
@@ -172,7 +172,7 @@ def list_remote(folder: str, endings: tuple[str, ...]) -> list[str]:
 
 
 def read_text(place: str) -> str | None:
-    """The content of a small file; None if there is none. Raises OSError if that cannot be known."""
+    """The content of a small file; None if it does not exist. Raises OSError if it cannot be read."""
     try:
         return _with_patience(place, lambda files: _call(files, "cat_file", STALL, place)).decode(errors="replace")
     except FileNotFoundError:
@@ -180,7 +180,7 @@ def read_text(place: str) -> str | None:
 
 
 def _with_patience(place: str, ask: Any) -> Any:
-    """Try a few times; raises FileNotFoundError at once, ShardLost in the end."""
+    """Try a few times; raises FileNotFoundError at once, ShardLost after the last try."""
     if _rests(place):
         raise ShardLost(f"{_host(place)} did not answer; it is asked again later")
     began, reason = time.monotonic(), ""
@@ -189,7 +189,7 @@ def _with_patience(place: str, ask: Any) -> Any:
             found = ask(_files(place))
         except UserError:
             raise
-        except Exception as raised:  # of libraries, nearly anything
+        except Exception as raised:  # libraries raise nearly anything
             error = _cause(place, raised)
             if isinstance(error, FileNotFoundError):
                 _answered[_host(place)] = time.monotonic()
@@ -220,7 +220,7 @@ def _host(place: str) -> str:
 
 
 def _cause(place: str, error: BaseException) -> BaseException:
-    """The true reason: asked for the length of a file, fsspec's http says "not found" whatever has happened."""
+    """The true reason: if a file's length cannot be read over http, fsspec always says "not found"."""
     cause = error.__cause__
     if isinstance(error, FileNotFoundError) and cause is not None and place.lower().startswith("http"):
         return error if getattr(cause, "status", None) in GONE else cause
@@ -228,7 +228,7 @@ def _cause(place: str, error: BaseException) -> BaseException:
 
 
 def _is_final(error: BaseException) -> bool:
-    """Whether asking again is of no use: the server has understood, and refuses."""
+    """Whether trying again is useless: the server has understood the request, and refuses it."""
     status = getattr(error, "status", None)
     refused = isinstance(status, int) and 400 <= status < 500 and status not in (408, 429)
     return refused or isinstance(error, PermissionError | NoParts)
@@ -250,5 +250,5 @@ def _reason(error: BaseException) -> str:
 
 
 def size_of(stamp: str) -> int:
-    """The length that a stamp tells."""
+    """The length recorded in a stamp."""
     return int(stamp.partition(" ")[0])

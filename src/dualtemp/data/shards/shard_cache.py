@@ -1,7 +1,8 @@
-"""Copies of shards on this disk: of remote ones as they are, of packed Parquet files the images alone, unpacked.
+"""Local copies: of remote tar shards as they are, of remote or compressed Parquet shards the decompressed images.
 
-They lie in the cache folder, under names that change with the shard, up to DUALTEMP_SHARD_CACHE bytes (20GB; 0 keeps
-none) and never more than half of what the disk has left. Copies of other sets make way, the longest unused first.
+They are in the cache folder, under names that change with the shard, and take up to DUALTEMP_SHARD_CACHE bytes (20GB; 0
+keeps none); new ones take at most half of the disk's free space. Copies of other sets are removed to make room, the
+least recently used first.
 """
 
 import contextlib
@@ -21,29 +22,29 @@ from dualtemp.errors import UserError
 from dualtemp.quantities import bytes_of
 
 VARIABLE, USUAL = "DUALTEMP_SHARD_CACHE", "20GB"
-COPY, IMAGES = ".copy", ".images"  # endings: the shard as it is; its images one after another
+COPY, IMAGES = ".copy", ".images"  # endings: the shard as it is; its images, concatenated
 
 
 def cached_path(place: str, stamp: str, kind: str) -> Path:
-    """Where the copy of a shard is, if there is one."""
+    """The path of a shard's copy, whether it exists or not."""
     key = blake2b(f"{place}\0{stamp}".encode(errors="surrogateescape"), digest_size=16).hexdigest()
     return shards_folder() / "copies" / f"{key}{kind}"
 
 
 @cache
 def find_copy(file: ShardFile) -> tuple[str, str] | None:
-    """The path and the kind of a shard's copy; None if there is none. Looked for once by each process."""
+    """The path and the kind of a shard's copy; None if there is none. Each process looks once."""
     for kind in (IMAGES, COPY):
         path = cached_path(file.place, file.stamp, kind)
         if path.is_file():
             with contextlib.suppress(OSError):
-                os.utime(path)  # used now
+                os.utime(path)  # marks it as used now
             return str(path), kind
     return None
 
 
 def budget() -> int:
-    """Bytes that copies may take."""
+    """The bytes that copies may take, from the environment."""
     given = os.environ.get(VARIABLE, USUAL)
     if given.strip() in ("", "0"):
         return 0
@@ -55,9 +56,9 @@ def budget() -> int:
 
 @contextmanager
 def copying(place: str, stamp: str, kind: str, size: int, keep: frozenset[str]) -> Iterator[BinaryIO | None]:
-    """Open a file for a shard's copy of about `size` bytes; None if there is no room. Kept if the block ends well.
+    """Open a file for a shard's copy of about `size` bytes; None if there is no room. Kept if the block succeeds.
 
-    keep: places whose copies do not make way.
+    keep: places whose copies are not removed to make room.
     """
     path = cached_path(place, stamp, kind)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -82,7 +83,7 @@ def copying(place: str, stamp: str, kind: str, size: int, keep: frozenset[str]) 
 
 
 def _note(path: Path, place: str) -> None:
-    """Write down beside a copy which shard it is of."""
+    """Record the place of a copy's shard in a file beside it."""
     path.with_suffix(".of").write_text(place, errors="surrogateescape")
 
 
@@ -111,7 +112,7 @@ def _has_room(folder: Path, size: int, keep: frozenset[str]) -> bool:
 
 
 def _removed(path: Path, keep: frozenset[str]) -> int:
-    """Remove a copy and what is noted beside it, unless it is to stay; returns the bytes that are free now."""
+    """Remove a copy and the note beside it, unless its place is in `keep`; returns the bytes that this frees."""
     note, freed = path.with_suffix(".of"), 0
     with contextlib.suppress(OSError):
         if note.read_text(errors="surrogateescape") not in keep:

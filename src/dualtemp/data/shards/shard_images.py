@@ -1,4 +1,4 @@
-"""The images of shards as a source: read by their places, named without an object for each."""
+"""The images of shards as a source: read by their place in a shard, without an object per image."""
 
 import contextlib
 import os
@@ -18,14 +18,14 @@ from dualtemp.data.shards.shard_reading import ShardLost, read_local, unpacked_p
 
 
 class ShardNames(Sequence[str]):
-    """Names of images, made when they are asked for: a million of them are two arrays."""
+    """Names of images, decoded on access from two arrays, however many there are."""
 
     def __init__(self, index: ShardIndex, rows: np.ndarray, prefixes: tuple[str, ...]) -> None:
-        """Name the images of these rows; prefixes: of the images of each shard."""
+        """Name the images of these rows; prefixes: one per shard, for the names of its images."""
         self._index, self._rows, self._prefixes = index, rows, prefixes
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of names."""
         return len(self._rows)
 
     @overload
@@ -56,10 +56,10 @@ class ShardNames(Sequence[str]):
 
 @dataclass(frozen=True, eq=False)
 class ShardImages(ImageSource):
-    """Images that lie in shards.
+    """Images in shards.
 
-    index: where all images of the shards are; rows: int64 (N,), which of them these are; prefixes: what stands before
-    the names of each shard's images.
+    index: of all images of the shards; rows: int64 (N,), the rows of these images in it; prefixes: one per shard, put
+    before the names of its images.
     """
 
     index: ShardIndex
@@ -72,7 +72,7 @@ class ShardImages(ImageSource):
 
     @cached_property
     def names(self) -> ShardNames:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """One an image."""
+        """One per image."""
         return ShardNames(self.index, self.rows, self.prefixes)
 
     def __len__(self) -> int:
@@ -84,7 +84,7 @@ class ShardImages(ImageSource):
         index, row = self.index, int(self.rows[i])
         file = index.files[index.shard_of(row)]
         if (copy := find_copy(file)) is not None:
-            with contextlib.suppress(ShardLost):  # taken away: then from where it comes
+            with contextlib.suppress(ShardLost):  # the copy was removed: read the shard itself
                 path, kind = copy
                 held = replace(file, place=path, stamp="")
                 if kind == IMAGES:
@@ -107,7 +107,7 @@ class ShardImages(ImageSource):
         return np.searchsorted(np.array(self.index.ends, np.int64), self.rows, side="right")
 
     def read_ahead(self, index: Sequence[int]) -> None:
-        """Ask for these images at once, if they are remote; what comes waits for `content`."""
+        """Fetch these images together if they are remote, and hold them for `content`."""
         wanted: dict[tuple[str, int], int] = {}
         for row in self.rows[np.asarray(index, int)].tolist():
             file = self.index.files[self.index.shard_of(row)]
@@ -126,7 +126,7 @@ class ShardImages(ImageSource):
         return self.index.images.digests[self.rows]
 
     def is_gone(self) -> bool:
-        """Whether no shard is there any more."""
+        """Whether all shards are gone; remote ones never count as gone."""
         return not any(is_remote(file.place) or os.path.exists(file.place) for file in self.index.files)
 
     def take(self, index: Sequence[int]) -> "ShardImages":
@@ -135,15 +135,15 @@ class ShardImages(ImageSource):
         return replace(self, rows=self.rows[where])
 
     def join(self, others: Sequence["ShardImages"]) -> "ShardImages":
-        """Return these images and after them others of the same shards."""
+        """Return these images followed by others of the same shards."""
         return replace(self, rows=np.concatenate([self.rows, *(each.rows for each in others)]))
 
 
-_ahead: dict[tuple[str, int], bytes] = {}  # of the process: what `read_ahead` has got
+_ahead: dict[tuple[str, int], bytes] = {}  # what `read_ahead` of this process has fetched
 
 
 def _stored(file: ShardFile, start: int, length: int) -> bytes:
-    """Bytes of a shard, wherever it is."""
+    """Bytes of a shard, local or remote."""
     if not is_remote(file.place):
         return read_local(file, start, length)
     found = _ahead.get((file.place, start))

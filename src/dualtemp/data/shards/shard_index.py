@@ -1,6 +1,7 @@
 """The index of a set of shards: every image's place, name, label and digest, in arrays; a small file in the cache.
 
-About 70 bytes an image, in memory and on disk. The file is numpy's .npz with a JSON text in it: nothing is unpickled.
+It takes about 70 bytes per image, in memory and on disk. The file is an .npz with a JSON text in it: nothing is
+unpickled.
 """
 
 import io
@@ -17,13 +18,15 @@ from dualtemp.data.shards.contents import ShardContents
 from dualtemp.data.shards.image_arrays import KINDS, NO_LABEL, ImageArrays, join_arrays
 
 VERSION = 1
-CODECS = ("", "snappy", "gzip", "brotli", "zstd", "lz4_raw")  # numbers are written down: new ones go to the end
+CODECS = ("", "snappy", "gzip", "brotli", "zstd", "lz4_raw")  # their numbers are stored: add new ones at the end
 
 
 @dataclass(frozen=True)
 class ShardFile:
-    """One shard. place: a path or an address; name: relative, for people; stamp: what it looked like when it was
-    indexed (empty: it never was); classes: names by number that it tells; trouble: why images are missing.
+    """One shard.
+
+    place: a path or an address; name: relative, for display; stamp: identifies its state when it was indexed (empty: it
+    never was); classes: names by number, if the shard has them; trouble: why images are missing.
     """
 
     place: str
@@ -35,9 +38,9 @@ class ShardFile:
 
 @dataclass(frozen=True, eq=False)
 class ShardIndex:
-    """All images of some shards, one shard after another; ends: how many images there are up to each shard's end.
+    """All images of some shards, in order; ends: the number of images up to the end of each shard.
 
-    words: the labels as they were written; images: where and what they are.
+    words: the labels as the shards write them; images: the facts about each.
     """
 
     files: tuple[ShardFile, ...]
@@ -60,7 +63,7 @@ class ShardIndex:
 
     @cached_property
     def starts_of_images(self) -> np.ndarray:
-        """Where each image begins if those of its shard lie one after another: int64 (N,)."""
+        """Where each image begins in a file that holds the images of its shard one after another: int64 (N,)."""
         length = self.images.length
         before = np.cumsum(length, dtype=np.int64) - length
         firsts = np.array((0, *self.ends[:-1]), np.int64)
@@ -93,11 +96,11 @@ class ShardIndex:
             made = cls(files, tuple(about["ends"]), tuple(about["words"]), ImageArrays(**arrays))
             made.check()
             return made
-        except Exception as error:  # of a damaged file nearly anything
+        except Exception as error:  # a damaged file may raise nearly anything
             raise ValueError(f"not an index: {error}") from error
 
     def check(self) -> None:
-        """Refuse parts that do not fit together: ValueError."""
+        """Raise ValueError if the parts do not fit together."""
         if (
             len(self.files) != len(self.ends)
             or any(one > other for one, other in pairwise((0, *self.ends)))
@@ -108,7 +111,7 @@ class ShardIndex:
 
 
 def joined(files: Sequence[ShardFile], contents: Sequence[ShardContents]) -> ShardIndex:
-    """Put the contents of shards together, in order."""
+    """Combine the contents of shards into an index, in order."""
     words = tuple(sorted({word for each in contents for word in each.words}))
     number = {word: i for i, word in enumerate(words)}
     labels = [

@@ -1,6 +1,6 @@
-"""Bytes of a shard from any place of it, for many threads and processes at once.
+"""Read bytes from anywhere in a shard, in many threads and processes at once.
 
-Nothing is mapped into memory: a file that is cut short while it is mapped would end the process.
+Files are not memory-mapped: if a mapped file is truncated, reading it kills the process.
 """
 
 import os
@@ -11,15 +11,15 @@ from collections.abc import Callable
 from dualtemp.data.shards.shard_index import ShardFile
 
 _OPEN_AT_MOST = 64  # shards a process keeps open
-_PAGES_AT_MOST = 8  # of usually 1 MB
+_PAGES_AT_MOST = 8  # pages kept by a process, usually of 1 MB
 
 
 class ShardLost(OSError):
-    """A shard cannot be read, or not as it was indexed."""
+    """A shard cannot be read, or has changed since it was indexed."""
 
 
 class _Handle:
-    """An open file, closed when nobody uses it any more."""
+    """An open file that is closed when it is no longer referenced."""
 
     def __init__(self, path: str) -> None:
         self.number = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
@@ -35,7 +35,7 @@ _pages: OrderedDict[tuple[str, str, int], memoryview] = OrderedDict()
 
 
 def _renew_lock() -> None:
-    """In a process that was forked while another thread held it, nobody would give it back."""
+    """Replace the lock after a fork: if another thread held it, the child could never acquire it."""
     global _lock
     _lock = threading.Lock()
 
@@ -84,7 +84,7 @@ def _handle(file: ShardFile, path: str) -> _Handle:
 
 
 def unpacked_page(key: tuple[str, str, int], read: Callable[[], bytes], codec: str, length: int) -> memoryview:
-    """A page of a Parquet file, unpacked; the last few are kept, for those who read image after image."""
+    """A decompressed page of a Parquet file; the last few are kept, for reading image after image."""
     with _lock:
         if (page := _pages.get(key)) is not None:
             _pages.move_to_end(key)
@@ -106,6 +106,6 @@ def unpacked_page(key: tuple[str, str, int], read: Callable[[], bytes], codec: s
 def _read_at(number: int, length: int, start: int) -> bytes:
     if hasattr(os, "pread"):
         return os.pread(number, length, start)
-    with _lock:  # Windows: one position for all
+    with _lock:  # Windows: all readers share one file position
         os.lseek(number, start, os.SEEK_SET)
         return os.read(number, length)

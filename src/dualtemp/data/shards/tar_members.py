@@ -1,23 +1,23 @@
 """The members of a tar file: names, places and contents, in one pass over the file.
 
-Read here and not by `tarfile`, which makes an object a member: ten times as slow. Plain, GNU and POSIX (pax) files are
-read; links and folders are passed over; what is damaged is said with its place.
+Ten times as fast as `tarfile`, which creates an object per member. Plain, GNU and POSIX (pax) files are read; links and
+folders are skipped; damage is reported with its position.
 """
 
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
 BLOCK = 512
-_REGULAR = b"0\0007"  # types of members with content: files, by three names
+_REGULAR = b"0\0007"  # the three types of a regular file
 _LARGEST_NAME = 1 << 20
 
 
 class Damaged(OSError):
-    """A file that is not what it seems, or ends too early; one line says where."""
+    """A file of another format, or damaged, or truncated; the message says where in one line."""
 
 
 class Member(NamedTuple):
-    """A file inside of the tar: its name, where its bytes begin, and these."""
+    """A file in the tar: its name, where its content begins, and the content."""
 
     name: str
     start: int
@@ -25,12 +25,12 @@ class Member(NamedTuple):
 
 
 def members(file: BinaryIO) -> Iterator[Member]:
-    """Yield the regular files of a tar, in order; raises Damaged where it cannot be followed any further."""
-    at, name, size = 0, None, None  # the latter two as the blocks before a header gave them
+    """Yield the regular files of a tar, in order; raises Damaged where it cannot be read any further."""
+    at, name, size = 0, None, None  # name and size: as extended headers before a header give them
     while True:
         header = file.read(BLOCK)
         if len(header) == BLOCK and not header.strip(b"\0"):
-            return  # the mark of the end
+            return  # the end mark
         _check(header, at)
         kind, length = header[156:157], _number(header[124:136], at) if size is None else size
         at += BLOCK
@@ -100,7 +100,7 @@ def _text(name: bytes) -> str:
 
 
 def _pax(told: bytes, at: int) -> dict[str, str]:
-    """Records "LENGTH KEY=VALUE\\n"."""
+    """Parse pax records "LENGTH KEY=VALUE\\n"."""
     found: dict[str, str] = {}
     while told.strip(b"\0"):
         try:

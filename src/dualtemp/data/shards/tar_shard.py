@@ -1,7 +1,7 @@
-"""A tar in WebDataset's layout: members of one key are one sample, KEY.jpg with KEY.cls or KEY.json.
+"""Read a tar in WebDataset's layout: members with the same key form a sample, KEY.jpg with KEY.cls or KEY.json.
 
-A key is a member's name up to the first dot of its last part. Every member whose ending is an image's is an image; a
-sample with two of them is two images with one label.
+A key is a member's path up to the first dot of its file name. Every member with the ending of an image is an image; a
+sample with two of them counts as two images with one label.
 """
 
 import json
@@ -12,14 +12,14 @@ from dualtemp.data.loading.decode import image_extensions
 from dualtemp.data.shards.contents import Gatherer, ShardContents
 from dualtemp.data.shards.tar_members import Damaged, members
 
-LABEL_WORDS = ("label", "cls", "class", "target", "category")  # of a .json file, the first that is there
+LABEL_WORDS = ("label", "cls", "class", "target", "category")  # in a .json file; the first that is present counts
 
 
 def list_tar(file: BinaryIO) -> ShardContents:
-    """List the images of a tar; where it is damaged, those before, and what is wrong. Raises OSError."""
+    """List the images of a tar; if it is damaged, those before the damage, with `trouble` set. Raises OSError."""
     found, endings, trouble = Gatherer(), image_extensions(), ""
     labels: dict[str, str] = {}
-    first = 0  # image of the present sample
+    first = 0  # number of the first image of the present sample
     key_before = None
     try:
         for name, start, content in members(file):
@@ -42,7 +42,7 @@ def list_tar(file: BinaryIO) -> ShardContents:
 
 
 def _give(found: Gatherer, first: int, labels: dict[str, str]) -> None:
-    """Give the images from number `first` on the label of their sample: that of .cls, else of .json."""
+    """Label the images from number `first` on with the label of their sample, from .cls or else .json."""
     label = labels.get("cls", labels.get("json"))
     if label is not None:
         found.labels[first:] = [label] * (len(found.labels) - first)
