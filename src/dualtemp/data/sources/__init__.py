@@ -1,1 +1,1 @@
-"""Where images come from: named sets, folders, files; each gives splits of the same kind."""
+"""Sources of images: named sets, folders, files, shards; each opens as Splits."""

@@ -1,4 +1,4 @@
-"""The folder of downloaded sets; a set is added to it completely, or not at all."""
+"""The cache folder of downloaded sets, to which a set is added completely or not at all."""
 
 import math
 import os
@@ -37,7 +37,7 @@ def fill(name: str, make: Callable[[Path], None]) -> Path:
 
 
 def _made(name: str, cache: Path, make: Callable[[Path], None]) -> Path:
-    for left in cache.glob(f".{name}-*"):  # by a process that was killed: the lock is ours now
+    for left in cache.glob(f".{name}-*"):  # by a killed process: we hold the lock
         shutil.rmtree(left, ignore_errors=True)
     work = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=cache))
     try:
@@ -52,7 +52,7 @@ def _made(name: str, cache: Path, make: Callable[[Path], None]) -> Path:
 
 
 def _take_over(made: Path, target: Path) -> None:
-    """Put the made files in place: as a whole folder, or, where the user has one already, train.npz last."""
+    """Move finished files into place: as a whole folder, or, if the user has that folder already, train.npz last."""
     if not target.exists():
         made.rename(target)
         return

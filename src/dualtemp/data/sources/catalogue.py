@@ -1,4 +1,4 @@
-"""The named sets: what they hold and where they come from. Nothing is opened here, and torch is not needed."""
+"""The named sets: their sizes and origins. Nothing is opened here, and torch is not needed."""
 
 import os
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ DEFAULT_VIEW_SIZE = 224  # px, side of a view of image files by default
 
 @dataclass(frozen=True)
 class NamedSet:
-    """One named set, in figures.
+    """The facts about one named set.
 
     train, test, unlabeled: numbers of images; size: height = width in pixels, None if images differ in size;
     download: megabytes to fetch, 0 if nothing is fetched; origin: who made it.
@@ -43,14 +43,14 @@ CATALOGUE: dict[str, NamedSet] = {
 
 
 def named_set(text: str) -> NamedSet | None:
-    """Find a set by name, whatever its case and hyphens ("CIFAR-10" is "cifar10"); None if there is none."""
+    """Find a set by name, ignoring case and hyphens ("CIFAR-10" is "cifar10"); None if there is none."""
     return {_plain(name): entry for name, entry in CATALOGUE.items()}.get(_plain(text))
 
 
 def resolved_name(source: str) -> str:
-    """The set's own name if a source is a set in whatever spelling ("CIFAR-100"), else the source as it is.
+    """The canonical name of a set in any spelling ("CIFAR-100"); other sources are returned unchanged.
 
-    Resolved before anything reads it: normalization, keys of results and pages all go by the name.
+    Sources are resolved first of all, since normalization, keys of results and pages go by the canonical name.
     """
     entry = None if looks_like_path(source) else named_set(source)
     return source if entry is None else entry.name
@@ -63,7 +63,7 @@ def looks_like_path(source: str) -> bool:
 
 
 def unknown_set(text: str) -> UserError:
-    """Say that neither a set nor a path has this name, with the nearest set."""
+    """An error that no set or path has this name, with the most similar set."""
     near = similar_words(_plain(text), map(_plain, CATALOGUE))
     entry = named_set(near[0]) if near else None
     hint = f"{did_you_mean([repr(entry.name)])} " if entry else ""

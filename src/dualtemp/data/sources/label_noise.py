@@ -1,6 +1,6 @@
-"""Label noise: a seeded, exact part of the training labels made wrong. Test labels are never touched.
+"""Label noise: make an exact share of the training labels wrong. Test labels are never touched.
 
-Exact: of n images of a class round(rate * n) change, whatever the seed; the seed says which, and where to.
+Exactly round(rate * n) of the n labels of a class change, whatever the seed; the seed decides which ones, and to what.
 """
 
 from dataclasses import replace
@@ -45,16 +45,16 @@ CIFAR100_GROUPS = tuple(
 
 
 def with_label_noise(splits: Splits, kind: Kind, rate: float, seed: int = 0) -> Splits:
-    """Return the splits with noisy training labels; everything else is as it was."""
+    """Return the splits with noisy training labels, otherwise unchanged."""
     return replace(splits, train=noisy(splits.train, kind, rate, seed))
 
 
 def noisy(images: ImageSet, kind: Kind, rate: float, seed: int = 0) -> ImageSet:
     """Return a labeled set with noisy labels.
 
-    symmetric: a label moves to one of the other classes, each equally likely.
-    asymmetric: a label moves to the one class that asymmetric_target names for it; classes without one stay clean.
-    rate in [0, 1] is the part of each class (asymmetric: of each class that has a target) that changes.
+    symmetric: a label changes to one of the other classes, all equally likely.
+    asymmetric: a label changes to the class that `asymmetric_target` gives for it; classes without one stay clean.
+    rate in [0, 1] is the share of each class (asymmetric: of each class that has a target) that changes.
     """
     if images.labels is None:
         raise UserError(f"label noise on '{images.name}': the set has no labels; take one with labels, or no noise")
@@ -69,7 +69,7 @@ def noisy(images: ImageSet, kind: Kind, rate: float, seed: int = 0) -> ImageSet:
 
 
 def noisy_labels(labels: Tensor, classes: int, target: np.ndarray, kind: Kind, rate: float, seed: int) -> Tensor:
-    """Pure form: labels int64 (N,), target int64 (classes,) as asymmetric_target gives it -> int64 (N,)."""
+    """The same on tensors: labels int64 (N,), target int64 (classes,) from `asymmetric_target` -> int64 (N,)."""
     old = labels.cpu().numpy()
     counts = np.array([round(rate * int(n)) for n in np.bincount(old[old >= 0], minlength=classes)])
     rank = rank_within(old, random_keys(seed, NOISE_WHICH, len(old)))
@@ -85,10 +85,10 @@ def noisy_labels(labels: Tensor, classes: int, target: np.ndarray, kind: Kind, r
 
 
 def asymmetric_target(classes: tuple[str, ...]) -> np.ndarray:
-    """For each class the class that it is mistaken for, itself if none: int64 (classes,).
+    """For each class, the class that it is mistaken for, or itself: int64 (classes,).
 
     CIFAR-10: truck -> automobile, bird -> airplane, deer -> horse, cat <-> dog, the other five stay clean.
-    CIFAR-100: the next of the five classes of its super-class, in a circle. Others: the next class, in a circle.
+    CIFAR-100: the next of the five classes of its superclass, cyclically. Others: the next class, cyclically.
     """
     number = {name: label for label, name in enumerate(classes)}
     if len(classes) == 10 and set(CIFAR10_FLIPS) | set(CIFAR10_FLIPS.values()) <= set(classes):

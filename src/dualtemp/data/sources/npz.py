@@ -30,7 +30,7 @@ EXPECTED = "expected `images` uint8 (N, H, W, C) or (N, H, W), optional `labels`
 
 @dataclass(frozen=True)
 class NpzArrays:
-    """What one file holds: images uint8 (N, H, W, C), labels int64 (N,) or None, classes or None."""
+    """The content of one file: images uint8 (N, H, W, C), labels int64 (N,) or None, classes or None."""
 
     path: Path
     images: np.ndarray
@@ -38,7 +38,7 @@ class NpzArrays:
     classes: tuple[str, ...] | None
 
 
-# Names that a folder of images may give to its parts, and a folder of .npz files may not.
+# Names of parts that are valid in a folder of images, but not in a folder of .npz files.
 NOT_READ = ("val.npz", "validation.npz", "valid.npz", "unlabeled.npz")
 
 
@@ -48,7 +48,7 @@ def is_npz_folder(folder: Path) -> bool:
 
 
 def open_npz(path: Path, name: str = "", labels: bool = True, together: bool = True) -> Splits:
-    """Open an .npz file, or a folder with train.npz and, if there are, test.npz and unlabelled.npz.
+    """Open an .npz file, or a folder with train.npz and, optionally, test.npz and unlabelled.npz.
 
     Without a test.npz a tenth is held out, balanced over the classes, by a hash of the position in the file.
     labels=False ignores labels and classes; together=False may separate equal images, as earlier runs did.
@@ -104,7 +104,7 @@ def read_npz(path: Path) -> NpzArrays:
 
 
 def write_npz(path: Path, images: np.ndarray, labels: np.ndarray | None, classes: tuple[str, ...]) -> None:
-    """Write a set in this layout, whole or not at all: images uint8 (N, H, W, C), uncompressed, so quick to open."""
+    """Write a set in this layout, completely or not at all: images uint8 (N, H, W, C), uncompressed to open fast."""
     arrays: dict[str, np.ndarray] = {"images": images}
     if labels is not None:
         arrays |= {"labels": labels.astype(np.int64), "classes": np.array(classes)}
@@ -113,7 +113,7 @@ def write_npz(path: Path, images: np.ndarray, labels: np.ndarray | None, classes
 
 
 def _arrays(path: Path) -> tuple[dict[str, np.ndarray], list[str]]:
-    """Read the arrays that count, and list the names of all."""
+    """Read the arrays in WANTED, and list the names of all."""
     try:
         with zipfile.ZipFile(path) as archive:
             entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
@@ -157,7 +157,7 @@ def _class_names(path: Path, classes: np.ndarray) -> tuple[str, ...]:
 
 
 def _classes_of(train: NpzArrays, test: NpzArrays | None) -> tuple[str, ...]:
-    """The names by label: given by either file, else the numbers."""
+    """The class names by label: those that either file gives, else the numbers."""
     parts = [train] if test is None else [train, test]
     labeled = [part for part in parts if part.labels is not None]
     if not labeled:
@@ -182,13 +182,13 @@ def _classes_of(train: NpzArrays, test: NpzArrays | None) -> tuple[str, ...]:
 
 
 def _image_set(name: str, part: NpzArrays, classes: tuple[str, ...], labeled: bool) -> ImageSet:
-    pixels = torch.from_numpy(part.images).permute(0, 3, 1, 2).contiguous()  # three times as quick as in numpy
+    pixels = torch.from_numpy(part.images).permute(0, 3, 1, 2).contiguous()  # three times as fast as in numpy
     labels = torch.from_numpy(part.labels) if labeled and part.labels is not None else None
     return ImageSet(name, pixels, labels, classes, channels=pixels.shape[1])
 
 
 def held_out_of_one(whole: ImageSet, alike: np.ndarray | None) -> np.ndarray:
-    """Which images of one file are held out: bool (N,); alike: as `copies` gives it."""
+    """Mark the images of a single file to hold out: bool (N,); alike: the result of `copies`."""
     groups = np.zeros(len(whole), np.int64) if whole.labels is None else whole.labels.numpy()
     return held_out(groups, random_keys(0, HELD_OUT, len(whole)), alike)
 

@@ -30,12 +30,12 @@ def open_source(
 ) -> Splits:
     """Open images by set name ("cifar10", "digits", ...), by path, or as shards ("shards/{000..127}.tar").
 
-    A set's name comes before a folder of that name: write ./cifar10 for the folder.
+    A set's name takes precedence over a folder of that name: write ./cifar10 for the folder.
     labels=False ignores labels and class folders; download=False uses only what is in the cache;
     root is the ImageNet folder of imagenet100 (default: `imagenet100` or `imagenet` in the cache folder);
     together=False holds out by names alone, as earlier runs did: copies of one image may then be separated;
     labels_from is a CSV file with the labels of a folder's images (label_file.py), by default its labels.csv;
-    earlier_parts tells the parts of a folder as earlier runs did (folder.py).
+    earlier_parts recognizes the parts of a folder by the rules of earlier versions (folder.py).
     """
     if means_shards(source):
         refuse_label_file(source, labels_from)
@@ -61,7 +61,7 @@ def named_path(source: str | Path) -> Path | None:
         raise UserError("images: an empty name; give a folder of images (. is this one), an .npz file, or a set's name")
     if isinstance(source, str) and not looks_like_path(text) and named_set(text):
         return None
-    path = Path(os.path.expanduser(source))  # where there is no such home, the path as it is
+    path = Path(os.path.expanduser(source))  # unchanged if there is no such home
     if not os.path.exists(path):
         if isinstance(source, str) and not looks_like_path(text):
             raise unknown_set(text)
@@ -70,30 +70,30 @@ def named_path(source: str | Path) -> Path | None:
 
 
 def refuse_label_file(source: str | Path, labels_from: Path | str | None) -> None:
-    """Refuse a file of labels for images that have no files of their own."""
+    """Raise UserError if a file of labels is given for a source other than a folder."""
     if labels_from not in (None, AUTO):
         raise UserError(f"--labels {labels_from}: {source} has its own labels, if any; leave it out, or give a folder")
 
 
 def means_shards(source: str | Path) -> bool:
-    """Whether a source is shards that no single path names: braces, a pattern, an address, a set of the hub."""
+    """Whether a source names shards by anything but a path: braces, a pattern, an address, a set of the hub."""
     return looks_like_shards(str(source)) and not os.path.exists(os.path.expanduser(source))
 
 
 def is_named_set(source: str | Path) -> bool:
-    """Whether a source is the name of a set, not somebody's own images; raises UserError if it is neither."""
+    """Whether a source is the name of a set, not a user's own images; raises UserError if it is neither."""
     return not means_shards(source) and named_path(source) is None
 
 
 def image_folder(source: str | Path) -> Path | None:
-    """The folder of image files that a source is; None if it is anything else."""
+    """The path of a source that is a folder of image files; None for all other sources."""
     path = None if means_shards(source) else named_path(source)
     plain = path is not None and path.is_dir() and not is_npz_folder(path) and not is_shard_folder(path)
     return path if plain else None
 
 
 def absolute_source(source: str | Path) -> str:
-    """The set's own name, or an absolute path: the same source from any folder."""
+    """The canonical name of a set, or an absolute path, so that it means the same source in any folder."""
     if means_shards(source):
         return absolute(str(source))
     path = named_path(source)
@@ -101,7 +101,7 @@ def absolute_source(source: str | Path) -> str:
 
 
 def short_name(source: str | Path) -> str:
-    """A word for people: the set's name, the folder's, the file's without its ending."""
+    """A short name for display: that of the set, of the folder, or of the file without its ending."""
     at = Path(absolute_source(source))
     if means_shards(source):
         return at.name if at.suffix not in (".tar", ".parquet") else at.parent.name

@@ -1,6 +1,6 @@
-"""Files that hold whole sets of images, by their ending. Needs no torch until one is opened.
+"""Functions that open files of whole sets of images, by file name ending. Needs no torch until a file is opened.
 
-Every file of this folder may register one with `@source`, and so may plugins.
+Any module in this folder may register one with `@source`, and so may plugins.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Opener(Protocol):
-    """Opens a file as the parts of a set."""
+    """A function that opens a file as the parts of a set."""
 
     def __call__(self, path: Path, *, labels: bool, together: bool) -> Splits:
         """Open a file; labels: use them; together: keep copies of one image on one side of a split."""

@@ -1,4 +1,4 @@
-"""Shards as a set: tar files in WebDataset's layout or Parquet files, alone, in a folder, or named by braces.
+"""Open shards as a set: tar files in WebDataset's layout or Parquet files, alone, in a folder, or named by braces.
 
 SHARDS/train-*.tar  SHARDS/test-*.tar      or folders train/ and test/; val, validation; unlabelled beside them
 SHARDS/*.tar                               a tenth of each class is held out
@@ -71,7 +71,7 @@ def _name(path: str | Path) -> str:
 
 
 def _parts(place: str, index: ShardIndex, division: Division) -> tuple[dict[str, ShardImages], dict[str, np.ndarray]]:
-    """The images of each word of a division, and their rows in the index."""
+    """The images of each part, by its word in the division, and their rows in the index."""
     words = [word for word, places in division.shards.items() for _ in places]
     prefixes = tuple(f"{word}/" if word else "" for word in words)
     by_shard = np.repeat(np.arange(len(words)), index.counts)
@@ -81,7 +81,7 @@ def _parts(place: str, index: ShardIndex, division: Division) -> tuple[dict[str,
         for word in division.shards
     }
     if any(_some_alike(whole.take(found.tolist())) for found in rows.values()):
-        # Numbers that begin anew in each shard: its name tells them apart.
+        # Numbering starts again in each shard: put its name before those of its images.
         stems = [file.name.rsplit(".", 1)[0] for file in index.files]
         named = tuple(f"{word}{stem.removeprefix(word)}/" for word, stem in zip(prefixes, stems, strict=True))
         whole = replace(whole, prefixes=named)
@@ -94,7 +94,7 @@ def _some_alike(images: ShardImages) -> bool:
 
 
 def _test_word(division: Division, rows: dict[str, np.ndarray], known: Labels | None) -> str | None:
-    """The part to measure with: ImageNet's test part has no labels, its validation part has."""
+    """The word of the part for measuring: the first that has labels. ImageNet's test part, for one, has none."""
     there = [word for word in division.tests if len(rows[word])]
     if known is None:
         return next(iter(there), None)
@@ -126,12 +126,12 @@ def _check_classes(place: str, given: dict[str, Tensor], known: Labels) -> None:
 def _hold_out(
     sources: dict[str, ShardImages], known: Labels | None, together: bool
 ) -> tuple[dict[str, ShardImages], str]:
-    """Hold a tenth out of the train part; of unlabeled images those go that are held out under another name."""
+    """Hold out a tenth of the train part; drop unlabeled images that are copies of held-out images."""
     whole, more = sources["train"], sources.get("unlabelled")
     count = len(whole)
     alike = copies([whole, *([more] if more else [])]) if together else np.arange(count + len(more or ()))
     groups = np.zeros(count, np.int64) if known is None else known.of_rows[whole.rows].clip(min=0).astype(np.int64)
-    # Hashed without train/, as the files of a folder are.
+    # Hash names without train/, as for the files of a folder.
     test = held_out(groups, name_keys([name.removeprefix("train/") for name in whole.names]), alike[:count])
     if not test.any():
         return sources, "no image held out: too few"

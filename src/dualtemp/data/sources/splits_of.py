@@ -1,4 +1,4 @@
-"""From listed images, wherever they lie, to the parts of a set: gray or color, in one tensor or read one by one."""
+"""Turn listed images of any source into the parts of a set: gray or color, in one tensor or read one by one."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -24,8 +24,8 @@ def splits_of(
 ) -> Splits:
     """Look at the headers, read small images of one size into a tensor, and put the parts together.
 
-    listed: images by part ("train", "test", "unlabelled"); labels: of the parts that have some; left_out: what is
-    known to be unreadable; split: how the parts were separated, in words.
+    listed: images by part ("train", "test", "unlabelled"); labels: of the parts that have labels; left_out: files known
+    to be unreadable; split: a description of how the parts were separated.
     """
     place = listed["train"].place
     facts = survey(list(listed.values()))
@@ -43,7 +43,7 @@ def splits_of(
         unreadable += lost
         if known is not None and kept is not None:
             known = known[torch.from_numpy(kept)]
-        if facts.deep and kept is not None:  # other levels can be asked for
+        if facts.deep and kept is not None:  # so that they can be read again with other levels
             pixels = TensorImages(pixels, images.take(kept.tolist()))  # pyright: ignore[reportArgumentType]
         if len(pixels):
             sets[part] = ImageSet(name, pixels, known, classes if known is not None else (), facts.channels)
@@ -53,7 +53,7 @@ def splits_of(
 
 
 def as_stacks(listed: Mapping[str, ImageSource], channels: int) -> dict[str, ImageSource]:
-    """The images of all parts as stacks of so many channels, by levels measured on the training part."""
+    """Read the images of all parts as stacks of `channels` channels, with levels measured on the training part."""
     train = listed["train"]
 
     def read(i: int) -> np.ndarray | None:
@@ -67,7 +67,7 @@ def as_stacks(listed: Mapping[str, ImageSource], channels: int) -> dict[str, Ima
         raise UserError(f"{train.place}: no image of {channels} channels can be read of its training part")
     try:
         return {part: source.convert(levels=levels) for part, source in listed.items()}
-    except (TypeError, ValueError):  # a source of somebody else's, which knows no levels
+    except (TypeError, ValueError):  # a plugin's source whose `convert` takes no levels
         raise UserError(
             f"{train.place}: images of {channels} channels are read from folders and shards alone"
         ) from None

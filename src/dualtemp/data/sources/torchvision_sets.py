@@ -1,4 +1,4 @@
-"""The named sets that torchvision fetches and checks, turned into arrays."""
+"""Read the named sets that torchvision downloads and verifies, as arrays."""
 
 import contextlib
 import importlib.util
@@ -13,12 +13,12 @@ import numpy as np
 from dualtemp.errors import UserError
 from dualtemp.torchvision_operators import declare_missing_operators
 
-SECONDS_OF_SILENCE = 30  # then a download has failed; torchvision would wait for ever
+SECONDS_OF_SILENCE = 30  # after which a download has failed; torchvision would wait forever
 
 
 @dataclass(frozen=True)
 class Reader:
-    """How torchvision names a set, its parts, and the attributes that hold images and labels."""
+    """Torchvision's names for a set, its parts, and the attribute of its labels."""
 
     class_name: str
     parts: dict[str, dict[str, Any]]

@@ -1,4 +1,4 @@
-"""A tenth of the training images to choose settings on, so that the test images are looked at once, at the end."""
+"""Hold out a tenth of the training images for choosing settings; the test images are then used once, at the end."""
 
 from dataclasses import replace
 
@@ -13,11 +13,11 @@ from dualtemp.errors import UserError
 
 
 def held_out_for_validation(splits: Splits, wanted_by: str = "--validate held-out") -> Splits:
-    """The splits with a tenth of the training images, balanced over the classes, in the place of the test part.
+    """Return the splits with a tenth of the training images, balanced over the classes, as the test part.
 
-    No seed decides which: files by a hash of their names, images in memory by a hash of their place, so that all runs
-    on a source are measured on the same images. Copies of one image stay on one side. wanted_by: the flag to leave out
-    if there are too few images.
+    The choice does not depend on a seed: files go by a hash of their names, images in memory by a hash of their
+    position, so that all runs on a source are measured on the same images. Copies of one image stay on one side.
+    wanted_by: the flag that the error message names if there are too few images.
     """
     train, more = splits.train, splits.unlabeled
     alike = copies(part.source for part in (train, more) if part is not None)
@@ -38,7 +38,7 @@ def held_out_for_validation(splits: Splits, wanted_by: str = "--validate held-ou
 
 
 def without_test_images(splits: Splits) -> Splits:
-    """The splits without the unlabeled images that are exact copies of test images, which would be learned from."""
+    """Return the splits without unlabeled images that are exact copies of test images, which must not be trained on."""
     test, more = splits.test, splits.unlabeled
     if test is None or more is None:
         return splits
@@ -52,5 +52,5 @@ def without_test_images(splits: Splits) -> Splits:
 def _keys(images: ImageSet) -> np.ndarray:
     if images.in_memory:
         return random_keys(0, VALIDATION, len(images))
-    # Hashed with a word before the name: not the next ones after those that a folder without a test part holds out.
+    # The prefix makes this independent of the images that a folder without a test part holds out.
     return name_keys([f"validation/{name.removeprefix('train/')}" for name in images.source.names])
