@@ -1,4 +1,4 @@
-"""Shows a run on the terminal: a live progress line, plain lines where output is not a terminal, nothing if quiet."""
+"""Show a run on the terminal: a live progress line, plain lines if output is not a terminal, nothing if quiet."""
 
 import sys
 import time
@@ -10,7 +10,7 @@ from dualtemp.config import Settings
 from dualtemp.quantities import duration
 from dualtemp.runs.metrics import measures
 
-SILENCE = 60.0  # seconds without a line before a line goes to a log
+SILENCE = 60.0  # seconds without output before a line about work between steps is printed
 
 
 class Display:
@@ -27,10 +27,10 @@ class Display:
         self.progress: Any = None
         self.task: Any = None
         self.begun: tuple[float, float] | None = None  # time and epochs at the first step seen
-        self.now, self.said = 0.0, time.monotonic()  # epochs; when a line was printed last
+        self.now, self.said = 0.0, time.monotonic()  # in epochs; time of the last line
 
     def begin(self, path: Path, settings: Settings) -> None:
-        """Remember the number of epochs."""
+        """Store the number of epochs."""
         self.epochs, self.said = settings.epochs, time.monotonic()
 
     def step(self, epoch: int, step: int, steps: int, loss: float) -> None:
@@ -42,7 +42,7 @@ class Display:
         progress.update(self.task, completed=now, loss=f"loss {loss:.3f}", left=self._left(now))
 
     def working(self, what: str, done: int, total: int) -> None:
-        """Show work between steps: on the live line, elsewhere as a line after a minute of silence."""
+        """Show work between steps: on the live line, or without one, as a line after a minute of silence."""
         if self.quiet:
             return
         text = f"{what}, {done:,} of {total:,}"
@@ -55,7 +55,7 @@ class Display:
                 print(text, flush=True)
 
     def epoch(self, metrics: dict[str, Any]) -> None:
-        """Print a line; in a terminal, with as many figures as fit."""
+        """Print a line; on a terminal, with as many measures as fit."""
         if self.quiet:
             return
         self.said = time.monotonic()
@@ -105,7 +105,7 @@ class Display:
 
 
 def summary(metrics: dict[str, Any], width: int | None = None) -> str:
-    """One line of an epoch's figures; if it is wider than `width`, the least important are left out."""
+    """An epoch's measures in one line; if it is wider than `width`, the least important are left out."""
     shown = [each for each in measures().values() if each.key in metrics]
     figures = sorted(
         (each.terminal.rank, each.terminal.form.format(metrics[each.key])) for each in shown if each.terminal

@@ -1,4 +1,4 @@
-"""Observers of a run: the interface, several as one, and what happens if one fails."""
+"""Observers of a run: the interface, several observers as one, and handling of those that fail."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A run as it is after an epoch, for observers that look into it; they must not change anything.
+    """The state of a run after an epoch, for observers that inspect it; they must not change anything.
 
-    path: the run's folder; weights: returns the framework's state dict, which training keeps updating; step: of the
-    whole run.
+    path: the run's folder; weights: returns the framework's state dict, which training keeps updating; step: counted
+    from the start of the run.
     """
 
     path: Path
@@ -32,7 +32,7 @@ class Snapshot:
 
 
 class Observer(Protocol):
-    """Follows a run as it trains; called on rank 0 alone. An exception that it raises ends the run.
+    """Follows a run as it trains; called on rank 0 only. An exception that it raises ends the run.
 
     Two methods are optional: `working(what, done, total)` is called during work between steps, such as "measuring",
     and `snapshot(Snapshot)` after every epoch but the last.
@@ -51,16 +51,16 @@ class Observer(Protocol):
         ...
 
     def note(self, text: str, /) -> None:
-        """Something a person should know."""
+        """A message for the user."""
         ...
 
     def close(self) -> None:
-        """Nothing follows, however the run ended."""
+        """The last call, however the run has ended."""
         ...
 
 
 class Several:
-    """Several observers as one. One of `others` that fails is dropped, with a note to `first`."""
+    """Several observers as one. If one of `others` fails, it is dropped, with a note to `first`."""
 
     def __init__(self, first: Observer, *others: Observer) -> None:
         self.first, self.others = first, list(others)
@@ -86,17 +86,17 @@ class Several:
         self._tell_others(lambda observer: observer.note(text))
 
     def working(self, what: str, done: int, total: int) -> None:
-        """Tell those that listen about work between steps."""
+        """Tell observers that have `working` about work between steps."""
         notify(self.first, "working", what, done, total)
         self._tell_others(lambda observer: notify(observer, "working", what, done, total))
 
     def snapshot(self, snapshot: Snapshot) -> None:
-        """Show the run to those that look into it."""
+        """Pass the snapshot to observers that have `snapshot`."""
         notify(self.first, "snapshot", snapshot)
         self._tell_others(lambda observer: notify(observer, "snapshot", snapshot))
 
     def close(self) -> None:
-        """Tell all that nothing follows."""
+        """Close all."""
         try:
             self.first.close()
         finally:
@@ -109,14 +109,14 @@ class Several:
 
 
 def notify(observer: Observer, method: str, *arguments: Any) -> None:
-    """Call an optional method of an observer, if it has it."""
+    """Call an optional method of an observer if it exists."""
     call = getattr(observer, method, None)
     if call is not None:
         call(*arguments)
 
 
 def attempt(what: object, action: Callable[[], Any], note: Callable[[str], None]) -> bool:
-    """Do something that a run can do without; returns False, after a note, if it fails."""
+    """Do something that is not essential to a run; returns False, after a note, if it fails."""
     try:
         action()
     except Exception as error:
@@ -127,7 +127,7 @@ def attempt(what: object, action: Callable[[], Any], note: Callable[[str], None]
 
 
 def scalars(metrics: dict[str, Any]) -> dict[str, float]:
-    """The numbers of an epoch's metrics that logs take, by key; the epoch itself is their axis."""
+    """The numeric metrics of an epoch that go into logs, by key; the epoch itself is their axis."""
     return {key: float(value) for key, value in metrics.items() if is_logged(key) and isinstance(value, int | float)}
 
 

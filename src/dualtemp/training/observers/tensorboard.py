@@ -1,4 +1,4 @@
-"""Logs a run's metrics for TensorBoard, in RUN/logs/tensorboard: `tensorboard --logdir RUN/logs`."""
+"""Log a run's metrics for TensorBoard, in RUN/logs/tensorboard: `tensorboard --logdir RUN/logs`."""
 
 from pathlib import Path
 from typing import Any
@@ -16,18 +16,18 @@ class TensorBoardLog:
         self.writer: Any = None
 
     def __str__(self) -> str:
-        """Name it in a note."""
+        """Its name in notes."""
         return "the log for TensorBoard"
 
     def begin(self, path: Path, settings: Settings) -> None:
-        """Remember the folder; nothing is written before the first epoch."""
+        """Store the folder; nothing is written before the first epoch."""
         self.folder = RunFolder(path).logs / "tensorboard"
 
     def step(self, epoch: int, step: int, steps: int, loss: float) -> None:
         """Steps are not logged."""
 
     def epoch(self, metrics: dict[str, Any]) -> None:
-        """Log an epoch; what an earlier process logged from this epoch on, past its last checkpoint, is discarded."""
+        """Log an epoch; entries of an earlier process from this epoch on, after its last checkpoint, are discarded."""
         if self.writer is None:
             from torch.utils.tensorboard.writer import SummaryWriter
 

@@ -1,4 +1,4 @@
-"""Logs a run's metrics for Weights & Biases, in RUN/logs/wandb; WANDB_MODE, WANDB_PROJECT and the rest apply."""
+"""Log a run's metrics for Weights & Biases, in RUN/logs/wandb; WANDB_MODE, WANDB_PROJECT and the like apply."""
 
 import os
 import uuid
@@ -14,13 +14,13 @@ PROJECT = "dualtemp"  # unless WANDB_PROJECT names another
 
 
 class WandbLog:
-    """Logs the scalars of metrics.jsonl with the epoch as step; a resumed run stays the same run there."""
+    """Logs the scalars of metrics.jsonl with the epoch as step; a resumed run continues as the same run."""
 
     def __init__(self) -> None:
         self.run: Any = None
 
     def __str__(self) -> str:
-        """Name it in a note."""
+        """Its name in notes."""
         return "the log for Weights & Biases"
 
     def begin(self, path: Path, settings: Settings) -> None:
@@ -43,7 +43,7 @@ class WandbLog:
         """Steps are not logged."""
 
     def epoch(self, metrics: dict[str, Any]) -> None:
-        """Log an epoch; one that was logged already, after the last checkpoint, is ignored there."""
+        """Log an epoch; Weights & Biases ignores one that was logged before, after the last checkpoint."""
         self.run.log(scalars(metrics), step=metrics["epoch"])
 
     def note(self, text: str) -> None:
