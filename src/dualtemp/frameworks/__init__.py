@@ -1,4 +1,4 @@
-"""The frameworks: each turns two views of a batch into a loss, with no more encoder passes than it needs.
+"""The frameworks: each turns the views of a batch into a loss, with no more encoder passes than it needs.
 
 Importing the package is cheap: torch is loaded with the first name that needs it.
 """
@@ -9,7 +9,7 @@ from dualtemp.frameworks.registry import framework, framework_named, frameworks,
 from dualtemp.lazy import lazily
 
 if TYPE_CHECKING:
-    # What `registry` finds by looking through this folder, for readers and tools that follow imports.
+    # The modules that `registry` finds in this folder, for readers and tools that follow imports.
     from dualtemp.frameworks import (  # noqa: F401
         barlow_twins,
         byol,

@@ -1,4 +1,4 @@
-"""Temperatures and weights of a framework's anchors, step by step, as its settings say."""
+"""The temperatures and weights of a framework's anchors in each step, according to its settings."""
 
 from typing import Any, NamedTuple
 
@@ -20,20 +20,23 @@ from dualtemp.losses.weights import make_weight
 
 
 class StepTemperatures(NamedTuple):
-    """Of one step: the vector's, and the scalar's where the weight has one; if adaptive, both are the same."""
+    """The temperatures of one step: the vector's, and the scalar's, None if the weight has none.
+
+    An adaptive beta is alpha itself.
+    """
 
     alpha: float | AdaptiveTemperature
     beta: float | AdaptiveTemperature | None
 
 
 class Anchors(nn.Module):
-    """What the losses of a framework are called with. Numbers that are kept per image are its state.
+    """The temperatures and weights with which a framework calls its losses. Its state: the values kept per image.
 
     Args:
         settings: of the framework.
         context: of the run; a schedule needs its length, a memory the number of its images.
-        directions: 2 where both views of a pair are anchors at once, else 1.
-        pairs: losses of a step, each with a memory of its own.
+        directions: 2 if both views of a pair are anchors at once, else 1.
+        pairs: number of losses per step, each with a memory of its own.
     """
 
     def __init__(self, settings: AnchorSettings, context: Context, *, directions: int, pairs: int = 1) -> None:
@@ -49,7 +52,7 @@ class Anchors(nn.Module):
         self.beta = self.alpha if beta == "tied" else self._schedule("tau_beta")
 
     def temperatures(self, step: int) -> StepTemperatures:
-        """Those of a step of the run, from 0."""
+        """The temperatures at a step of the run, counted from 0."""
         has_beta = "tau_beta" in OF_WEIGHT[self.settings.weight]
         alpha, beta = self.alpha(step), self.beta(step) if has_beta else None
         if self.settings.temperature_schedule != "adaptive":
@@ -59,12 +62,12 @@ class Anchors(nn.Module):
         return StepTemperatures(adaptive, adaptive if has_beta and follows else beta)
 
     def weight(self, index: Tensor | None, pair: int = 0) -> dict[str, Any]:
-        """Arguments weight and index of a loss with in-batch negatives, of images with these numbers (N,)."""
+        """The arguments weight and index of a loss with in-batch negatives; index (N,): the images' numbers."""
         weight: Weight = self.weights[pair]
         return {"weight": weight, "index": index if weight.images else None}
 
     def arguments(self, step: int, index: Tensor | None, pair: int = 0) -> dict[str, Any]:
-        """Arguments of `dual_temperature`: temperatures of a step, weight and index."""
+        """The arguments of `dual_temperature`: temperatures of a step, weight and index."""
         alpha, beta = self.temperatures(step)
         return {"tau_alpha": alpha, "tau_beta": beta, **self.weight(index, pair)}
 
@@ -77,9 +80,9 @@ class Anchors(nn.Module):
             q: anchors.
             k: keys.
             step: of the run, from 0.
-            index: which images these are, (N,).
+            index: the images' numbers, (N,).
             pair: which of the step's losses this is.
-            stats: a dict that receives what there is to log.
+            stats: a dict that receives values for logging.
             how: further arguments of `dual_temperature`: both_directions, both_views.
         """
         matched = getattr(self.settings, "match_step", False)
@@ -98,6 +101,6 @@ class Anchors(nn.Module):
 
 
 def mean_weight_ratio(stats: dict[str, Tensor]) -> Tensor:
-    """mean W(tau_alpha) / mean W(tau_beta) over the anchors of all processes, 0-d, from what a loss has logged."""
-    at_alpha = distributed.global_mean((1 - stats["p_pos"]).mean())  # a mean: what cancels in one anchor is lost in it
+    """mean W(tau_alpha) / mean W(tau_beta) over the anchors of all processes, 0-d, from the `stats` of a loss."""
+    at_alpha = distributed.global_mean((1 - stats["p_pos"]).mean())  # 1 - p loses digits, but not in the mean
     return at_alpha / distributed.global_mean(stats["W"].mean())

@@ -1,4 +1,4 @@
-"""Barlow Twins: no negatives, no predictor, no momentum; dimensions of the embedding must not repeat each other."""
+"""Barlow Twins: no negatives, no predictor, no momentum; the dimensions of the embedding are decorrelated instead."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @framework("barlow_twins", place=9)
 class BarlowTwins(Framework):
-    """Two passes a step: the correlation of the two views over the batch, driven to the identity."""
+    """Two passes a step: the cross-correlation matrix of the two views over the batch is driven to the identity."""
 
     class Settings(FrameworkSettings):
-        """The weight of the second term, what the loss is multiplied by, and the projector."""
+        """The weight of the second term, the factor of the loss, and the projector."""
 
         redundancy: float = Field(0.005, ge=0, description="Weight of correlations between different dimensions.")
-        # A sum over dimensions asks for small steps: at lr .03 it learns less without this factor of the authors' code.
+        # The loss sums over dimensions, so it needs small steps: at lr .03 it learns less without the authors' factor.
         loss_scale: float = Field(0.024, gt=0, description="Factor of the whole loss, which is a sum over dimensions.")
         projector_width: int = projector_width()
 
@@ -35,7 +35,7 @@ class BarlowTwins(Framework):
 
     @staticmethod
     def heads(settings: Settings, features: int, context: Context) -> tuple[nn.Module, nn.Module | None]:
-        """Three layers of one width, batch norm and ReLU behind the first two."""
+        """Three layers of one width, with batch norm and ReLU after the first two."""
         return parts.three_layer_projector(features, settings.projector_width), None
 
     @staticmethod

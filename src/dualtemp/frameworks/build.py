@@ -1,4 +1,4 @@
-"""From settings to a framework that can be trained."""
+"""Build a framework from settings, ready to train."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,18 +14,18 @@ from dualtemp.models.starts import NONE, open_start
 
 
 class FrameworkModule(nn.Module):
-    """A framework as a module: device, mode and state dict reach its parts under the names of its attributes.
+    """A framework as a module: `to`, `train` and `state_dict` reach its parts, under the names of its attributes.
 
-    Of a framework that is a module itself, these are its children, parameters and buffers.
+    If the framework is a module itself, the parts are its children, parameters and buffers.
     """
 
     def __init__(self, framework: Framework) -> None:
         super().__init__()
-        self._framework = (framework,)  # a tuple, so that it is no child: its parts are
+        self._framework = (framework,)  # a tuple, so that it is not a child: its parts are
         named = dict(vars(framework))
         if isinstance(framework, nn.Module):
             named = dict(framework.named_children()) | dict(framework.named_parameters(recurse=False))
-            # One and the same dictionary: a buffer that is moved to a device is then the framework's own.
+            # The very same dictionary, so that moving a buffer to a device moves the framework's.
             self._buffers = framework._buffers
             self._non_persistent_buffers_set = framework._non_persistent_buffers_set
         for name, part in named.items():
@@ -40,7 +40,7 @@ class FrameworkModule(nn.Module):
         return self._framework[0]
 
     def forward(self, views: tuple[Tensor, ...], labels: Tensor | None, step: int, index: Tensor | None = None) -> Step:
-        """Compute one step of the framework; one that does not ask for the images' numbers does not get them."""
+        """Compute one step of the framework; `index` is passed on only if the framework takes it."""
         if getattr(self.framework, "takes_index", False):
             return self.framework.forward(views, labels, step, index=index)
         return self.framework.forward(views, labels, step)
@@ -57,11 +57,11 @@ def build_framework(
     images: int = 0,
     load: Callable[[nn.Module], None] | None = None,
 ) -> FrameworkModule:
-    """Build the framework that complete settings describe, its weights drawn from the seed alone.
+    """Build the framework that complete settings describe; random weights depend on the seed alone.
 
-    channels: of the images; classes: of the labels, for frameworks that learn from them; images: how many it learns
-    from, for frameworks that keep something of each or schedule something over the run; load: puts the weights that
-    the run starts from into the backbone, by default those that `init` names.
+    channels: of the images; classes: their number, for frameworks that learn from labels; images: number of training
+    images, for frameworks that keep values per image or have a schedule over the run; load: loads the run's initial
+    weights into the backbone, by default those that `init` names.
     """
     assert chosen.image_size is not None
     backbone: Any = build_backbone(chosen.backbone, chosen.image_size, channels, seed=chosen.seed)

@@ -18,7 +18,7 @@ class BYOL(Framework):
     """Two query passes and two gradient-free key passes a step (eq:loss_noncl, symmetric).
 
     As published, each half of the loss is the squared distance 2 - 2 cos of prediction and key, and both are summed.
-    Version 1 is what this package had before: the mean of both halves of -cos, a quarter of that gradient.
+    Version 1, which came before, is the mean of -cos over both halves, with a quarter of that gradient.
     """
 
     class Settings(HardnessWeight):
@@ -46,12 +46,12 @@ class BYOL(Framework):
 
     @staticmethod
     def weighs_anchors(settings: Settings) -> bool:
-        """Only on request."""
+        """Only if `hardness_aware` is set."""
         return settings.hardness_aware
 
     @staticmethod
     def temperatures(settings: Settings) -> Temperatures:
-        """That of the weight."""
+        """Both are that of the weight."""
         return Temperatures(settings.tau_weight, settings.tau_weight)
 
     def forward(self, views: tuple[Tensor, Tensor], labels: Tensor | None, step: int) -> parts.Step:

@@ -1,4 +1,4 @@
-"""Distil: a small student learns which images its teacher finds similar, at a temperature each."""
+"""Distil: a small student learns which images its teacher finds similar; each of the two has a temperature."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @framework("distil", place=10)
 class Distil(Framework):
-    """One pass of the student a step; the teacher's features of an image are looked up."""
+    """One pass of the student a step; the teacher's features were computed before, and are looked up."""
 
     class Settings(FrameworkSettings):
-        """The teacher, and the temperatures of its and of the student's similarities."""
+        """The teacher, and the temperatures of the teacher's and of the student's similarities."""
 
         teacher: str | None = Field(
             None, description="Of distil: imagenet, timm:NAME, a folder of timm, a run or FILE.onnx."
@@ -33,7 +33,7 @@ class Distil(Framework):
     views = 1
     takes_index = True
     learns_from_teacher = True
-    compares_views = False  # there are anchors, but no positives and no weight of them
+    compares_views = False  # anchors have neither positives nor weights
     advice_on_collapse = "Try a lower --tau-teacher, which tells more images apart, or a lower --lr."
 
     def __init__(self, settings: Settings, network: parts.Network, context: Context) -> None:
@@ -52,7 +52,7 @@ class Distil(Framework):
 
     @staticmethod
     def suggest(settings: Any, images: int, batch: int) -> dict[str, Any]:
-        """The teacher sees the whole image, and so should the student: docs/distil.md has what crops cost."""
+        """Mild crops: the teacher sees the whole image, and so should the student; docs/distil.md has measurements."""
         return {"recipe": "weak"}
 
     @staticmethod
@@ -63,7 +63,7 @@ class Distil(Framework):
     def forward(
         self, views: tuple[Tensor, ...], labels: Tensor | None, step: int, index: Tensor | None = None
     ) -> parts.Step:
-        """Compare the similarities of a view (N, C, H, W) of the images of these numbers with the teacher's."""
+        """Compare similarities within a view (N, C, H, W) with the teacher's; index (N,): the images' numbers."""
         if index is None:
             raise ValueError("distil: index= is needed, the numbers of the images in their set")
         student, chosen = self.network(views[0]), self.settings

@@ -18,7 +18,7 @@ def weighted_cosine(
 def weighted_distance(
     p: Tensor, k: Tensor, hardness_aware: bool, tau: float, stats: dict[str, Tensor] | None = None
 ) -> Tensor:
-    """Mean of w_i (2 - 2 p_i . k_i), the squared distance of the unit vectors; the rest as in `weighted_cosine`."""
+    """Mean of w_i (2 - 2 p_i . k_i), the squared distance of the unit vectors; otherwise like `weighted_cosine`."""
     weight = _weight(p, k, hardness_aware, tau, stats)
     return 2 * ((1.0 if weight is None else weight.mean()) + negative_cosine(p, k, weight))
 

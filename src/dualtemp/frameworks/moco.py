@@ -1,4 +1,4 @@
-"""MoCo v2: keys from a momentum encoder, negatives from a dictionary, which vector and scalar may see differently."""
+"""MoCo v2: keys from a momentum encoder, negatives from a dictionary; vector and scalar may use different ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OF_DICTIONARY = ("dictionary_size", "vector_size", "scalar_size", "vector_sampli
 
 @dataclass(frozen=True)
 class KeyChoice:
-    """Which keys of the dictionary a component sees: all, or `size` of them, "newest", "random" or "earliest"."""
+    """The keys of the dictionary that vector or scalar use: all or `size` of them, "newest", "random" or "earliest"."""
 
     size: int | None = None
     sampling: str = "newest"
@@ -53,7 +53,7 @@ class KeyChoice:
 class MoCo(InBatchVersions, Framework):
     """One query pass and one gradient-free key pass a step; two of each, and two dictionaries, in the "+" variant.
 
-    Where both components see the same keys at the same temperature the loss is InfoNCE (eq:infonce), otherwise its
+    If vector and scalar use the same keys at the same temperature, the loss is InfoNCE (eq:infonce), otherwise its
     decomposition (eq:infonce_nss_equiva). With the current step's keys alone it is SimMoCo's.
     """
 
@@ -91,7 +91,7 @@ class MoCo(InBatchVersions, Framework):
             return super().contradiction()
 
         def without_effect(self) -> dict[str, str]:
-            """Only a dictionary has a size and parts, and only a weight that looks at keys has a part of its own."""
+            """Sizes and parts need a dictionary, and a part for the scalar needs a weight that depends on keys."""
             idle = super().without_effect()
             if self.keys != "dictionary":
                 reason = f"does not apply to keys {self.keys!r}: it needs keys 'dictionary'"
@@ -117,7 +117,7 @@ class MoCo(InBatchVersions, Framework):
     @staticmethod
     def heads(settings: Settings, features: int, context: Context) -> tuple[nn.Module, nn.Module | None]:
         """Linear, ReLU, Linear: 512-128-128 for ResNet-18; wider with batch norm."""
-        # The projector first: its weights then begin as they do without a predictor.
+        # The projector first, so that its initial weights are the same with and without a predictor.
         projector = parts.contrastive_projector(features, out=PROJECTION, batch_norm=settings.projector_batch_norm)
         return projector, parts.contrastive_predictor(PROJECTION) if settings.predictor else None
 
@@ -141,7 +141,7 @@ class MoCo(InBatchVersions, Framework):
 
     @staticmethod
     def anchor_weight(settings: Settings) -> AnchorWeight:
-        """By the chosen weight."""
+        """Depends on the chosen weight."""
         return READ_AS[settings.weight]
 
     def forward(
@@ -179,7 +179,7 @@ class MoCo(InBatchVersions, Framework):
         assert not isinstance(tau_beta, AdaptiveTemperature)
         dictionary: Any = self.dictionaries[direction]
         q, k = parts.unit(q, k)  # the dictionary's keys are unit vectors already
-        seed = ((self.seed << 32) + 2 * step) % (1 << 63)  # what a generator takes
+        seed = ((self.seed << 32) + 2 * step) % (1 << 63)  # within the range of a generator's seed
         vector_keys = self.vector.of(dictionary, seed)
         weight = self.settings.weight
         if tau_beta is None or (self.scalar == self.vector and tau_beta == tau_alpha):

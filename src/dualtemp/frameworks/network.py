@@ -1,4 +1,4 @@
-"""The network of a framework, and what one pass through it gives."""
+"""The network of a framework, and the results of a pass and of a step."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,10 @@ from torch import Tensor, nn
 
 
 class Embedding(NamedTuple):
-    """Of one view: features (N, F) of the backbone, projection (N, D), and prediction (N, D) where there is a head."""
+    """The embedding of one view: features (N, F) of the backbone, projection (N, D), and prediction (N, D).
+
+    Without a predictor, the prediction is the projection.
+    """
 
     features: Tensor
     projection: Tensor
@@ -14,7 +17,7 @@ class Embedding(NamedTuple):
 
 
 class Network(nn.Module):
-    """Backbone, projector and, for BYOL and SimSiam, predictor."""
+    """Backbone, projector and, if the framework has one, predictor."""
 
     def __init__(self, backbone: nn.Module, projector: nn.Module, predictor: nn.Module | None = None) -> None:
         super().__init__()
@@ -27,13 +30,13 @@ class Network(nn.Module):
         return Embedding(features, projection, projection if self.predictor is None else self.predictor(projection))
 
     def key_part(self) -> "Network":
-        """Backbone and projector, the same modules: what a momentum copy follows."""
+        """Backbone and projector, sharing these modules; a momentum copy follows them."""
         return Network(self.backbone, self.projector)
 
 
 class Step(NamedTuple):
-    """What a framework makes of a step."""
+    """The result of a framework's step."""
 
     loss: Tensor  # a scalar, the mean over all processes
-    features: Tensor  # (N, F) of the first view, detached: what the online probe learns from
+    features: Tensor  # (N, F) of the first view, detached, for the online probe
     stats: dict[str, Tensor]  # W, p_pos, r_pos of this process's anchors, for logging

@@ -1,4 +1,4 @@
-"""What frameworks are made of, loaded when a step is built: naming `parts.mlp` in a framework's file costs no torch."""
+"""The parts of frameworks, imported on first use: a framework's file can mention `parts.mlp` without loading torch."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,7 @@
-"""What a framework declares, and where it is found. Needs no torch, so that `--help` and settings stay cheap.
+"""The interface of a framework. Needs no torch, so that `--help` and settings stay cheap.
 
-A framework is one file: its settings with help and defaults, its heads, how many views and encoder passes a step
-needs, whether its anchors are weighed, and its step. Everyone else asks it; nobody compares names.
+A framework is one file: its settings with help and defaults, its heads, how many views and encoder passes a step needs,
+whether its anchors are weighed, and its step. All other code asks the framework, and never compares names.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ class FrameworkSettings(BaseModel):
     """Settings of one framework, each with a default and a description: its flags, its YAML keys, its Python names."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=True)
-    # Settings that came after the first results: config.yaml of an older run, which lacks them, means their defaults.
+    # Settings added after the first results: the config.yaml of an older run lacks them, which means their defaults.
     added_later: ClassVar[frozenset[str]] = frozenset()
 
     def contradiction(self) -> str:
-        """What cannot be, in one line, once all settings are known; "" if all is well."""
+        """An error in one line if the settings, all of them known, contradict each other; "" if not."""
         return ""
 
     def without_effect(self) -> dict[str, str]:
-        """Settings that do nothing because of the others, each with the reason ("it needs keys 'dictionary'")."""
+        """Settings without effect because of others, each with the reason ("it needs keys 'dictionary'")."""
         return {}
 
 
@@ -41,7 +41,7 @@ class Passes(NamedTuple):
 
 
 class Temperatures(NamedTuple):
-    """Of the vector and of the scalar."""
+    """The temperatures of the vector and of the scalar."""
 
     alpha: float
     beta: float
@@ -50,8 +50,8 @@ class Temperatures(NamedTuple):
 class AnchorWeight(NamedTuple):
     """How to read the weight W of an anchor that a framework logs.
 
-    evened_by: the setting that lets anchors weigh more alike if it is raised, "" if there is none; is_hardness: whether
-    W is a probability, near 0 where the positive is found easily.
+    evened_by: the setting that makes weights more equal when raised, "" if there is none; is_hardness: whether W is a
+    probability, near 0 if the positive is easily found.
     """
 
     evened_by: str = "tau_beta"
@@ -62,7 +62,9 @@ W_OF_TAU_BETA = AnchorWeight()
 
 
 def temperatures_of(settings: Any) -> Temperatures:
-    """tau_alpha and tau_beta of a framework's settings as numbers; where it has one alone, or "tied", both are that."""
+    """tau_alpha and tau_beta of a framework's settings as numbers.
+
+    Both are tau_alpha if tau_beta does not exist, is "tied", or has no effect."""
     beta = getattr(settings, "tau_beta", "tied")
     if "tau_beta" in settings.without_effect():
         beta = "tied"
@@ -70,16 +72,17 @@ def temperatures_of(settings: Any) -> Temperatures:
 
 
 def newest_version(kind: Any, settings: Any) -> int:
-    """`version_of` a framework; of one that brings its own names and not this one, its `version`."""
+    """A framework's `version_of` these settings, or its `version` if it does not define `version_of`."""
     return kind.version_of(settings) if hasattr(kind, "version_of") else kind.version
 
 
 @dataclass(frozen=True)
 class Context:
-    """What a framework may need to know of its run.
+    """Facts about the run that a framework may need.
 
-    seed: of the run; batch: images in a step, over all processes; classes: of the labels, 0 without; computation: the
-    version of the framework that the run began with; images: that it learns from, 0 if unknown; epochs: of the run.
+    seed: of the run; batch: images per step over all processes; classes: their number, 0 without labels; computation:
+    the version of the framework with which the run began; images: number of training images, 0 if unknown; epochs: of
+    the run.
     """
 
     seed: int
@@ -91,26 +94,26 @@ class Context:
 
     @property
     def epoch_steps(self) -> int:
-        """Steps of an epoch, at least 1."""
+        """Steps per epoch, at least 1."""
         return max(1, self.images // self.batch)
 
 
 class Framework(Protocol):
-    """The interface of a framework. Subclass it for the defaults below, or bring the same names.
+    """The interface of a framework. Subclass it for the defaults below, or define the same names.
 
     Attributes:
-        network: the trained encoder with its heads; the trainer may put a chunked one in its place.
+        network: the trained encoder with its heads; the trainer may replace it by a chunked one.
         Settings: the framework's own settings; `FrameworkSettings` has none.
-        version: of what a step computes. Raise it with every change of results: it is part of a result's key. If only
-            some settings give other results, `version_of` keeps the key of all others.
-        views: views of an image in a step.
-        takes_index: whether `forward` also takes index=, int64 (N,) on the device: which images of the set these are.
+        version: of the computation of a step. Raise it whenever results change: it is part of a result's key. If
+        results change for some settings only, `version_of` keeps the keys of all others.
+        views: views of an image per step.
+        takes_index: whether `forward` also takes index=, int64 (N,) on the device: the images' numbers in the set.
         learns_from_teacher: whether it has settings teacher and teacher_content, and an attribute `teacher` whose
             `load` takes the teacher's features (images, F) before the first step.
-        learns_from_labels: whether a step wants labels; a projector that is one linear layer with an output for each
-            class is then the classifier, in place of the online probe.
-        compares_views: whether there are anchors and keys to look at (`analyze`, `explore`, pictures).
-        advice_on_collapse: what the run page suggests if all features become one.
+        learns_from_labels: whether a step needs labels; a projector that is one linear layer with an output per class
+        is then the classifier, and replaces the online probe.
+        compares_views: whether there are anchors and keys to inspect (`analyze`, `explore`, pictures).
+        advice_on_collapse: what the run page suggests if the features collapse.
     """
 
     network: Any
@@ -124,22 +127,22 @@ class Framework(Protocol):
     advice_on_collapse: ClassVar[str] = ""
 
     def __init__(self, settings: Any, network: Network, context: Context) -> None:
-        """Hold the network and whatever else a step needs. Attributes that are modules or parameters are saved."""
+        """Store the network and whatever else a step needs. Attributes that are modules or parameters are saved."""
         ...
 
     @staticmethod
     def heads(settings: Any, features: int, context: Context) -> tuple[nn.Module, nn.Module | None]:
-        """Projector, and predictor if there is one, for a backbone of so many features."""
+        """The projector, and the predictor or None, for a backbone with `features` features."""
         ...
 
     @staticmethod
     def passes(settings: Any) -> Passes:
-        """Encoder passes of a step: what a run costs is told from it."""
+        """The encoder passes of a step, from which the cost of a run is computed."""
         return Passes(query=2)
 
     @classmethod
     def version_of(cls, settings: Any) -> int:
-        """The version that a new run of these settings computes: the last that changed its results."""
+        """The version of a new run with these settings: the last one that changed their results."""
         return cls.version
 
     @staticmethod
@@ -149,17 +152,17 @@ class Framework(Protocol):
 
     @staticmethod
     def anchor_weight(settings: Any) -> AnchorWeight:
-        """What W is and which setting evens it out, for the run page; by default W(tau_beta)."""
+        """How the run page is to read W; by default as W(tau_beta)."""
         return W_OF_TAU_BETA
 
     @staticmethod
     def temperatures(settings: Any) -> Temperatures | None:
-        """The loss's temperatures as numbers, None if it has none; by default those called tau_alpha and tau_beta."""
+        """The loss's temperatures as numbers, None if it has none; by default tau_alpha and tau_beta."""
         return temperatures_of(settings) if hasattr(settings, "tau_alpha") else None
 
     @staticmethod
     def suggest(settings: Any, images: int, batch: int) -> dict[str, Any]:
-        """Settings that suit so many images of one's own; only those that nobody has chosen are taken."""
+        """Settings that suit a user's own set of `images` images; used only where the user has chosen nothing."""
         return {}
 
     def forward(self, views: Any, labels: Tensor | None, step: int) -> Step:

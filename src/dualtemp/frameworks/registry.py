@@ -14,7 +14,7 @@ __all__ = ["add_plugin", "framework", "framework_named", "frameworks", "load_plu
 
 DECLARATION = re.compile(r"^@framework\(", re.MULTILINE)
 NO_DEFAULT = ("heads", "forward")
-# Words that `dualtemp.train` has beside settings, and flags of the command.
+# Arguments of `dualtemp.train` besides settings, and flags of its command.
 OF_TRAIN = ("checkpoint_minutes", "config", "device", "help", "log", "observer", "out", "page", "plugin", "quiet")
 OF_TRAIN += ("threads", "watch", "workers")
 
@@ -24,7 +24,7 @@ _places: dict[str, int] = {}
 
 
 def _load_built_in() -> tuple[str, ...]:
-    """Import this package's frameworks, which are the files of this folder that declare one; others may need torch."""
+    """Import the files of this folder that declare a framework, and no others, which may need torch."""
     folder, package = Path(__file__).parent, __name__.rpartition(".")[0]
     for path in sorted(folder.glob("*.py")):
         if DECLARATION.search(path.read_text(encoding="utf-8")):
@@ -38,8 +38,8 @@ _registry: Registry[type[Framework]] = Registry("framework", _load_built_in)
 def framework(name: str, *, place: int | None = None) -> Callable[[F], F]:
     """Register a class as the framework of this name: `@framework("simco")`.
 
-    place: of this package's own, which come first, among each other: the order of `--help`, of pages and of
-    config.yaml. Older ones keep theirs.
+    place: for this package's own frameworks, which come before all others: their order in `--help`, on pages and in
+    config.yaml. Existing ones keep their places.
     """
 
     def register(declared: F) -> F:

@@ -32,7 +32,7 @@ class SimCLR(Framework):
 
     @staticmethod
     def anchor_weight(settings: Settings) -> AnchorWeight:
-        """By the chosen weight."""
+        """Depends on the chosen weight."""
         return READ_AS[settings.weight]
 
     def forward(

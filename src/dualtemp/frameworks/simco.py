@@ -27,7 +27,7 @@ class SimCo(InBatchVersions, Framework):
     """Two passes a step (eq:alter_imple, both directions)."""
 
     class Settings(AnchorSettings, TwoTemperatures):
-        """Two temperatures, how anchors are weighed, and whose views the negatives are."""
+        """Two temperatures, how anchors are weighed, and which views negatives come from."""
 
         both_views: bool = both_views()
         match_step: bool = match_step()
@@ -50,7 +50,7 @@ class SimCo(InBatchVersions, Framework):
 
     @staticmethod
     def anchor_weight(settings: Settings) -> AnchorWeight:
-        """By the chosen weight."""
+        """Depends on the chosen weight."""
         return READ_AS[settings.weight]
 
     def forward(
@@ -60,7 +60,7 @@ class SimCo(InBatchVersions, Framework):
         q, k = self.network(views[0]), self.network(views[1])
         stats: dict[str, Tensor] = {}
         how: dict[str, Any] = {"both_views": self.both_views, "both_directions": not self.predictor}
-        if self.predictor:  # predictions are queries, projections keys: no longer one pair in two directions
+        if self.predictor:  # predictions are queries and projections keys, so the two directions are two pairs
             loss = self.anchors.contrast(q.prediction, k.projection, step, index, stats=stats, **how)
             other = self.anchors.contrast(k.prediction, q.projection, step, index, pair=1, **how)
             loss = (loss + other) / 2

@@ -29,7 +29,7 @@ class SimMoCo(InBatchVersions, Framework):
     """One query pass and one gradient-free key pass a step; two of each in the "+" variant."""
 
     class Settings(AnchorSettings, TwoTemperatures):
-        """Two temperatures, how anchors are weighed, the key encoder, and whose views the negatives are."""
+        """Two temperatures, how anchors are weighed, the key encoder, and which views negatives come from."""
 
         key_momentum: float = key_momentum()
         symmetric: bool = symmetric()
@@ -63,7 +63,7 @@ class SimMoCo(InBatchVersions, Framework):
 
     @staticmethod
     def anchor_weight(settings: Settings) -> AnchorWeight:
-        """By the chosen weight."""
+        """Depends on the chosen weight."""
         return READ_AS[settings.weight]
 
     def forward(

@@ -31,18 +31,18 @@ class SimSiam(Framework):
 
     @staticmethod
     def heads(settings: Settings, features: int, context: Context) -> tuple[nn.Module, nn.Module | None]:
-        """A projector of three layers with batch norm behind each, and as predictor a bottleneck of a quarter."""
+        """A three-layer projector with batch norm after each layer, and a predictor with a quarter-width bottleneck."""
         width = settings.projector_width
         return parts.simsiam_projector(features, width, width), parts.simsiam_predictor(width, max(1, width // 4))
 
     @staticmethod
     def weighs_anchors(settings: Settings) -> bool:
-        """Only on request."""
+        """Only if `hardness_aware` is set."""
         return settings.hardness_aware
 
     @staticmethod
     def temperatures(settings: Settings) -> Temperatures:
-        """That of the weight."""
+        """Both are that of the weight."""
         return Temperatures(settings.tau_weight, settings.tau_weight)
 
     def forward(self, views: tuple[Tensor, Tensor], labels: Tensor | None, step: int) -> parts.Step:

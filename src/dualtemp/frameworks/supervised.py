@@ -20,7 +20,7 @@ class Supervised(Framework):
     """One pass a step; the network's projector is the linear classifier."""
 
     class Settings(FrameworkSettings):
-        """Two temperatures, and labels made wrong on purpose."""
+        """Two temperatures, and label noise."""
 
         tau_alpha: float = tau_alpha(1.0)
         tau_beta: Temperature = tau_beta(1.0)
@@ -28,7 +28,7 @@ class Supervised(Framework):
         noise: Literal["symmetric", "asymmetric"] = Field("symmetric", description="How they are made wrong.")
 
         def without_effect(self) -> dict[str, str]:
-            """Without label noise there is no kind of it; naming one is harmless."""
+            """Without label noise, its kind has no effect; setting it is harmless."""
             return {"noise": ""} if self.label_noise == 0 else {}
 
     views = 1

@@ -41,7 +41,7 @@ def both_views() -> Any:
 
 
 def match_step() -> Any:
-    """The step of one temperature with the weights of two."""
+    """Steps as large as with one temperature, at the weights of two."""
     return Field(
         False,
         description="Scale the loss by mean W(tau_alpha) / mean W(tau_beta): the steps of one temperature.",
@@ -65,13 +65,13 @@ def projector_width(default: int = 512) -> Any:
 
 
 class OneTemperature(FrameworkSettings):
-    """The temperature of a loss that has one."""
+    """The temperature of a loss that has only one."""
 
     tau_alpha: float = tau_alpha()
 
 
 class TwoTemperatures(OneTemperature):
-    """Those of vector and scalar."""
+    """The temperatures of vector and scalar."""
 
     tau_beta: Temperature = tau_beta()
     tau_beta_end: float | None = Field(
@@ -79,7 +79,7 @@ class TwoTemperatures(OneTemperature):
     )
 
 
-# Settings that one weight, or one schedule, has and others have not.
+# Settings that only some weights, or schedules, have.
 OF_WEIGHT: dict[str, tuple[str, ...]] = {
     "sigmoid": ("tau_beta", "tau_beta_end", "match_step"),
     "equal": (),
@@ -93,7 +93,7 @@ OF_SCHEDULE: dict[str, tuple[str, ...]] = {
     "adaptive": ("temperature_gain", "temperature_target"),
 }
 KEPT_PER_IMAGE = ("memory", "per_image")
-# How the run page reads W: only the sigmoid is a probability, only averages are evened out by gamma.
+# How the run page reads W: only sigmoid weights are probabilities, only averaged ones are evened out by gamma.
 READ_AS = {
     "sigmoid": W_OF_TAU_BETA,
     "equal": AnchorWeight("", is_hardness=False),
@@ -102,7 +102,7 @@ READ_AS = {
 
 
 class AnchorSettings(FrameworkSettings):
-    """Settings of a framework with anchors: how they are weighed, and how temperatures change while it trains.
+    """Settings of a framework with anchors: how they are weighed, and how temperatures change during training.
 
     A framework's `Settings` derive from this and from `OneTemperature` or `TwoTemperatures`.
     """
@@ -137,7 +137,7 @@ class AnchorSettings(FrameworkSettings):
     )
 
     def contradiction(self) -> str:
-        """A schedule that goes nowhere, and temperatures out of their bounds."""
+        """An error for a schedule without an end, and for temperatures out of bounds."""
         known: Any = self
         alpha, beta = known.tau_alpha, getattr(self, "tau_beta", "tied")
         ends = {name: getattr(self, name, None) for name in ("tau_alpha_end", "tau_beta_end")}
@@ -161,7 +161,7 @@ class AnchorSettings(FrameworkSettings):
         return ""
 
     def without_effect(self) -> dict[str, str]:
-        """What belongs to another weight or to another schedule."""
+        """The settings that belong to another weight or to another schedule."""
         idle: dict[str, str] = {}
         for setting, table in (("weight", OF_WEIGHT), ("temperature_schedule", OF_SCHEDULE)):
             chosen = getattr(self, setting)
@@ -172,27 +172,27 @@ class AnchorSettings(FrameworkSettings):
         return idle
 
 
-TIED_TO_ADAPTIVE = 2  # the version since which a tied tau_beta is where an adaptive tau_alpha is
+TIED_TO_ADAPTIVE = 2  # since this version, a tied tau_beta follows an adaptive tau_alpha
 
 
 class InBatchVersions:
-    """Versions of the frameworks whose losses take tau_beta with negatives of the batch.
+    """Versions of the frameworks whose losses take tau_beta with in-batch negatives.
 
-    Version 1 held a tau_beta that is tied to an adaptive tau_alpha at the number that tau_alpha starts from. No other
-    settings are concerned, and their results keep their keys.
+    In version 1, a tau_beta tied to an adaptive tau_alpha stayed at the start of tau_alpha. Other settings are not
+    affected, and their results keep their keys.
     """
 
     version = TIED_TO_ADAPTIVE
 
     @classmethod
     def version_of(cls, settings: Any) -> int:
-        """2 where tau_beta is in effect and tied to an adaptive tau_alpha, else 1."""
+        """2 if tau_beta is in effect and tied to an adaptive tau_alpha, else 1."""
         moves = settings.temperature_schedule == "adaptive" and "tau_beta" not in settings.without_effect()
         return TIED_TO_ADAPTIVE if moves and settings.tau_beta == "tied" else 1
 
 
 class HardnessWeight(FrameworkSettings):
-    """Settings of BYOL and SimSiam: whether their anchors are weighed, as the paper's tab:othermethod asks."""
+    """Settings of BYOL and SimSiam: whether their anchors are weighed, as in the paper's tab:othermethod."""
 
     hardness_aware: bool = Field(False, description="Weigh BYOL's or SimSiam's anchors by their hardness.")
     tau_weight: float = Field(TAU_ALPHA, gt=0, description="Temperature of that weight.")

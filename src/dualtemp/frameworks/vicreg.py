@@ -37,7 +37,7 @@ class VICReg(Framework):
 
     @staticmethod
     def heads(settings: Settings, features: int, context: Context) -> tuple[nn.Module, nn.Module | None]:
-        """Three layers of one width, batch norm and ReLU behind the first two."""
+        """Three layers of one width, with batch norm and ReLU after the first two."""
         return parts.three_layer_projector(features, settings.projector_width), None
 
     @staticmethod
