@@ -64,7 +64,8 @@ W_OF_TAU_BETA = AnchorWeight()
 def temperatures_of(settings: Any) -> Temperatures:
     """tau_alpha and tau_beta of a framework's settings as numbers.
 
-    Both are tau_alpha if tau_beta does not exist, is "tied", or has no effect."""
+    Both are tau_alpha if tau_beta does not exist, is "tied", or has no effect.
+    """
     beta = getattr(settings, "tau_beta", "tied")
     if "tau_beta" in settings.without_effect():
         beta = "tied"

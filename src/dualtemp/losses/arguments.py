@@ -1,4 +1,4 @@
-"""What the losses accept: checks with one clear line each."""
+"""Checks of the losses' arguments, each with a clear one-line error."""
 
 import math
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Keys that are no negatives of an anchor, answered tile by tile, so that no N x K mask has to exist."""
+"""Keys that are not negatives of an anchor, computed tile by tile, so that no N x K mask has to exist."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 @dataclass(slots=True)
 class Exclusion:
-    """Which of K keys are not among the negatives of which of N anchors: those that any of its parts names."""
+    """Pairs of N anchors and K keys in which the key is not a negative: all pairs that any of the parts names."""
 
     anchor_ids: list[Tensor] = field(default_factory=list)  # each (N,): a key of an equal id is no negative
     key_ids: list[Tensor] = field(default_factory=list)  # each (K,), in the same order

@@ -3,14 +3,14 @@
     dL/ds_i+ = -w_i / tau_alpha        dL/ds_ij = w_i p^_ij(tau_alpha) / tau_alpha
 
 that is, w_i times the gradient of the log-odds d_i(tau_alpha). They differ in w_i, in where the negatives come from,
-and in the value that is returned. Embeddings (N, D) may be of any length and any floating type: each loss normalises
+and in the value that is returned. Embeddings (N, D) may be of any length and any floating type: each loss normalizes
 them (unless told `normalize=False`) and computes in float32, or in float64 if given float64, also under autocast. A
 caller that wants no gradient on keys detaches them. Backward can be run once, not differentiated again.
 
 Arguments that the losses share:
     weight chooses w_i, by name: "sigmoid" (the paper's), "equal" (1: DCL), and, with in-batch negatives, an object that
         keeps numbers per image (`ImageMemory`, `ImageTemperatures`) together with `index`. See `weights`.
-    normalize=False skips the normalisation, which is a pass over the whole of a large dictionary.
+    normalize=False skips the normalization, which is a pass over the whole of a large dictionary.
     gather=True takes negatives from all processes and anchors from this one. The mean is that of all processes, and the
         gradients are right under DistributedDataParallel. Without a process group nothing changes. gather="ring" has
         the keys pass from process to process instead: the same to rounding, in memory that does not grow with them.
@@ -350,7 +350,7 @@ def cross_entropy(
         )
     logits = logits if logits.dtype == torch.float64 else logits.float()
     classes = logits.shape[1]
-    # On a device such a look would wait for it, in every step; there the gather below refuses other numbers itself.
+    # On a device this check would wait for it in every step; there the gather below fails on invalid numbers itself.
     looks = target.device.type == "cpu" and len(target) and not torch.compiler.is_compiling()
     if looks and not 0 <= target.min() <= target.max() < classes:
         raise ValueError(

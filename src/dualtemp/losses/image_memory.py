@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from dualtemp import distributed
 from dualtemp.losses.odds import Odds, OwnTemperatures, Weighed
 
-UNSEEN = torch.finfo(torch.float32).min  # log u of an image that no step has shown; finite, as all of a checkpoint is
+UNSEEN = torch.finfo(torch.float32).min  # log u of an image not seen yet; finite, as is everything in a checkpoint
 
 
 class ImageMemory(nn.Module):
@@ -76,14 +76,14 @@ class ImageMemory(nn.Module):
         return log_g - log_u, log_u
 
     def _write(self, index: Tensor, gather: bool, **values: Tensor) -> None:
-        """Put numbers (A, N) of these images into the buffers of their names, on all processes alike."""
+        """Write values (A, N) of these images into the buffers with these names, the same on all processes."""
         if not self.training:
             return
         directions = next(iter(values.values())).shape[0]
         buffers = [getattr(self, name)[:directions] for name in values]
         new = torch.stack(list(values.values())).to(buffers[0].dtype)  # (buffers, A, N)
         before = torch.stack([buffer.index_select(1, index) for buffer in buffers])
-        new = torch.where(new.isfinite().all(0), new, before)  # what an overflow has spoiled is not remembered
+        new = torch.where(new.isfinite().all(0), new, before)  # values spoiled by an overflow are not stored
         if gather and distributed.world_size() > 1:
             index = distributed.gather(index, equal=True)
             new = distributed.gather(new.movedim(-1, 0), equal=True).movedim(0, -1)
@@ -157,7 +157,7 @@ class ImageTemperatures(ImageMemory):
         self.register_buffer("derivative", torch.zeros(directions, images))
 
     def temperatures(self, index: Tensor, directions: int, tau_alpha: float) -> OwnTemperatures:
-        """tau_i of each anchor, (A, N); of an image that no step has shown, tau_alpha."""
+        """tau_i of each anchor, (A, N); tau_alpha for an image not seen yet."""
         self._require_directions(directions)
         if not self.tau_min <= tau_alpha <= self.tau_max:
             raise ValueError(
@@ -195,5 +195,5 @@ def _require_count(images: int) -> None:
 
 
 def remembered_images(state: Mapping[str, Tensor]) -> int:
-    """Images that a module's state dict keeps numbers of; 0 if it has no memory."""
+    """The number of images for which a module's state dict keeps values; 0 if it has no memory."""
     return next((numbers.shape[-1] for name, numbers in state.items() if name.rpartition(".")[2] == "log_u"), 0)

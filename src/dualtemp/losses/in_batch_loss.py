@@ -42,9 +42,10 @@ def in_batch_loss(
     stats: Stats | None,
     name: str = "tau_alpha",
 ) -> Tensor:
-    """Loss of pairs (N, D), by the arguments of `dual_temperature`; tau_beta None is tied, `name` that of tau_alpha.
+    """Loss of pairs (N, D); arguments as of `dual_temperature`.
 
-    Each anchor's gradient is its weight times that of its log-odds; value and weight are what `weight` makes of these.
+    A tau_beta of None is tied; name: what errors call tau_alpha. Each anchor's gradient is its weight times that of its
+    log-odds; `weight` computes the value and the weight from these.
     """
     weigh = in_batch_weight_named(weight)
     tau_beta = number_or_tied(tau_alpha, tau_beta)

@@ -43,7 +43,7 @@ class _Loss(nn.Module):
         if name in settings:
             _require(settings | {name: value})
             settings[name] = value
-        elif name.startswith("tau"):  # as a plain attribute it would change nothing, in silence
+        elif name.startswith("tau"):  # as a plain attribute it would silently change nothing
             raise AttributeError(f"{type(self).__name__} has no {name}: its settings are {', '.join(settings)}")
         else:
             super().__setattr__(name, value)

@@ -1,4 +1,4 @@
-"""What a loss knows of its anchors, and what a weight makes of it."""
+"""The interface between losses and weights: the log-odds of anchors, and the weights and values computed from them."""
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 class Odds(NamedTuple):
-    """The log-odds of a step's anchors, (N,) or (A, N) for A directions, and what weights read beside them."""
+    """The log-odds of a step's anchors, (N,) or (A, N) for A directions, and whatever else weights depend on."""
 
     d: Tensor  # at the vector's temperature, with gradient
     beta: Tensor | None = None  # at tau_beta, detached; None: tied, the same as d
@@ -17,15 +17,15 @@ class Odds(NamedTuple):
 
 
 class Weighed(NamedTuple):
-    """Of each anchor, detached, all of the shape of d: the scalar w, the loss's value, and the logarithm of w."""
+    """For each anchor, detached and in the shape of d: the scalar w, the loss's value, and the logarithm of w."""
 
     scalar: Tensor
     value: Tensor
-    log_scalar: Callable[[], Tensor]  # computed for those who log it alone
+    log_scalar: Callable[[], Tensor]  # computed only for logging
 
 
 class OwnTemperatures(NamedTuple):
-    """Temperature of each anchor, (A, N), detached, and a number that none of them is below."""
+    """The temperature of each anchor, (A, N), detached, and a lower bound of them all."""
 
     tau: Tensor
     floor: float
@@ -35,7 +35,7 @@ class Weight(Protocol):
     """How anchors are weighed.
 
     Attributes:
-        images: how many images it keeps numbers of, so that it needs their index; 0 for none.
+        images: number of images for which it keeps values, and so needs their index; 0 for none.
         has_tau_beta: whether it reads the log-odds at tau_beta.
     """
 

@@ -1,7 +1,7 @@
-"""Log-sum-exp of a product that is one tile, and its gradient: what small batches take, where operations are the cost.
+"""Log-sum-exp of a product that is one tile, and its gradient: for small batches, where each operation has its cost.
 
-The same operations on the same numbers as for many tiles, to the bit, but nothing is collected: no slices, no sums that
-start at zero, no buffers. Without a fixed shift, or with keys left out, the general walk is taken.
+The operations and the numbers, and so the bits, are those for many tiles, but nothing is accumulated: no slices, no
+sums that start at zero, no buffers. Without a fixed shift, or with excluded keys, the general walk is taken.
 """
 
 import math
@@ -18,7 +18,7 @@ def reduce_one_tile(
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:
     """Log-sum-exp at tau_alpha and at tau_beta, own similarities, the vector component, the exponentials.
 
-    The last three are None where there are none, or where they are not wanted.
+    The last three are None if they do not exist or are not wanted.
     """
     c, own = plan.numbers(), None
     tile = torch.mm(a * c.scale, b.t())

@@ -63,7 +63,7 @@ def labeled_losses_operator(
 
 
 def _temperatures(tau_alpha: Temperature, tau_beta: Temperature | None) -> tuple[Tensor | None, float, float]:
-    """tau_alpha as a tensor, as a number if it is none, and tau_beta as a number."""
+    """tau_alpha as a tensor or None, tau_alpha as a number (1 for a tensor), and tau_beta as a number."""
     beta = TIED if tau_beta is None or tau_beta is tau_alpha else float(tau_beta)
     return (tau_alpha, 1.0, beta) if isinstance(tau_alpha, Tensor) else (None, float(tau_alpha), beta)
 
@@ -76,7 +76,7 @@ def _settled(tensor: Tensor | None, number: float, beta: float) -> tuple[Tempera
 
 
 def _no_gradients(ids: int) -> tuple[list[None], list[None], None, None, None]:
-    """For the parts of an exclusion with so many ids."""
+    """The gradients of the parts of an exclusion with `ids` ids: none."""
     return [None] * ids, [None] * ids, None, None, None
 
 

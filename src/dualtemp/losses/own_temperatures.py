@@ -1,7 +1,8 @@
-"""Log-odds where temperatures are tensors: one for each anchor, or one that the batch decides.
+"""Log-odds at temperatures that are tensors: one per anchor, or one that depends on the batch.
 
 Similarities at a temperature tau are those of shorter vectors at a lower one: s / tau = (floor / tau) s / floor. So the
-product at `floor`, a plain number no higher than any tau, serves all of them, and the host never waits to learn a tau.
+product at `floor`, a plain number no higher than any tau, serves all of them, and the host never waits for the value of
+a tau.
 """
 
 import torch

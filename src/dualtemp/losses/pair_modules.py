@@ -88,7 +88,7 @@ class TwoTowersLoss(_LearnedTemperature):
         tau_beta: temperature of the scalar; default None: tied to tau, the loss of CLIP.
         weight: of an anchor, "sigmoid" (default) or "equal".
         learn_tau: False keeps tau as it is; there is no parameter then.
-        tau_min: what tau does not fall below while it learns, default 0.01.
+        tau_min: lower bound of tau while it learns, default 0.01.
 
     Example:
         >>> criterion = TwoTowersLoss(tau=0.07)

@@ -19,7 +19,7 @@ KEPT_ELEMENTS = 1 << 24
 
 
 class Walk(NamedTuple):
-    """What is decided of a walk over the product before the temperature's value is known."""
+    """The decisions about a walk over the product that do not need the temperature's value."""
 
     symmetric: bool  # keys are the anchors: rows are columns too, and half of the matrix is enough
     anchors_alone: bool  # only anchors want a gradient, so that the vector component is all that backward needs
@@ -92,7 +92,7 @@ def plan_of_pairs(
     normalize: bool,
     with_constants: bool,
 ) -> "Plan | None":
-    """The plan for N pairs whose product is one tile that backward need not make again; None if it is not so.
+    """The plan for N pairs if their product is one tile that backward need not compute again; otherwise None.
 
     Remembered, because the steps of a run differ in it only while a temperature moves.
 
@@ -100,7 +100,7 @@ def plan_of_pairs(
         N: pairs.
         device: of the embeddings.
         dtype: of the embeddings.
-        wanted: what `gradients_wanted` says of them.
+        wanted: the result of `gradients_wanted` for them.
         tau_alpha: temperature of the vector.
         tau_beta: temperature of the scalar.
         both_directions: keys are anchors too.

@@ -2,7 +2,7 @@
 
 Each process holds its own keys, the block that is passing, and the one that is arriving meanwhile, however many
 processes there are. Forward adds every block's sum of exponentials. Backward sends the blocks around once more, each
-followed by its gradient, which every process adds to and which comes home with what all of them ask for.
+followed by its gradient, to which every process adds, and which returns home with the sum over all of them.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from dualtemp.losses.similarity import log_sum_exp
 
 
 class RingReduced(NamedTuple):
-    """Of this process's anchors against the keys of all, A = 2 in both directions, else 1."""
+    """This process's anchors against the keys of all; A = 2 with both directions, else 1."""
 
     alpha: Tensor  # (A, N) log-sum-exp at tau_alpha over the negatives, with gradient
     beta: Tensor  # (A, N) the same at tau_beta, detached

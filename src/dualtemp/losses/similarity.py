@@ -25,7 +25,7 @@ __all__ = ["Reduced", "log_sum_exp", "true_precision", "unit"]
 
 
 class Reduced(NamedTuple):
-    """What is left of the similarities of anchors `a` (N, D) and keys `b` (K, D)."""
+    """The similarities of anchors `a` (N, D) and keys `b` (K, D), reduced."""
 
     alpha: Tensor  # (1, N) log-sum-exp of s_ij / tau_alpha over the negatives, with gradient; (2, N) both directions;
     # -inf where an anchor has no negatives
@@ -76,10 +76,10 @@ class _TiledLogSumExp(torch.autograd.Function):
         with true_precision(a.device):
             alpha, beta, own, vector, kept = reduce(a, b, plan)
         ctx.plan = plan
-        # A dictionary is not needed again if its vector component is there: it may take in new keys before backward.
+        # If the vector component is there, do not save the dictionary: it may receive new keys before backward.
         again = plan.own is not None or not plan.vector or ctx.needs_input_grad[1]
         ctx.save_for_backward(a, b if again else None, alpha, vector, kept, None if tau is None else own)
-        ctx.temperature = tau  # of it, backward needs no more than where it is
+        ctx.temperature = tau  # backward only needs its device and dtype
         ctx.mark_non_differentiable(beta, vector)
         ctx.set_materialize_grads(False)
         return alpha, beta, own, vector

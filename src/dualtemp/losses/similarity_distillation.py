@@ -1,7 +1,7 @@
-"""A student's similarities against a teacher's, of all pairs of a batch, at a temperature each.
+"""Compare a student's similarities of all pairs of a batch with a teacher's, each at its own temperature.
 
-Neither N x N matrix is needed whole: the student's log-sum-exp is that of the other losses, tile by tile. Of the
-teacher, a few rows at a time give sum_j P_ij k_j, and backward makes these rows again. Memory grows with N.
+Neither N x N matrix is needed whole: the student's log-sum-exp is that of the other losses, tile by tile. The teacher's
+sum_j P_ij k_j is computed a few rows at a time, and backward computes these rows again. Memory grows with N.
 """
 
 from typing import Any

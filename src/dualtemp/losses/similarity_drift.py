@@ -1,4 +1,4 @@
-"""How far the similarities of a batch have moved from those of a start: what an anchor to the start holds down."""
+"""How far the similarities of a batch have moved from those of a start: the penalty of an anchor to the start."""
 
 from typing import Any
 

@@ -1,8 +1,8 @@
 """The loss of a small batch of pairs in one step of autograd, from embeddings to the value of each anchor.
 
 At 64 pairs a loss is 70 operations of a few microseconds each, and every node of the graph costs as much as several.
-So where the product is one tile, normalisation, log-odds and weights are one node. It is made of the same functions as
-the general way, in the same order, and gives the same bits.
+So if the product is one tile, normalization, log-odds and weights are one node. It is made of the same functions as the
+general way, in the same order, and gives the same bits.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from dualtemp.losses.unit_vectors import gradient_of_unit, lengths_of, require_n
 
 
 class SmallBatch(NamedTuple):
-    """The loss, with gradient, and what it is made of: log-odds and what the anchors weigh."""
+    """The loss, with gradient, and its parts: the log-odds and the weights of the anchors."""
 
     loss: Tensor  # 0-d, the mean, or (A, N)
     d: Tensor
@@ -84,7 +84,7 @@ def small_batch_loss(
 
 @dataclass(slots=True)
 class _Step:
-    """What is asked of a step, and what it has made beside the loss; autograd takes time for each argument."""
+    """The inputs of a step, and its results besides the loss, in one object: autograd takes time for each argument."""
 
     plan: Plan
     tied: bool

@@ -8,7 +8,7 @@ from torch import Tensor
 from dualtemp.losses.arguments import require_temperatures
 
 Temperature = float | Tensor
-LARGEST = 1e38  # of the temperatures that float32 can hold
+LARGEST = 1e38  # temperatures above count as infinite: float32 may not hold them
 
 
 def temperature_value(tau: Temperature) -> Temperature:
@@ -19,7 +19,7 @@ def temperature_value(tau: Temperature) -> Temperature:
 
 
 def learned(tau: Temperature) -> Tensor | None:
-    """The temperature if it wants a gradient."""
+    """The temperature if it requires a gradient, else None."""
     return tau if isinstance(tau, Tensor) and tau.requires_grad else None
 
 

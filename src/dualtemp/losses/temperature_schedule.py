@@ -15,7 +15,7 @@ ScheduleKind = Literal["constant", "cosine", "linear"]
 
 @dataclass(frozen=True)
 class TemperatureSchedule:
-    """A temperature as a function of the step alone, so that a run that goes on has the same one.
+    """A temperature as a function of the step alone, so that a resumed run has the same one.
 
     "cosine" swings between both ends (arXiv 2303.13664): end + (start - end) (1 + cos(2 pi step / steps)) / 2. "linear"
     goes from start to end in `steps` steps, and stays there. "constant" is start.
@@ -98,7 +98,7 @@ class AdaptiveTemperature:
 
 
 def number_or_tied(tau_alpha: Any, tau_beta: Any) -> float | None:
-    """tau_beta, or None, which is tied, where it is the adaptive temperature that tau_alpha is; no other can be."""
+    """tau_beta, or None (tied) if it is the adaptive temperature of tau_alpha; another adaptive one is an error."""
     if not isinstance(tau_beta, AdaptiveTemperature):
         return tau_beta
     if tau_beta != tau_alpha:

@@ -36,9 +36,9 @@ def two_towers(
     reduction: Reduction = "mean",
     stats: Stats | None = None,
 ) -> Tensor:
-    """W(tau_beta) / W(tau) x -log p_+ of pairs a_i, b_i of two encoders; as it stands, the loss of CLIP.
+    """W(tau_beta) / W(tau) x -log p_+ of pairs a_i, b_i of two encoders; by default, the loss of CLIP.
 
-    A pair that ids, labels or masks leave without negatives counts nothing, neither in the sum nor in the mean; if no
+    A pair that ids, labels or masks leave without negatives does not count, neither in the sum nor in the mean; if no
     pair has negatives, the loss is 0.
 
     Args:
@@ -48,8 +48,8 @@ def two_towers(
             gradient too: w_i times that of d_i. A value that is not a finite number > 0 is a ValueError on the CPU; on
             a device it is not looked at, since that would wait for the device: clamp the parameter there.
         tau_beta: temperature of the scalar, inf allowed; default None: tied to tau, which is InfoNCE.
-        weight: of an anchor, default "sigmoid"; "equal": 1, and the value is d (DCL). No other: the images of a pair's
-            two towers are not one image that a memory could be kept of.
+        weight: of an anchor, default "sigmoid"; "equal": 1, and the value is d (DCL). Weights kept per image are not
+        possible, since the two sides of a pair are not one image.
         ids: whole numbers (N,): pairs of an equal id, such as an image with two captions, are no negatives of each
             other.
         labels: whole numbers (N,): as ids, for a second reason, such as the class.

@@ -12,9 +12,9 @@ from dualtemp.first_derivative import first_derivative_only
 
 
 def unit(*embeddings: Tensor, skip: bool = False) -> list[Tensor]:
-    """Normalise embeddings (..., D) to length 1, in float32 or, if any of them is float64, in float64; with gradient.
+    """Normalize embeddings (..., D) to length 1, in float32 or, if any of them is float64, in float64; with gradient.
 
-    `skip` says that they are unit vectors already, and only converts them.
+    skip: they are unit vectors already, and are only converted.
     """
     dtype = torch.float64 if any(x.dtype == torch.float64 for x in embeddings) else torch.float32
     converted = [x.to(dtype) for x in embeddings]
@@ -69,7 +69,7 @@ class _Unit(torch.autograd.Function):
 _HAS_SWITCHES = hasattr(torch.backends.cuda.matmul, "fp32_precision")  # since torch 2.9
 _ON_CPU: Any = torch.backends.mkldnn.matmul if _HAS_SWITCHES else None  # pyright: ignore
 _CPU = torch.device("cpu")
-# What looking at _ON_CPU.fp32_precision calls in the end, in a quarter of the time.
+# The function behind _ON_CPU.fp32_precision; calling it directly takes a quarter of the time.
 _GETTER: Any = getattr(torch._C, "_get_fp32_precision_getter", None)
 _precision_on_cpu = partial(_GETTER, "mkldnn", "matmul") if _GETTER else partial(getattr, _ON_CPU, "fp32_precision")
 _NOTHING_TO_DO = nullcontext()

@@ -1,4 +1,4 @@
-"""What an anchor weighs: the scalar w_i that multiplies the gradient of its log-odds d_i, chosen by name.
+"""The weight of an anchor: the scalar w_i that multiplies the gradient of its log-odds d_i, chosen by name.
 
     "sigmoid"    w = sigmoid(d(tau_beta))    the paper's; InfoNCE where both temperatures are one
     "equal"      w = 1                       DCL, FlatNCE, MACL at a fixed temperature
@@ -102,7 +102,7 @@ def dictionary_weight_named(weight: str | Weight) -> Weight:
 
 
 def tau_beta_of(weight: str | Weight, tau_beta: Any, default: float | None) -> Any:
-    """tau_beta, or its default where it is None, of a weight that has one; beside any other weight it is refused."""
+    """tau_beta, or its default if it is None, for a weight that has one; with any other weight it is an error."""
     kept = isinstance(weight, str) and weight in KEPT_PER_IMAGE
     if not kept and _known(weight).has_tau_beta:
         return default if tau_beta is None else tau_beta
@@ -115,8 +115,8 @@ def tau_beta_of(weight: str | Weight, tau_beta: Any, default: float | None) -> A
 def require_index(index: Tensor | None, anchors: int, images: int, device: torch.device) -> Tensor:
     """The numbers of the anchors' images as int64 (N,) on the device; refuse all that is not from 0 to images - 1.
 
-    On an accelerator a look at the numbers would wait for it, in every step: numbers that are there already are not
-    looked at, and wrong ones fail where the memory is read.
+    Checking numbers on an accelerator would wait for it in every step: numbers that are there already are not checked,
+    and wrong ones fail where the memory is read.
     """
     if index is None:
         raise ValueError(
