@@ -102,5 +102,6 @@ class Anchors(nn.Module):
 
 def mean_weight_ratio(stats: dict[str, Tensor]) -> Tensor:
     """mean W(tau_alpha) / mean W(tau_beta) over the anchors of all processes, 0-d, from the `stats` of a loss."""
-    at_alpha = distributed.global_mean((1 - stats["p_pos"]).mean())  # 1 - p loses digits, but not in the mean
+    # 1 - p loses digits of single anchors, but not of their mean.
+    at_alpha = distributed.global_mean((1 - stats["p_pos"]).mean())
     return at_alpha / distributed.global_mean(stats["W"].mean())

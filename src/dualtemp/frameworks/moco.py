@@ -1,4 +1,4 @@
-"""MoCo v2: keys from a momentum encoder, negatives from a dictionary; vector and scalar may use different ones."""
+"""MoCo v2: keys from a momentum encoder, negatives from a dictionary; vector and scalar may use different keys."""
 
 from __future__ import annotations
 

@@ -106,13 +106,13 @@ class Framework(Protocol):
         network: the trained encoder with its heads; the trainer may replace it by a chunked one.
         Settings: the framework's own settings; `FrameworkSettings` has none.
         version: of the computation of a step. Raise it whenever results change: it is part of a result's key. If
-        results change for some settings only, `version_of` keeps the keys of all others.
+            results change for some settings only, `version_of` keeps the keys of all others.
         views: views of an image per step.
         takes_index: whether `forward` also takes index=, int64 (N,) on the device: the images' numbers in the set.
         learns_from_teacher: whether it has settings teacher and teacher_content, and an attribute `teacher` whose
             `load` takes the teacher's features (images, F) before the first step.
         learns_from_labels: whether a step needs labels; a projector that is one linear layer with an output per class
-        is then the classifier, and replaces the online probe.
+            is then the classifier, and replaces the online probe.
         compares_views: whether there are anchors and keys to inspect (`analyze`, `explore`, pictures).
         advice_on_collapse: what the run page suggests if the features collapse.
     """
@@ -163,7 +163,7 @@ class Framework(Protocol):
 
     @staticmethod
     def suggest(settings: Any, images: int, batch: int) -> dict[str, Any]:
-        """Settings that suit a user's own set of `images` images; used only where the user has chosen nothing."""
+        """Settings that suit a user's own set of `images` images; applied unless the user has chosen them."""
         return {}
 
     def forward(self, views: Any, labels: Tensor | None, step: int) -> Step:

@@ -49,7 +49,7 @@ def two_towers(
             a device it is not looked at, since that would wait for the device: clamp the parameter there.
         tau_beta: temperature of the scalar, inf allowed; default None: tied to tau, which is InfoNCE.
         weight: of an anchor, default "sigmoid"; "equal": 1, and the value is d (DCL). Weights kept per image are not
-        possible, since the two sides of a pair are not one image.
+            possible, since the two sides of a pair are not one image.
         ids: whole numbers (N,): pairs of an equal id, such as an image with two captions, are no negatives of each
             other.
         labels: whole numbers (N,): as ids, for a second reason, such as the class.

@@ -66,7 +66,7 @@ def hue_(images: Tensor, factor: Tensor) -> None:
 
 
 def grayscale_(images: Tensor, chosen: Tensor) -> None:
-    """Replace the channels of RGB images by their luma where chosen (N,) is 1, and not where it is 0.
+    """Replace the channels of RGB images by their luma where chosen (N,) is 1; keep them where it is 0.
 
     This is `saturation_` with factor 0; a factor of 1 leaves images unchanged, bit for bit. On a CPU it is faster than
     copying the chosen images out and back.

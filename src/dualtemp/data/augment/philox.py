@@ -21,7 +21,7 @@ _VIEW_OF_SHARDS = _MASK - 2  # for the order of shards
 
 
 class Slot(IntEnum):
-    """What is drawn for a view. The numbers are part of every result: add at the end, never renumber."""
+    """The random draws for a view. The numbers are part of every result: add at the end, never renumber."""
 
     CROP_AREA = 0  # one for each of the ten tries of a crop: 0..9
     CROP_RATIO = 10  # 10..19

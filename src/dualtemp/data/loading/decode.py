@@ -70,7 +70,7 @@ _SIDEWAYS = frozenset(_TURNS[value] for value in (5, 6, 7, 8))
 
 _SAMPLES, _PLANAR = 277, 284  # tags of TIFF: channels, and whether each is stored on its own (2)
 
-Encoded = Path | bytes  # an image in a file of its own, or what such a file would hold
+Encoded = Path | bytes  # an image file, or the bytes of one
 
 # Silence Pillow's warnings: large images have our own limit, and damaged EXIF data are ignored.
 warnings.simplefilter("ignore", Image.DecompressionBombWarning)
@@ -141,7 +141,7 @@ def read_header(encoded: Encoded, name: str) -> Header:
 def _turn(image: Image.Image) -> Image.Transpose | None:
     """The transposition that the EXIF data ask for; None if there is none, or if the data are damaged."""
     if isinstance(image, PngImageFile) and "exif" not in image.info and not _has_told_all(image):
-        image.load()  # EXIF data may lie behind the pixels
+        image.load()  # EXIF data may come after the pixels
     try:
         return _TURNS.get(Image.Image.getexif(image).get(_ORIENTATION, 1))
     except Exception:  # Pillow raises nearly anything on damaged EXIF data
@@ -160,7 +160,7 @@ def _has_told_all(image: PngImageFile) -> bool:
 
 
 def _ends_after_pixels(file: IO[bytes]) -> bool:
-    """Whether the chunks of a PNG file reach its end, and none behind the pixels can hold EXIF or XMP data."""
+    """Whether the chunks of a PNG file reach its end, and none after the pixels can hold EXIF or XMP data."""
     file.seek(len(_PNG))
     pixels = False
     while len(head := file.read(8)) == 8:

@@ -32,7 +32,7 @@ def draw_views(
     """Yield views of batches of images, given by number; each view is the one that training would see in that epoch.
 
     Files that cannot be read are left out. Training replaces them by other images, which would be misleading here.
-    workers: processes that read files, default one for each core but one.
+    workers: processes that read files; default: `default_workers()`.
     """
     if (tensor := images.source.tensor) is None:
         yield from _read(

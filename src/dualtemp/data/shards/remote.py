@@ -128,11 +128,11 @@ class RemoteFile(io.RawIOBase):
         self.place, self.size, self.at = place, size, 0
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:

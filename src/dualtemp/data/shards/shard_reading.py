@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dualtemp.data.shards.shard_index import ShardFile
 
 _OPEN_AT_MOST = 64  # shards a process keeps open
-_PAGES_AT_MOST = 8  # pages kept by a process, usually of 1 MB
+_PAGES_AT_MOST = 8  # pages that a process keeps, usually of 1 MB
 
 
 class ShardLost(OSError):

@@ -151,7 +151,7 @@ def _of_digests(sources: list[ImageSource], digests: np.ndarray) -> np.ndarray:
 
 
 def _is_spoiled(source: ImageSource, i: int) -> bool:
-    """Whether the content of image i is no image; if it cannot be read now (its shard is gone), it may be intact."""
+    """Whether the content of image i is damaged, not just unavailable for now, as when its shard is gone."""
     try:
         source.header(i)
     except UnreadableImage as error:
@@ -191,9 +191,8 @@ def _of_files(paths: list[str]) -> np.ndarray:
         for how in (_ends, _whole):
             sizes = _groups(_hashed(sizes, paths, how, pool))
     for alike in sizes:
-        if _is_image(
-            Path(paths[alike[0]])
-        ):  # files emptied or damaged alike are no copies: a split would change with them
+        # Files emptied or damaged alike are no copies: a split would change with them.
+        if _is_image(Path(paths[alike[0]])):
             for i in alike:
                 numbers[i] = alike[0]
     return _first_alike([numbers[number] for number in numbers])  # pyright: ignore[reportCallIssue, reportArgumentType]

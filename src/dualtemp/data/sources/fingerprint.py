@@ -1,6 +1,6 @@
 """Fingerprints of a set's content: the same pixels, labels and classes give the same 32 hexadecimal digits anywhere.
 
-Nothing else enters: no path, name of the set, time or machine. There are two forms, which hash a different first word:
+Nothing else enters: no path, set name, time or machine. There are two forms, told apart by the first hashed word:
 
     tensor:  blake2b-128 of ("pixels", shape, the uint8 bytes in N, C, H, W order, labels, classes)
     files:   blake2b-128 of ("files", for each image in name order its name, length and bytes, labels, classes)

@@ -30,7 +30,7 @@ def read_label_file(path: Path, names: Collection[str]) -> dict[str, str]:
     Args:
         path: of the CSV file.
         names: of the images, relative to their folder, with forward slashes; other names in the file are an error. A
-        name that is not valid Unicode is written in the file as commands print it.
+            name that is not valid Unicode is written in the file as commands print it.
     """
     known = {valid_text(name): name for name in names}
     labels: dict[str, str] = {}
