@@ -144,8 +144,8 @@ def dual_temperature(
         k: the other view, (N, D).
         tau_alpha: temperature of the vector (intra-anchor), default 0.1; finite; or an `AdaptiveTemperature`.
         tau_beta: temperature of the scalar (inter-anchor), default None: 1; inf weighs all anchors the same. The
-            `AdaptiveTemperature` of tau_alpha, given again, ties both. It is of the weight "sigmoid": with another it
-            is an error.
+            `AdaptiveTemperature` of tau_alpha, given again, ties both. Only the weight "sigmoid" uses tau_beta: with
+            another it is an error.
         weight: of an anchor, default "sigmoid".
         index: whole numbers (N,), which images these are; for weights that are kept per image.
         both_directions: the mean of the losses with q and with k as anchors; False: q alone.

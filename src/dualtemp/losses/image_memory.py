@@ -88,8 +88,8 @@ class ImageMemory(nn.Module):
             index = distributed.gather(index, equal=True)
             new = distributed.gather(new.movedim(-1, 0), equal=True).movedim(0, -1)
         for buffer, numbers in zip(buffers, new, strict=True):
-            # An image may be shown twice in a step, in place of one that cannot be read. The larger number is kept:
-            # which of them is written last would be a matter of chance on an accelerator.
+            # An image may be shown twice in a step, as a replacement for an unreadable one. The larger value is kept,
+            # since on an accelerator it is a matter of chance which one is written last.
             buffer.scatter_reduce_(1, index.expand(directions, -1), numbers, "amax", include_self=False)
 
     def _require_directions(self, directions: int) -> None:

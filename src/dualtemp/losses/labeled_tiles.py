@@ -50,7 +50,7 @@ def labeled_losses(
         key_labels: (K,); a key of the anchor's label is its positive.
         tau_alpha: temperature of the vector, finite; a 0-d tensor receives its gradient.
         tau_beta: temperature of the scalar, inf allowed; None means `tau_alpha`.
-        own: where given, key i + own is anchor i itself: neither a positive nor a negative.
+        own: if given, key i + own is anchor i itself: neither a positive nor a negative.
         excluded: keys that do not exist for an anchor.
     """
     if torch.compiler.is_compiling():

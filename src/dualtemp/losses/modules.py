@@ -1,4 +1,4 @@
-"""The losses as modules: settings when they are made, embeddings when they are called. See `functions` for both."""
+"""The losses as modules: settings when they are made, embeddings when they are called. See `functional` for both."""
 
 from typing import Any
 

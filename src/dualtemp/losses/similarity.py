@@ -53,7 +53,7 @@ def log_sum_exp(
         tau_alpha: temperature of the part that carries the gradient (at inf there is none). A 0-d tensor receives its
             own gradient; its value is read on the CPU, and never on a device, where it costs a pass for the maximum.
         tau_beta: temperature of the detached part; None means `tau_alpha`.
-        own: where given, key i + own belongs to anchor i and is not among its negatives.
+        own: if given, key i + own is anchor i's own key, and is excluded from its negatives.
         both_directions: take the keys for anchors too, and the anchors for keys (K = N).
         vector: also give the vector component; for one direction.
         excluded: keys that are no negatives, besides an anchor's own.

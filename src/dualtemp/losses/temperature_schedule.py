@@ -57,7 +57,7 @@ class TemperatureSchedule:
             tau = self.start + (self.end - self.start) * share
         else:
             tau = self.end + (self.start - self.end) * (1 + math.cos(2 * math.pi * step / self.steps)) / 2
-        # Rounding may lead out by the last bit, where a loss with bounds on its temperatures refuses it.
+        # Rounding may leave the range by the last bit, which a loss with bounds on its temperatures would refuse.
         return min(max(tau, min(self.start, self.end)), max(self.start, self.end))
 
 

@@ -113,7 +113,7 @@ def two_towers(
 
 
 def require_weight(weight: str, tau_beta: float | None) -> None:
-    """Refuse weights of anchors other than "sigmoid" and "equal", and a tau_beta that is none or has no effect."""
+    """Refuse weights of anchors other than "sigmoid" and "equal", and a tau_beta that is invalid or has no effect."""
     if weight not in FORMULAS:
         raise ValueError(f"weight must be one of {', '.join(FORMULAS)}, got {weight!r}")
     require_temperatures(1.0, tau_beta_of(weight, tau_beta, 1.0))
