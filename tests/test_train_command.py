@@ -160,7 +160,7 @@ def test_a_page_that_cannot_be_written_is_one_note_and_the_run_ends_well(capsys:
     assert "report.html" not in said.out
     cosine, page = said.err.splitlines()
     assert "cosine now ends at epoch 3" in cosine
-    assert re.fullmatch(r"dualtemp: the run's page cannot be had \(.*\); the run does without", page)
+    assert re.fullmatch(r"dualtemp: the run's page is not available \(.*\); the run goes on without it", page)
 
 
 def test_a_run_can_start_from_the_backbone_of_another() -> None:

@@ -99,9 +99,9 @@ def run(given: dict[str, Any]) -> int:
 
 def _simulate(given: dict[str, Any], options: dict[str, Any]) -> int:
     if given["n"] is not None:
-        raise UserError("-n is of a selection: give --budgets to a simulation")
+        raise UserError("-n applies to a selection: give --budgets to a simulation")
     if given["seed"] is not None:
-        raise UserError("--seed is of a selection: a simulation takes the seeds from 0 on, as many as --seeds says")
+        raise UserError("--seed applies to a selection: a simulation uses seeds from 0 on, as many as --seeds says")
     from dualtemp.encoder.feature_records import EncodingOptions
     from dualtemp.encoder.label_file import labels_by_name, number_labels, read_labels
     from dualtemp.encoder.select import encoder_weights, open_candidates

@@ -69,7 +69,7 @@ def _by(part: ImageSet, levels: Levels) -> ImageSet:
         return part.convert(part.channels, levels)
     except TypeError:  # a plugin's source whose `convert` takes no levels
         raise UserError(
-            f"levels measured: {part.name} is read by a plugin that knows no levels; leave them out"
+            f"levels measured: {part.name} is read by a plugin that does not support levels; leave them out"
         ) from None
 
 

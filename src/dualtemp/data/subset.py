@@ -33,7 +33,7 @@ def subset_count(amount: int | float, total: int) -> int:
     """How many images `amount` means: an int is a count, a float a fraction in (0, 1]."""
     if isinstance(amount, float):
         if not 0 < amount <= 1:
-            raise UserError(f"subset {amount}: a fraction lies in (0, 1]; for a count give a whole number")
+            raise UserError(f"subset {amount}: a fraction must be in (0, 1]; for a count give a whole number")
         return max(1, round(amount * total))
     if not 1 <= amount <= total:
         raise UserError(f"subset {amount}: the set has {total} images; give a count from 1 to {total} or a fraction")

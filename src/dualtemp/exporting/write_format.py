@@ -16,7 +16,7 @@ from dualtemp.errors import UserError
 from dualtemp.exporting.export_format import ExportFormat
 from dualtemp.exporting.exported_encoder import ExportedEncoder
 
-LEAST_COSINE = 0.95  # of an approximate format, in the mean
+LEAST_COSINE = 0.95  # of an approximate format, on average
 PROBABILITY_DIFFERENCE = 1e-3  # the most, of a classifier in a graph
 
 
@@ -80,7 +80,7 @@ def write_and_compare(format: ExportFormat, encoder: ExportedEncoder, folder: Pa
 def closeness(wanted: Tensor, found: Tensor) -> dict[str, Any]:
     """How close features (N, F) are to those that were wanted.
 
-    cosine, lowest_cosine: of an image's two features, in the mean and at worst; same_neighbor: share of the images
+    cosine, lowest_cosine: of an image's two features, on average and at worst; same_neighbor: share of the images
     whose nearest neighbor among the others is the same by both; compared_on: N.
     """
     cosines = F.cosine_similarity(wanted, found)

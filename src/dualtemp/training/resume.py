@@ -111,7 +111,7 @@ def reopen_splits(run: RunFolder, chosen: Settings, options: ExecutionOptions) -
     """Open the run's data, and read its environment.json; raises UserError if the images have changed."""
     gone = Path(chosen.data).is_absolute() and not Path(chosen.data).exists()
     if gone and not means_shards(chosen.data):
-        raise UserError(f"{chosen.data}, which {run.path} learns from, is not there: put it back, then resume")
+        raise UserError(f"{chosen.data}, which {run.path} learns from, is missing: put it back, then resume")
     environment = distributed.run_on_rank0(run.read_environment)
     with status_line(f"opening {chosen.data}", options.quiet or distributed.rank() > 0):
         splits = open_data(chosen, environment)

@@ -108,7 +108,7 @@ def test_what_is_there_is_never_overwritten(folders: dict[str, Path], tmp_path: 
     pack_folder(folders["flat"], tmp_path / "out")
     with pytest.raises(UserError, match="is there already"):
         pack_folder(folders["flat"], tmp_path / "out")
-    with pytest.raises(UserError, match="lies in the folder"):
+    with pytest.raises(UserError, match="is inside the folder"):
         pack_folder(folders["flat"], folders["flat"] / "out")
 
 

@@ -124,4 +124,4 @@ def test_a_log_that_cannot_be_written_does_not_end_the_run(
     assert metrics["epoch"] == 4
     cosine, said = capsys.readouterr().err.splitlines()
     assert "cosine now ends at epoch 4" in cosine
-    assert said.startswith("dualtemp: the log for TensorBoard cannot be had (")
+    assert said.startswith("dualtemp: the log for TensorBoard is not available (")

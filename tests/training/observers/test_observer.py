@@ -68,7 +68,7 @@ def test_one_that_fails_is_left_out_with_one_note_and_the_others_go_on(failing: 
     assert good.told == ALL
     assert [text for text in first.told if "recorder" not in text] == ALL
     assert [text for text in first.told if "recorder" in text] == [
-        "note the recorder cannot be had (No space left on device); the run does without"
+        "note the recorder is not available (No space left on device); the run goes on without it"
     ]
     assert len(bad.told) == 1 + next(i for i, text in enumerate(ALL) if text.startswith(failing))
 

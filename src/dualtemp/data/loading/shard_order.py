@@ -40,5 +40,5 @@ def describe_order(seed: int, shards: Tensor, at_once: int, batch: int) -> str:
     count = len(shards.unique())
     return (
         f"order: {min(at_once, count)} of {counted(count, 'shard')} at a time; a batch has images of {found:.1f} "
-        f"shards in the mean, in a uniform order of {uniform:.1f}"
+        f"shards on average, in a uniform order of {uniform:.1f}"
     )

@@ -57,7 +57,7 @@ def pack_folder(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} is there already: give a folder that is not, or remove it")
     if out.is_relative_to(folder.resolve()):
-        raise UserError(f"{out} lies in the folder that is packed: give a place outside of it")
+        raise UserError(f"{out} is inside the folder to be packed: give a place outside it")
     parts = folder_parts(folder, labels)
     if shuffle:
         parts = {word: _shuffled(part, word) for word, part in parts.items()}
@@ -134,7 +134,7 @@ def _content(folder: Path, name: str) -> bytes:
         return (folder / name).read_bytes()
     except OSError as error:
         raise UserError(
-            f"{folder / name} cannot be read ({error.strerror}): mend it, or take it out of the folder"
+            f"{folder / name} cannot be read ({error.strerror}): repair it or remove it from the folder"
         ) from error
 
 

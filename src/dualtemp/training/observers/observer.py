@@ -121,7 +121,7 @@ def attempt(what: object, action: Callable[[], Any], note: Callable[[str], None]
         action()
     except Exception as error:
         why = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
-        note(f"{what} cannot be had ({why}); the run does without")
+        note(f"{what} is not available ({why}); the run goes on without it")
         return False
     return True
 
