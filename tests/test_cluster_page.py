@@ -106,6 +106,8 @@ def test_the_job_of_several_nodes_runs_with_one(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "srun").write_text('#!/bin/sh\nexec "$@"\n')
     (tmp_path / "bin" / "scontrol").write_text("#!/bin/sh\necho localhost\n")
+    (tmp_path / "venv" / "bin").mkdir(parents=True)
+    (tmp_path / "venv" / "bin" / "activate").write_text("")  # the interpreter is this one: see shell()
     job = JOB.replace("--nproc-per-node 4", "--nproc-per-node 2").replace("/shared/", "").replace("--batch 1024", SMALL)
     job = job.replace(":29500", ":0")
     shell(job, tmp_path, SLURM_NNODES="1", SLURM_JOB_NODELIST="localhost", SLURM_JOB_ID="7")

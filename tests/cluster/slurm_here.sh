@@ -129,7 +129,7 @@ say "4. one run under torchrun, two processes; SIGUSR1, as Slurm sends it before
 cat > "$here/job.sh" <<JOB
 #!/bin/bash
 #SBATCH --requeue --open-mode=append --ntasks=1 --cpus-per-task=2 --output=$here/job.log
-export TORCHELASTIC_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGUSR1
+export PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGUSR1
 srun $python -m torch.distributed.run --nproc-per-node 2 --rdzv-backend c10d --rdzv-id \$SLURM_JOB_ID \\
     --rdzv-endpoint 127.0.0.1:29512 -m dualtemp train --data digits --backbone resnet_mini --batch 64 --subset 256 \\
     --epochs 40 --out $here/runs/large --no-page
