@@ -129,6 +129,21 @@ def test_muon_leaves_biases_and_scales_to_adam_without_decay() -> None:
         assert found[i] == pytest.approx(expected[i], rel=1e-9)
 
 
+def test_muon_of_all_parameters_at_once_steps_as_in_groups() -> None:
+    ended = []
+    for at_once in (True, False):
+        made = module()
+        optimizer = Muon(made.parameters()) if at_once else build_optimizer("muon", made, 0.9, 0.0)
+        for step in range(3):
+            set_lr(optimizer, 0.1)
+            for p, g in zip(made.parameters(), gradients(made, step), strict=True):
+                p.grad = g
+            optimizer.step()
+        ended.append(list(made.parameters()))
+    assert {p.ndim for p in ended[0]} >= {1, 2}
+    assert all(map(torch.equal, *ended))
+
+
 def test_muon_takes_a_convolution_as_a_matrix_of_its_output_channels_in_any_layout() -> None:
     start, gradient = torch.randn(2, 4, 3, 3, 3, generator=torch.Generator().manual_seed(0))
     moved = []

@@ -23,7 +23,7 @@ class Muon(Optimizer):
     row per output channel. Weight decay is decoupled, as in AdamW.
 
     Args:
-        params: parameters or groups; groups with adapt=False are left to Adam.
+        params: parameters or groups; vectors, and groups with adapt=False, are left to Adam.
         lr: learning rate, of the size usual with AdamW.
         momentum: Nesterov momentum of matrices, default 0.9.
         weight_decay: default 0.
@@ -41,7 +41,7 @@ class Muon(Optimizer):
         return step_each(self, self._move, closure)
 
     def _move(self, p: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
-        direction = self._by_momentum if group["adapt"] else self._by_adam
+        direction = self._by_momentum if group["adapt"] and p.ndim > 1 else self._by_adam
         p.mul_(1 - group["lr"] * group["weight_decay"])
         p.add_(direction(p, gradient, group), alpha=-group["lr"])
 

@@ -233,6 +233,12 @@ def test_a_loss_without_a_ring_refuses_one(gather: Any) -> None:
     ):
         with pytest.raises(ValueError, match="gather must be False or True for this loss, got"):
             call()
+    for kind in (losses.SupervisedContrastiveLoss, losses.VICRegLoss, losses.BarlowTwinsLoss):
+        with pytest.raises(ValueError, match="gather must be False or True for this loss, got"):
+            kind(gather=gather)
+        criterion = kind()
+        with pytest.raises(ValueError, match="gather must be False or True for this loss, got"):
+            criterion.gather = gather
 
 
 def test_embeddings_on_the_meta_device_have_a_loss_and_a_gradient_there() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._dynamo.testing import CompileCounter
 
 from dualtemp import losses
 
@@ -37,6 +38,11 @@ LOSSES: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "barlow_twins": lambda q, k, tau: losses.barlow_twins(q, k),
     "one view": lambda q, k, tau: losses.supervised_contrastive(q, None, LABELS, padding_mask=LABELS == 2),
 }
+ANY_LENGTH = [
+    name
+    for name in LOSSES
+    if name not in ("cross_entropy", "supervised_contrastive", "one view") and " with " not in name
+]  # the others have labels, ids or a mask for a batch of 12
 QUICK = ("two_towers with ids",)  # in the usual suite: its parts are those of all
 
 
@@ -81,6 +87,22 @@ def test_an_exported_step_gives_the_same(name: str) -> None:
     training = Training(LOSSES[name])
     program = torch.export.export(training, views())
     torch.testing.assert_close(program.module()(*views()), training(*views()), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "name", [name if name == "dual_temperature" else pytest.param(name, marks=pytest.mark.slow) for name in ANY_LENGTH]
+)
+def test_a_batch_of_any_length_needs_one_graph(name: str) -> None:
+    training, length = Training(LOSSES[name]), torch.export.Dim("length", min=2, max=64)
+    program = torch.export.export(training, views(), dynamic_shapes=({0: length}, {0: length})).module()
+    torch.compiler.reset()
+    graphs = CompileCounter()
+    counted = torch.compile(training, fullgraph=True, backend=graphs, dynamic=True)
+    for n in (12, 16, 7):
+        expected = training(*views(n))
+        torch.testing.assert_close(program(*views(n)), expected, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(counted(*views(n)), expected, rtol=1e-12, atol=1e-12)
+    assert graphs.frame_count == 1
 
 
 def test_torch_export_traces_two_towers_with_their_temperature() -> None:

@@ -249,6 +249,30 @@ def test_a_class_whose_logit_is_minus_infinity_does_not_exist(how: dict) -> None
         torch.testing.assert_close(gradient, torch.autograd.grad(theirs.sum(), masked)[0])
 
 
+def test_an_anchor_without_other_classes_has_a_weight_of_0_in_the_statistics() -> None:
+    logits = torch.tensor([[1.0, -math.inf, -math.inf], [1.0, 2.0, -math.inf], [0.5, 0.1, 2.0]])
+    options: list[dict] = [{}, {"tau_beta": math.inf}, {"weight": "equal"}]
+    for how in options:
+        stats: dict[str, torch.Tensor] = {}
+        losses.cross_entropy(logits, torch.zeros(3, dtype=torch.int64), stats=stats, **how)
+        left: dict[str, torch.Tensor] = {}
+        losses.cross_entropy(logits[1:], torch.zeros(2, dtype=torch.int64), stats=left, **how)
+        for name in ("W", "r_pos"):
+            assert stats[name][0] == 0
+            torch.testing.assert_close(stats[name][1:], left[name])
+
+
+def test_an_infinitely_far_target_weighs_as_any_other_at_an_infinite_tau_beta() -> None:
+    logits = torch.tensor([[-math.inf, 2.0, 0.5], [0.5, 0.1, 2.0]])
+    stats: dict[str, torch.Tensor] = {}
+    value = losses.cross_entropy(
+        logits, torch.zeros(2, dtype=torch.int64), tau_beta=math.inf, reduction="none", stats=stats
+    )
+    torch.testing.assert_close(stats["W"], torch.full((2,), 2 / 3))
+    assert value[0] == math.inf
+    assert value[1].isfinite()
+
+
 @given(seed=st.integers(0, 2**31), N=st.integers(1, 9), C=st.integers(2, 12), tau=st.floats(0.1, 10))
 def test_cross_entropy_with_one_temperature_is_pytorchs(seed, N, C, tau) -> None:
     g = torch.Generator().manual_seed(seed)

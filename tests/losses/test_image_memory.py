@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
@@ -179,3 +180,39 @@ def test_every_process_ends_with_the_memory_of_one_process(world: int, tmp_path:
             for place, whole in ((1, q), (2, k)):
                 torch.testing.assert_close(torch.cat([part[place] for part in parts]), whole, rtol=1e-10, atol=1e-11)
             torch.testing.assert_close(torch.cat([part[3] for part in parts], -1), W, rtol=1e-10, atol=1e-11)
+
+
+@pytest.mark.parametrize("kind", KINDS.values())
+@pytest.mark.parametrize(
+    ("default", "expected"),
+    [(torch.float64, torch.float64), (torch.float32, torch.float32), (torch.float16, torch.float32)],
+)
+def test_the_memory_has_the_default_type_but_never_half_precision(
+    kind: type[ImageMemory], default: torch.dtype, expected: torch.dtype
+) -> None:
+    torch.set_default_dtype(default)
+    try:
+        buffers = dict(kind(3).named_buffers())
+        assert {buffer.dtype for buffer in buffers.values()} == {expected}
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("kind", KINDS.values())
+def test_a_loss_inside_a_checkpointed_part_is_refused_where_it_would_remember_twice(kind: type[ImageMemory]) -> None:
+    weight = kind(IMAGES)
+    q, k = (x.requires_grad_() for x in pairs(0))
+
+    def loss(q: Tensor, k: Tensor) -> Tensor:
+        return losses.dual_temperature(q, k, 0.1, weight=weight, index=drawn(0))
+
+    value = checkpoint(loss, q, k, use_reentrant=False)
+    once = weight.log_u.clone()
+    with pytest.raises(RuntimeError, match="leave the loss outside the checkpointed part"):
+        value.backward()  # pyright: ignore
+    assert torch.equal(weight.log_u, once)
+    weight.eval()  # nothing is written, so nothing can be written twice
+    checkpoint(loss, q, k, use_reentrant=False).backward()  # pyright: ignore
+    expected = torch.autograd.grad(loss(q, k), q)[0]
+    assert q.grad is not None
+    torch.testing.assert_close(q.grad, expected)

@@ -272,6 +272,65 @@ def test_a_temperature_that_learning_has_thrown_out_of_bounds_can_still_be_read(
     with torch.no_grad():
         criterion.logit_scale.fill_(-1e6)
     assert criterion.tau == math.inf
-    assert "tau=inf, learns" in repr(criterion)
+    assert "tau=inf, learn_tau=True" in repr(criterion)
     with pytest.raises(ValueError, match=r"tau must be a number > 0 \(finite\), got inf"):
         criterion(a, b)
+
+
+def test_a_learned_temperature_stays_in_float32_when_the_model_becomes_half() -> None:
+    model = nn.ModuleDict({"head": nn.Linear(2, 2), "loss": losses.TwoTowersLoss(0.0712345)})
+    criterion: Any = model["loss"]
+    scale, before = criterion.logit_scale, criterion.logit_scale.detach().clone()
+    criterion(*(x.detach().float() for x in drawn(0, 5))).backward()
+    gradient = scale.grad.clone()
+    for change in (nn.Module.half, nn.Module.bfloat16):
+        change(model)
+        assert criterion.logit_scale is scale, "an optimizer still has it"
+        assert scale.dtype == scale.grad.dtype == torch.float32
+        assert torch.equal(scale.detach(), before)
+        assert torch.equal(scale.grad, gradient)
+    assert model.double()["loss"].logit_scale.dtype == torch.float64
+
+
+def test_two_losses_of_one_step_share_a_learned_temperature() -> None:
+    (a, b), (c, d) = drawn(0, 6), drawn(1, 6)
+    criterion = losses.TwoTowersLoss(0.5).double()
+    assert criterion.logit_scale is not None
+    (criterion(a, b) + criterion(c, d)).backward()
+    expected = [losses.TwoTowersLoss(0.5).double() for _ in range(2)]
+    for alone, pair in zip(expected, ((a, b), (c, d)), strict=True):
+        alone(*pair).backward()
+    first, second = (alone.logit_scale.grad for alone in expected)  # pyright: ignore
+    assert criterion.logit_scale.grad is not None
+    torch.testing.assert_close(criterion.logit_scale.grad, first + second)  # pyright: ignore
+
+
+def test_the_lower_bound_of_a_learned_temperature_can_be_read_and_moved() -> None:
+    criterion = losses.TwoTowersLoss(0.07, tau_min=0.02)
+    assert (criterion.tau_min, criterion.learn_tau) == (0.02, True)
+    criterion.tau_min = criterion.tau  # as read from its rounded logarithm
+    criterion.tau_min = 0.05
+    assert criterion.logit_scale is not None
+    with torch.no_grad():
+        criterion.logit_scale.fill_(-math.log(0.03))
+    criterion(*(x.detach().float() for x in drawn(0, 5)))
+    assert criterion.tau == pytest.approx(0.05)
+    with pytest.raises(ValueError, match="tau must be at least tau_min"):
+        criterion.tau_min = 0.2
+    with pytest.raises(ValueError, match="tau_min must be a number > 0"):
+        criterion.tau_min = -1.0
+    with pytest.raises(AttributeError, match="learn_tau is chosen when the module is made"):
+        criterion.learn_tau = False
+    assert losses.TwoTowersLoss(0.07, learn_tau=False).learn_tau is False
+
+
+def test_anchors_that_do_not_count_have_a_weight_of_0_in_the_statistics() -> None:
+    a, b = drawn(3, 6)
+    out = torch.tensor([False, True, False, False, True, False])
+    stats: dict[str, Tensor] = {}
+    losses.two_towers(a, b, 0.2, padding_mask=out, stats=stats)
+    left: dict[str, Tensor] = {}
+    losses.two_towers(a[~out], b[~out], 0.2, stats=left)
+    for name in ("W", "r_pos"):
+        assert (stats[name][:, out] == 0).all()
+        torch.testing.assert_close(stats[name][:, ~out], left[name])

@@ -1,6 +1,7 @@
 """Half precision, autocast, fast-but-rough products, double backward."""
 
 from collections.abc import Callable
+from typing import Any
 
 import brute_force
 import pytest
@@ -96,6 +97,26 @@ def test_products_are_in_true_float32_whatever_the_switches_say_and_the_switches
     finally:
         torch.set_float32_matmul_precision("highest")
     assert (inside, inside_cuda) == ("ieee", "ieee")
+
+
+def test_a_switch_that_follows_a_wider_one_still_follows_it_after_a_loss() -> None:
+    q, k, _ = embeddings(torch.float32)
+    switches: list[tuple[Any, Any]] = [
+        (torch.backends.mkldnn, torch.backends.mkldnn.matmul),  # pyright: ignore
+        (torch.backends, torch.backends.cuda.matmul),
+    ]
+    for wider, switch in switches:
+        try:
+            switch.fp32_precision = "none"
+            wider.fp32_precision = "tf32"
+            losses.dual_temperature(q, k)
+            with similarity.true_precision(torch.device("cuda")):
+                pass
+            assert switch.fp32_precision == "tf32"
+            wider.fp32_precision = "ieee"
+            assert switch.fp32_precision == "ieee"
+        finally:
+            wider.fp32_precision = switch.fp32_precision = "none"
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -377,3 +377,21 @@ def test_a_wrong_index_is_one_line_and_nothing_is_written(kind: str, index: Tens
     with pytest.raises(ValueError, match=said):
         criterion(q, k, index=index)
     assert all(torch.equal(numbers, before[name]) for name, numbers in criterion.state_dict().items())
+
+
+def test_a_weight_that_is_no_weight_is_one_line() -> None:
+    q, k = pairs()
+    mistakes: list[tuple[Any, str]] = [
+        (ImageMemory, "got the class ImageMemory"),
+        (3, "got a int"),
+        (None, "got None"),
+        (["memory"], "got a list"),
+    ]
+    for weight, said in mistakes:
+        for call in (
+            lambda weight=weight: losses.dual_temperature(q, k, weight=weight),
+            lambda weight=weight: losses.DualTemperatureLoss(weight=weight),
+            lambda weight=weight: losses.info_nce(q, k, torch.randn(5, 6), weight=weight),
+        ):
+            with pytest.raises(ValueError, match=f"or an ImageMemory or ImageTemperatures object, {said}"):
+                call()

@@ -1,3 +1,4 @@
+import math
 from collections import deque
 
 import pytest
@@ -109,3 +110,23 @@ def test_keys_of_a_wrong_shape_are_refused_and_change_nothing() -> None:
     assert dictionary.real == 0
     with pytest.raises(ValueError, match="at least 1"):
         KeyDictionary(0, 2)
+
+
+@pytest.mark.parametrize("spoiled", [math.nan, math.inf])
+def test_a_key_that_is_not_finite_leaves_the_one_before_it(spoiled: float) -> None:
+    dictionary = KeyDictionary(5, 3)
+    dictionary.enqueue(batch(5, 3, 0))
+    before, keys = dictionary.keys.clone(), batch(3, 3, 1)
+    dictionary.enqueue(torch.cat((keys[:1], torch.full((1, 3), spoiled), keys[2:])))
+    expected = F.normalize(keys, dim=1)
+    assert torch.equal(dictionary.newest(3), torch.stack((expected[0], before[1], expected[2])))
+    assert dictionary.seen == 8
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 500.0])
+def test_a_dictionary_in_half_precision_has_keys_of_length_1(scale: float) -> None:
+    dictionary = KeyDictionary(8, 64).half()
+    keys = (scale * batch(8, 64, 0)).half()
+    dictionary.enqueue(keys)
+    assert dictionary.keys.dtype == torch.float16
+    torch.testing.assert_close(dictionary.newest(8).float(), F.normalize(keys.float(), dim=1), rtol=2e-3, atol=1e-4)

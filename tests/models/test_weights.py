@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from dualtemp.errors import UserError
 from dualtemp.models import build_backbone, initialize, load_weights, save_backbone
+from dualtemp.runs.checkpoint import Checkpoint, save
 from dualtemp.torchvision_operators import declare_missing_operators
 
 declare_missing_operators()
@@ -171,6 +172,15 @@ def test_unusable_files_are_one_line_each(tmp_path: Path) -> None:
             load_weights(tmp_path / name)
         assert "\n" not in str(error.value)
         assert name in str(error.value)
+
+
+def test_a_checkpoint_in_place_of_its_run_is_told_apart_from_a_damaged_file(tmp_path: Path) -> None:
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    path = save(tmp_path / "run" / "checkpoints", Checkpoint(done=8))
+    with pytest.raises(UserError) as refused:
+        load_weights(path)
+    said = f"{path}: a checkpoint, from which a run resumes; give the run's folder, {tmp_path}/run"
+    assert str(refused.value) == said
 
 
 def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def require_keys(q: Tensor, keys: Tensor, name: str) -> None:
     if keys.ndim != 2 or not keys.is_floating_point() or keys.shape[1] != q.shape[1]:
         raise ValueError(f"{name} must be a floating-point (K, {q.shape[1]}) matrix, got {_described(keys)}")
     _require_one_device(q, keys)
-    if len(keys) == 0:
+    if keys.shape[0] == 0:
         raise ValueError(f"no negatives: {name} is empty, at least one key is needed")
 
 
@@ -82,7 +82,7 @@ def _require_temperature(tau: object, name: str, limit: str) -> None:
         value = float(+tau)  # pyright: ignore[reportOperatorIssue]
     except (TypeError, ValueError, RuntimeError):  # a word, even if it is "0.1"; None, several numbers
         raise ValueError(f"{name} must be a number > 0 ({limit}), got {tau!r}") from None
-    if not value > 0 or isinstance(tau, bool) or (limit == "finite" and math.isinf(value)):
+    if not value > 0 or isinstance(tau, bool) or (limit == "finite" and value == math.inf):
         raise ValueError(f"{name} must be a number > 0 ({limit}), got {tau if isinstance(tau, bool) else value}")
     if value < LEAST_TAU or (limit == "finite" and value > MOST_TAU):
         raise ValueError(f"{name} must be from {LEAST_TAU:g} to {MOST_TAU:g}, got {value}")

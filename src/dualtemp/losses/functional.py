@@ -38,6 +38,7 @@ from dualtemp.losses.odds import Odds, Weight
 from dualtemp.losses.scalar_times_vector import Stats, record, reduced, scalar_times_vector
 from dualtemp.losses.similarity import log_sum_exp, unit
 from dualtemp.losses.temperature_schedule import AdaptiveTemperature
+from dualtemp.losses.unit_vectors import require_no_transform
 from dualtemp.losses.weights import dictionary_weight_named, tau_beta_of
 from dualtemp.temperatures import TAU_ALPHA, TAU_BETA
 
@@ -336,6 +337,7 @@ def cross_entropy(
         reduction: "mean" or "none": (N,).
         stats: a dict that receives "W", "p_pos" and "r_pos", each (N,), for logging.
     """
+    require_no_transform()
     weigh = dictionary_weight_named(weight)
     tau_beta = tau_beta_of(weight, tau_beta, 1.0)
     require_temperatures(tau_alpha, tau_beta)
@@ -351,7 +353,7 @@ def cross_entropy(
     logits = logits if logits.dtype == torch.float64 else logits.float()
     classes = logits.shape[1]
     # On a device this check would wait for it in every step; there the gather below fails on invalid numbers itself.
-    looks = target.device.type == "cpu" and len(target) and not torch.compiler.is_compiling()
+    looks = not torch.compiler.is_compiling() and target.device.type == "cpu" and len(target)
     if looks and not 0 <= target.min() <= target.max() < classes:
         raise ValueError(
             f"target must hold class numbers from 0 to {classes - 1}, got {target.min()} to {target.max()}"
@@ -382,6 +384,6 @@ def _weighed_loss(
 ) -> Tensor:
     """alone: bool (N,), anchors without negatives, whose loss is 0."""
     weighed = weigh.weigh(odds)
-    record(stats, odds.d, weighed)
+    record(stats, odds.d, weighed, counted=None if alone is None else ~alone)
     loss = scalar_times_vector(weighed.scalar, odds.d, weighed.value)
     return reduced(loss if alone is None else loss.masked_fill(alone, 0.0), reduction)

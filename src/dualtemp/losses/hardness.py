@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dualtemp.losses.similarity import log_sum_exp, true_precision, unit
+from dualtemp.losses.temperature import is_infinite
 
 # The log-odds of an anchor that is left without negatives: its weight is 0, and nothing becomes a nan.
 NO_NEGATIVES = -1e30
@@ -61,7 +62,9 @@ def log_odds(positive: Tensor, negatives: Tensor, tau: float, absent: Tensor | N
     scaled = negatives / tau
     if absent is not None:
         scaled = scaled.masked_fill(absent, NO_NEGATIVES)
-    return torch.logsumexp(scaled, -1) - positive / tau
+    # At tau = inf a positive of -inf is as far away as any other; -inf / inf is nan.
+    own = torch.zeros_like(positive) if is_infinite(tau) else positive / tau
+    return torch.logsumexp(scaled, -1) - own
 
 
 def log_odds_of_embeddings(q: Tensor, k_pos: Tensor, negatives: Tensor | None, tau: float) -> Tensor:

@@ -30,6 +30,9 @@ class ImageMemory(nn.Module):
         images: of the data set; `index` counts from 0 to images - 1.
         gamma: share of the new step in the average, above 0 and at most 1; default 0.9.
         directions: 2 where both views are anchors (`both_directions`, `nt_xent`), else 1. Default 2.
+
+    Without gather=True each process remembers its own images. DistributedDataParallel would replace that memory by rank
+    0's before every forward: keep the loss outside of what it wraps, or give it broadcast_buffers=False.
     """
 
     has_tau_beta = False
@@ -41,7 +44,7 @@ class ImageMemory(nn.Module):
         if directions not in (1, 2):
             raise ValueError(f"directions must be 1 or 2, got {directions}")
         self.gamma, self.images = gamma, images
-        self.register_buffer("log_u", torch.full((directions, images), UNSEEN))
+        self.register_buffer("log_u", torch.full((directions, images), UNSEEN, dtype=_at_least_float32()))
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute; gamma is checked."""
@@ -79,6 +82,10 @@ class ImageMemory(nn.Module):
         """Write values (A, N) of these images into the buffers with these names, the same on all processes."""
         if not self.training:
             return
+        if not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1:  # backward is running
+            raise RuntimeError(
+                "weights kept per image cannot be recomputed in backward: leave the loss outside the checkpointed part"
+            )
         directions = next(iter(values.values())).shape[0]
         buffers = [getattr(self, name)[:directions] for name in values]
         new = torch.stack(list(values.values())).to(buffers[0].dtype)  # (buffers, A, N)
@@ -153,8 +160,8 @@ class ImageTemperatures(ImageMemory):
         super().__init__(images, gamma, directions)
         self.rho, self.tau_min, self.tau_max = rho, tau_min, tau_max
         self.tau_lr, self.tau_momentum = tau_lr, tau_momentum
-        self.register_buffer("tau", torch.zeros(directions, images))
-        self.register_buffer("derivative", torch.zeros(directions, images))
+        for name in ("tau", "derivative"):
+            self.register_buffer(name, torch.zeros(directions, images, dtype=_at_least_float32()))
 
     def temperatures(self, index: Tensor, directions: int, tau_alpha: float) -> OwnTemperatures:
         """tau_i of each anchor, (A, N); tau_alpha for an image not seen yet."""
@@ -187,6 +194,10 @@ class ImageTemperatures(ImageMemory):
         """Settings and size."""
         names = ("rho", "tau_min", "tau_max", "tau_lr", "tau_momentum")
         return ", ".join((super().extra_repr(), *(f"{name}={getattr(self, name)}" for name in names)))
+
+
+def _at_least_float32() -> torch.dtype:
+    return torch.promote_types(torch.get_default_dtype(), torch.float32)
 
 
 def _require_count(images: int) -> None:

@@ -77,7 +77,7 @@ def in_batch_log_odds(
     """
     require_gather(gather)
     together = gather and distributed.world_size() > 1
-    require_in_batch_negatives(len(q) * (distributed.world_size() if together else 1))
+    require_in_batch_negatives(q.shape[0] * (distributed.world_size() if together else 1))
     if together and gather == "ring":
         if excluded is not None and excluded.any():
             raise ValueError('gather="ring" excludes no pairs: give gather=True')
@@ -85,7 +85,7 @@ def in_batch_log_odds(
         return LogOdds(ring.alpha - ring.positive / tau_alpha, ring.beta - ring.positive.detach() / _detached(tau_beta))
     q_keys, k_keys, own = q, k, 0
     if together:
-        own = distributed.rank() * len(q)
+        own = distributed.rank() * q.shape[0]
         if both_directions or both_views:
             q_keys, k_keys = distributed.gather(torch.cat((q, k), dim=1)).chunk(2, dim=1)
         else:

@@ -71,7 +71,7 @@ def in_batch_loss(
     q, k = unit(q, k, skip=not normalize)
     own = None
     if weigh.images:
-        index = require_index(index, len(q), weigh.images, q.device)
+        index = require_index(index, q.shape[0], weigh.images, q.device)
         own = weigh.temperatures(index, 1 + both_directions, lowest)
     if own is not None and isinstance(tau_alpha, AdaptiveTemperature):
         raise ValueError(f"{name} must be a number where each image has a temperature of its own, got {tau_alpha}")
@@ -84,7 +84,7 @@ def in_batch_loss(
         d, beta = in_batch_log_odds(q, k, tau_alpha, tau_alpha if tau_beta is None else tau_beta, **how)
         odds = Odds(d, None if tau_beta is None else beta)
     if weigh.images:
-        everyone = len(q) * (distributed.world_size() if gather else 1)
+        everyone = q.shape[0] * (distributed.world_size() if gather else 1)
         odds = odds._replace(log_negatives=math.log((everyone - 1) * (1 + both_views)))
     weighed = weigh.weigh(odds, index, lowest, bool(gather))
     loss = scalar_times_vector(weighed.scalar, odds.d, weighed.value)

@@ -9,6 +9,7 @@ from dualtemp.losses.exclusion import Exclusion
 from dualtemp.losses.labeled_tiles import labeled_losses
 from dualtemp.losses.similarity import unit
 from dualtemp.losses.temperature import Temperature, require_temperature
+from dualtemp.losses.unit_vectors import require_no_transform
 from dualtemp.losses.weighted_mean import require_pair_weight, require_vector, weighted_mean
 from dualtemp.temperatures import TAU_ALPHA
 
@@ -58,6 +59,7 @@ def supervised_contrastive(
     Example:
         >>> loss = supervised_contrastive(projector(f(view1)), projector(f(view2)), labels, 0.1)  # doctest: +SKIP
     """
+    require_no_transform()
     require_temperature(tau_alpha, "tau_alpha")
     if tau_beta is not None:
         require_scalar_temperature(tau_beta)
@@ -68,7 +70,7 @@ def supervised_contrastive(
     require_pair_weight(pair_weight, q)
     labels = labels.long()  # what every backend gathers
     views = unit(*([q] if k is None else [q, k]), skip=not normalize)
-    n, together = len(q), gather and distributed.world_size() > 1
+    n, together = q.shape[0], gather and distributed.world_size() > 1
     first = distributed.rank() * n * len(views) if together else 0  # place of this process's rows among the keys
     # Rows of all views, of one process after the other.
     local = torch.cat(views) if len(views) > 1 else views[0]

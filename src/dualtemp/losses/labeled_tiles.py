@@ -79,7 +79,7 @@ def make_plan(
         tau_alpha=value,
         tau_beta=value if tau_beta is None or tau_beta is tau_alpha else temperature_value(tau_beta),
         own=own,
-        tiles=make_tiles(len(a), len(b), a.device.type, symmetric=False, kept=False),
+        tiles=make_tiles(a.shape[0], b.shape[0], a.device.type, symmetric=False, kept=False),
         excluded=excluded if excluded is not None and excluded.any() else None,
     )
 
@@ -162,10 +162,10 @@ def _tile(a: Tensor, b: Tensor, labels: Tensor, key_labels: Tensor, plan: Plan, 
 
 def _sums(a: Tensor, b: Tensor, labels: Tensor, key_labels: Tensor, plan: Plan) -> _Rows:
     """The first walk."""
-    n = len(a)
+    n = a.shape[0]
     rows_of = _Rows(
         count=labels.new_zeros(n, dtype=torch.long),
-        keys=labels.new_full((n,), len(b) - (plan.own is not None), dtype=torch.long),
+        keys=labels.new_full((n,), b.shape[0] - (plan.own is not None), dtype=torch.long),
         top=a.new_full((n,), -math.inf),
         place=labels.new_zeros(n, dtype=torch.long),
         rest_alpha=a.new_full((n,), -math.inf),
@@ -192,7 +192,7 @@ def _sums(a: Tensor, b: Tensor, labels: Tensor, key_labels: Tensor, plan: Plan) 
         rows_of.top[rows] = torch.where(nearer, top, before)
         rows_of.place[rows] = torch.where(nearer, place + keys.start, rows_of.place[rows])
     if plan.excluded is not None:
-        rows_of.keys = plan.excluded.count(plan.tiles, (n, len(b)), plan.own)[0]
+        rows_of.keys = plan.excluded.count(plan.tiles, (n, b.shape[0]), plan.own)[0]
     rows_of.others -= torch.where(rows_of.count > 0, rows_of.top, 0.0)
     if plan.tied:
         rows_of.rest_beta = rows_of.rest_alpha

@@ -9,6 +9,7 @@ from dualtemp.losses.arguments import (
     Gather,
     Reduction,
     require_gather,
+    require_gather_without_ring,
     require_reduction,
     require_temperatures,
     require_weights,
@@ -26,10 +27,11 @@ class _Loss(nn.Module):
     """Holds the settings of a loss, which are read and set as attributes and checked whenever they change."""
 
     settings: dict[str, Any]
+    has_ring = True  # whether gather may be "ring"
 
     def __init__(self, **settings: Any) -> None:
         super().__init__()
-        _require(settings)
+        self._require(settings)
         self.settings = settings
 
     def __getattr__(self, name: str) -> Any:
@@ -41,7 +43,7 @@ class _Loss(nn.Module):
         if name == "weight" and name in settings:
             raise AttributeError("weight is chosen when the module is made: make another one")
         if name in settings:
-            _require(settings | {name: value})
+            self._require(settings | {name: value})
             settings[name] = value
         elif name.startswith("tau"):  # as a plain attribute it would silently change nothing
             raise AttributeError(f"{type(self).__name__} has no {name}: its settings are {', '.join(settings)}")
@@ -51,6 +53,11 @@ class _Loss(nn.Module):
     def extra_repr(self) -> str:
         plain = ((name, value) for name, value in self.settings.items() if not isinstance(value, nn.Module))
         return ", ".join(f"{name}={value}" for name, value in plain)
+
+    def _require(self, settings: dict[str, Any]) -> None:
+        gather = settings.get("gather", False)
+        require_gather(gather) if self.has_ring else require_gather_without_ring(gather)
+        _require(settings)
 
 
 class _WeighedLoss(_Loss):
@@ -242,7 +249,6 @@ class CrossEntropyLoss(_Loss):
 
 def _require(settings: dict[str, Any]) -> None:
     require_reduction(settings.get("reduction", "mean"))
-    require_gather(settings.get("gather", False))
     require_weights(**{name: settings[name] for name in TERMS if name in settings})
     name = "tau" if "tau" in settings else "tau_alpha"
     if name not in settings:

@@ -168,7 +168,7 @@ def tiled_log_sum_exp_backward(
     excluded = Exclusion(list(anchor_ids), list(key_ids), padded_anchors, padded_keys, mask)
     flags = (both_directions, vector, symmetric, kept)
     plan = _plan(a, b, tau, tau_alpha, tau_beta, own, *flags, excluded)
-    tiles = tiles.view(len(a), len(b)) if tiles.numel() and plan.is_one_tile(a.dtype) else tiles
+    tiles = tiles.view(a.shape[0], b.shape[0]) if tiles.numel() and plan.is_one_tile(a.dtype) else tiles
     wanted = (wants[0], wants[1], wants[2])
     of_own = None if own == NO_OWN else of_own
     made = gradient(a, b, plan, alpha, mean, tiles, positive, of_alpha, of_own, wanted)

@@ -28,10 +28,10 @@ def log_odds_at(
         gather: negatives from all processes; the anchors are this process's.
     """
     together = gather and distributed.world_size() > 1
-    require_in_batch_negatives(len(q) * (distributed.world_size() if together else 1))
+    require_in_batch_negatives(q.shape[0] * (distributed.world_size() if together else 1))
     keys, first = (q, k), 0
     if together:
-        first = distributed.rank() * len(q)
+        first = distributed.rank() * q.shape[0]
         keys = distributed.gather(torch.cat((q, k), dim=1)).chunk(2, dim=1)
     shares = own.floor / own.tau.to(q.dtype)
     of_directions = [

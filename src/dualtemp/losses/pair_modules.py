@@ -28,19 +28,25 @@ class _LearnedTemperature(_Loss):
             _require_learnable(tau, tau_min)
         super().__init__(**settings)
         self.__dict__.update(_fixed_tau=tau, _tau_min=tau_min)
-        self.register_parameter("logit_scale", nn.Parameter(torch.tensor(-math.log(tau))) if learn_tau else None)
+        dtype = torch.promote_types(torch.get_default_dtype(), torch.float32)
+        scale = nn.Parameter(torch.tensor(-math.log(tau), dtype=dtype)) if learn_tau else None
+        self.register_parameter("logit_scale", scale)
 
     def temperature(self) -> Temperature:
         if self.logit_scale is None:
             return self._fixed_tau
         if torch.is_grad_enabled():
-            with torch.no_grad():
-                self.logit_scale.clamp_(max=-math.log(self._tau_min))
+            # By way of `data`: a change of the parameter itself, even by nothing, would invalidate graphs that used it.
+            self.logit_scale.data.clamp_(max=-math.log(self._tau_min))
         return self.logit_scale.neg().exp()
 
     def __getattr__(self, name: str) -> Any:
         if name == "tau":
             return self._fixed_tau if self.logit_scale is None else _exp(-self.logit_scale.item())
+        if name == "tau_min":
+            return self._tau_min
+        if name == "learn_tau":
+            return self.logit_scale is not None
         return super().__getattr__(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -52,6 +58,13 @@ class _LearnedTemperature(_Loss):
             if self.logit_scale is not None:
                 with torch.no_grad():
                     self.logit_scale.fill_(-math.log(value))
+        elif name == "tau_min":
+            require_temperatures(value, name="tau_min")
+            if self.logit_scale is not None:
+                _require_learnable(self.tau, value)
+            self.__dict__["_tau_min"] = value
+        elif name == "learn_tau":
+            raise AttributeError("learn_tau is chosen when the module is made: make another one")
         elif name == "tau_beta" and value is not None:
             require_weight(self.settings["weight"], value)
             self.settings["tau_beta"] = value
@@ -59,12 +72,24 @@ class _LearnedTemperature(_Loss):
             super().__setattr__(name, value)
 
     def extra_repr(self) -> str:
-        learns = "" if self.logit_scale is None else ", learns"
-        return f"tau={self.tau:.4g}{learns}, {super().extra_repr()}"
+        bound = f", tau_min={self.tau_min:.4g}" if self.learn_tau else ""
+        return f"tau={self.tau:.4g}, learn_tau={self.learn_tau}{bound}, {super().extra_repr()}"
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        """Move to another device or to float64, but never to half precision: small steps of tau would be lost."""
+        scale = self.logit_scale
+        before = [] if scale is None else [x.data for x in (scale, scale.grad) if x is not None]
+        super()._apply(fn, recurse)
+        scale = self.logit_scale
+        if scale is not None and scale.dtype in (torch.float16, torch.bfloat16):
+            gradient, scale.grad = scale.grad, None  # a gradient has the type of its parameter
+            scale.data = before[0].to(scale.device)
+            scale.grad = None if gradient is None else before[1].to(scale.device)
+        return self
 
 
 def _require_learnable(tau: float, tau_min: float) -> None:
-    if tau < tau_min:
+    if tau < tau_min * (1 - 1e-6):  # a tau that learns is read from its rounded logarithm
         raise ValueError(f"tau must be at least tau_min, below which it does not learn; got {tau} and {tau_min}")
 
 
@@ -89,6 +114,8 @@ class TwoTowersLoss(_LearnedTemperature):
         weight: of an anchor, "sigmoid" (default) or "equal".
         learn_tau: False keeps tau as it is; there is no parameter then.
         tau_min: lower bound of tau while it learns, default 0.01.
+
+    Half precision (`model.half()`) leaves the parameter in float32: steps of its size would be lost in bfloat16.
 
     Example:
         >>> criterion = TwoTowersLoss(tau=0.07)
@@ -157,6 +184,8 @@ class SupervisedContrastiveLoss(_Loss):
         >>> criterion = SupervisedContrastiveLoss(tau_alpha=0.1)
         >>> loss = criterion(projector(f(view1)), projector(f(view2)), labels)  # doctest: +SKIP
     """
+
+    has_ring = False
 
     def __init__(
         self,

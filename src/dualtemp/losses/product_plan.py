@@ -32,7 +32,7 @@ class Walk(NamedTuple):
         """The walk over the product of `a` and `b`, by the arguments of `log_sum_exp`."""
         # Columns as anchors, the vector component and a matrix of excluded keys want the whole product.
         symmetric = b is a and not (both_directions or vector or (excluded is not None and excluded.mask is not None))
-        return cls.for_gradients(gradients_wanted(a, b, tau), len(a) * len(b), both_directions, symmetric)
+        return cls.for_gradients(gradients_wanted(a, b, tau), a.shape[0] * b.shape[0], both_directions, symmetric)
 
     @classmethod
     def for_gradients(
@@ -74,7 +74,7 @@ def make_plan(
         walk.symmetric,
         vector=vector or walk.anchors_alone,
         kept=kept,
-        tiles=make_tiles(len(a), len(b), a.device.type, walk.symmetric, kept),
+        tiles=make_tiles(a.shape[0], b.shape[0], a.device.type, walk.symmetric, kept),
         excluded=excluded if excluded is not None and excluded.any() else None,
     )
 
@@ -172,10 +172,10 @@ class Plan:
     def equal_keys(self, a: Tensor, b: Tensor) -> Tensor:
         """Log-sum-exp at an infinite temperature, the logarithm of the number of negatives."""
         if self.excluded is not None:
-            tiles = make_tiles(len(a), len(b), a.device.type, symmetric=False, kept=False)
-            counts = self.excluded.count(tiles, (len(a), len(b)), self.own)
+            tiles = make_tiles(a.shape[0], b.shape[0], a.device.type, symmetric=False, kept=False)
+            counts = self.excluded.count(tiles, (a.shape[0], b.shape[0]), self.own)
             return torch.stack(counts[: 1 + self.both_directions]).to(a.dtype).log_()
-        negatives = len(b) - (self.own is not None)
+        negatives = b.shape[0] - (self.own is not None)
         return a.new_full((1 + self.both_directions, a.shape[0]), math.log(negatives) if negatives else -math.inf)
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from dualtemp import distributed
 from dualtemp.first_derivative import first_derivative_only
 from dualtemp.losses.arguments import Reduction, require_reduction
-from dualtemp.losses.hardness import positive_probability
+from dualtemp.losses.hardness import NO_NEGATIVES, positive_probability
 from dualtemp.losses.odds import Weighed
 from dualtemp.losses.unit_vectors import require_no_transform
 
@@ -44,11 +44,19 @@ def reduced(loss: Tensor, reduction: Reduction, gather: bool = False) -> Tensor:
     return distributed.global_mean(loss.mean()) if gather else loss.mean()
 
 
-def record(stats: Stats | None, d: Tensor, weighed: Weighed, gather: bool = False) -> None:
-    """Write what there is to log of the anchors, (N,) or (A, N), into `stats`; one direction is (N,)."""
+def record(
+    stats: Stats | None, d: Tensor, weighed: Weighed, gather: bool = False, counted: Tensor | None = None
+) -> None:
+    """Write what there is to log of the anchors, (N,) or (A, N), into `stats`; one direction is (N,).
+
+    counted: bool, in the shape of d: the weight of other anchors is 0.
+    """
     if stats is None:
         return
-    of_anchors = (d, weighed.scalar, weighed.log_scalar())
+    w, log_w = weighed.scalar, weighed.log_scalar()
+    if counted is not None:
+        w, log_w = w * counted, log_w.masked_fill(~counted, NO_NEGATIVES)
+    of_anchors = (d, w, log_w)
     d, scalar, log_scalar = (x[0] if x.ndim > 1 and len(x) == 1 else x for x in of_anchors)
     stats["W"], stats["p_pos"] = scalar, positive_probability(d.detach())
     if not gather or distributed.world_size() == 1:

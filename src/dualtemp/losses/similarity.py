@@ -115,7 +115,7 @@ def gradient(
         if plan.vector and (wants_a or wants_tau):
             da = vector * (of_lse[0] / plan.tau_alpha)[:, None]
             if of_own is not None and b is not None:
-                da.addcmul_(b[plan.own : (plan.own or 0) + len(a)], of_own[:, None])
+                da.addcmul_(b[plan.own : (plan.own or 0) + a.shape[0]], of_own[:, None])
         if b is not None and (wants_b or (da is None and (wants_a or wants_tau))):
             made, db = _gradient(a, b, plan, lse, of_lse, of_own, kept, da is None, wants_b)
             da = made if da is None else da
@@ -211,7 +211,7 @@ def reduce(a: Tensor, b: Tensor, plan: Plan) -> tuple[Tensor, Tensor, Tensor, Te
     own = none if plan.own is None else a.new_empty(a.shape[0])
     if is_infinite(plan.tau_alpha):  # every key weighs the same
         if plan.own is not None:
-            own = (a * b[plan.own : plan.own + len(a)]).sum(-1)
+            own = (a * b[plan.own : plan.own + a.shape[0]]).sum(-1)
         return plan.equal_keys(a, b), plan.equal_keys(a, b), own, none, none
     alpha = _Sums(a, plan, plan.tau_alpha)
     if plan.vector:

@@ -11,6 +11,7 @@ from dualtemp.losses.scalar_times_vector import Stats, record, reduced, scalar_t
 from dualtemp.losses.similarity import unit
 from dualtemp.losses.small_batch import small_batch_loss
 from dualtemp.losses.temperature import Temperature, require_temperature
+from dualtemp.losses.unit_vectors import require_no_transform
 from dualtemp.losses.weighted_mean import require_pair_weight, require_vector, weighted_mean
 from dualtemp.losses.weights import FORMULAS, tau_beta_of
 
@@ -71,6 +72,7 @@ def two_towers(
         >>> log_scale = torch.nn.Parameter(torch.tensor(2.659))
         >>> loss = two_towers(image, text, log_scale.exp().reciprocal())  # doctest: +SKIP
     """
+    require_no_transform()
     require_temperature(tau, "tau")
     require_weight(weight, tau_beta)
     require_pairs(a, b, ("a", "b"))
@@ -81,7 +83,7 @@ def two_towers(
     _require_mask(mask, a, distributed.world_size() if gather else 1)
     excluded = ExcludedPairs(tuple(x.long() for x in (ids, labels) if x is not None), padding_mask, mask)
     if pair_weight is None and not (excluded.any() or both_views or gather):
-        require_in_batch_negatives(len(a))
+        require_in_batch_negatives(a.shape[0])
         small = small_batch_loss(
             a,
             b,
@@ -108,8 +110,9 @@ def two_towers(
     )
     weighed = FORMULAS[weight].weigh(Odds(odds.alpha, None if tau_beta is None else odds.beta))
     loss = scalar_times_vector(weighed.scalar, odds.alpha, weighed.value)
-    record(stats, odds.alpha, weighed, gather)
-    return weighted_mean(loss, odds.counted if excluded.any() else None, pair_weight, reduction, gather)
+    counted = odds.counted if excluded.any() else None
+    record(stats, odds.alpha, weighed, gather, counted)
+    return weighted_mean(loss, counted, pair_weight, reduction, gather)
 
 
 def require_weight(weight: str, tau_beta: float | None) -> None:
@@ -122,7 +125,7 @@ def require_weight(weight: str, tau_beta: float | None) -> None:
 def _require_mask(mask: Tensor | None, a: Tensor, processes: int) -> None:
     if mask is None:
         return
-    shape = (len(a), len(a) * processes)
+    shape = (a.shape[0], a.shape[0] * processes)
     if mask.shape != shape or mask.dtype != torch.bool or mask.device != a.device:
         raise ValueError(
             f"mask must hold booleans of shape {shape} on {a.device}, got {mask.dtype} {tuple(mask.shape)} on "

@@ -28,7 +28,7 @@ def unit(*embeddings: Tensor, skip: bool = False) -> list[Tensor]:
 
 def require_no_transform() -> None:
     """Refuse torch.func.grad, vmap and the like, which would want second derivatives and batched forms."""
-    if torch._C._are_functorch_transforms_active():
+    if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
         raise RuntimeError(
             "the losses of dualtemp cannot be transformed by torch.func (grad, vmap, ...): call backward(), or "
             "torch.autograd.grad"
@@ -105,8 +105,11 @@ def _switched_to_true_precision(device: torch.device) -> Iterator[None]:
         return
     switch: Any = torch.backends.cuda.matmul if device.type == "cuda" else _ON_CPU
     before = switch.fp32_precision
+    # A switch of "none" reads as the wider one that it follows; put back as read, it would not follow that any more.
+    switch.fp32_precision = "none"
+    followed = switch.fp32_precision == before
     switch.fp32_precision = "ieee"
     try:
         yield
     finally:
-        switch.fp32_precision = before
+        switch.fp32_precision = "none" if followed else before

@@ -62,6 +62,7 @@ def equal(odds: Odds) -> Weighed:
 # The one table of weights. Formulas are ready; the others keep numbers per image and are made for a data set.
 FORMULAS: dict[str, Weight] = {"sigmoid": Formula(sigmoid, has_tau_beta=True), "equal": Formula(equal)}
 KEPT_PER_IMAGE: dict[str, type[ImageMemory]] = {"memory": ImageMemory, "per_image": ImageTemperatures}
+_ATTRIBUTES = ("images", "has_tau_beta", "temperatures", "weigh")  # of any weight
 
 
 def make_weight(weight: str | Weight, images: int | None, directions: int, **options: Any) -> Weight:
@@ -73,13 +74,14 @@ def make_weight(weight: str | Weight, images: int | None, directions: int, **opt
         directions: 2 where both views are anchors, else 1.
         options: further arguments of `ImageMemory` or `ImageTemperatures`.
     """
-    if weight not in KEPT_PER_IMAGE:
+    if not isinstance(weight, str) or weight not in KEPT_PER_IMAGE:
+        known = _known(weight)
         if images is not None:
             raise ValueError(f"images is for weights 'memory' and 'per_image', got {images} with weight {weight!r}")
-        return _known(weight)
+        return known
     if images is None:
         raise ValueError(f"weight {weight!r} needs images, the number of images of the data set")
-    return KEPT_PER_IMAGE[str(weight)](images, directions=directions, **options)
+    return KEPT_PER_IMAGE[weight](images, directions=directions, **options)
 
 
 def in_batch_weight_named(weight: str | Weight) -> Weight:
@@ -136,8 +138,14 @@ def require_index(index: Tensor | None, anchors: int, images: int, device: torch
 
 
 def _known(weight: str | Weight) -> Weight:
-    if not isinstance(weight, str):
-        return weight
-    if weight not in FORMULAS:
-        raise ValueError(f"weight must be one of {', '.join((*FORMULAS, *KEPT_PER_IMAGE))}, got {weight!r}")
-    return FORMULAS[weight]
+    if isinstance(weight, str) and weight in FORMULAS:
+        return FORMULAS[weight]
+    if isinstance(weight, str | type) or not all(hasattr(weight, name) for name in _ATTRIBUTES):
+        names = ", ".join((*FORMULAS, *KEPT_PER_IMAGE))
+        given = repr(weight) if isinstance(weight, str) or weight is None else _type_of(weight)
+        raise ValueError(f"weight must be one of {names}, or an ImageMemory or ImageTemperatures object, got {given}")
+    return weight
+
+
+def _type_of(weight: object) -> str:
+    return f"the class {weight.__name__}" if isinstance(weight, type) else f"a {type(weight).__name__}"

@@ -108,6 +108,8 @@ class VICRegLoss(_Loss):
         >>> loss = criterion(projector(encoder(view1)), projector(encoder(view2)))  # doctest: +SKIP
     """
 
+    has_ring = False
+
     def __init__(
         self, invariance: float = 25.0, variance: float = 25.0, covariance: float = 1.0, *, gather: bool = False
     ) -> None:
@@ -125,6 +127,8 @@ class BarlowTwinsLoss(_Loss):
         >>> criterion = BarlowTwinsLoss()
         >>> loss = criterion(projector(encoder(view1)), projector(encoder(view2)))  # doctest: +SKIP
     """
+
+    has_ring = False
 
     def __init__(self, redundancy: float = 0.005, *, gather: bool = False) -> None:
         super().__init__(redundancy=redundancy, gather=gather)
@@ -154,7 +158,7 @@ def _batch(q: Tensor, k: Tensor, gather: bool) -> _Batch:
     require_pairs(q, k)
     q, k = unit(q, k, skip=True)
     together = gather and distributed.world_size() > 1
-    count: Tensor | int = len(q)
+    count: Tensor | int = q.shape[0]
     with torch.no_grad():
         sums = torch.cat((q.sum(0), k.sum(0), q.new_full((1,), count)))
         if together:

@@ -50,7 +50,8 @@ class KeyDictionary(nn.Module):
     def enqueue(self, keys: Tensor, *, gather: bool = False) -> None:
         """Replace the oldest keys by those of a step, (N, dim), of any length.
 
-        Of a batch larger than the dictionary, the last `size` keys are kept.
+        Of a batch larger than the dictionary, the last `size` keys are kept. A key that is not finite, as in a step
+        that overflows, leaves the old one in its place.
 
         Args:
             keys: (N, dim), for any N.
@@ -64,9 +65,10 @@ class KeyDictionary(nn.Module):
             keys = distributed.gather(keys)
         self.seen += len(keys)
         self.step = min(len(keys), len(self))
-        keys = F.normalize(keys[len(keys) - self.step :].to(self.keys), dim=1)
+        precise = torch.promote_types(self.keys.dtype, torch.float32)  # float16 has no room for lengths, nor for 1e-12
+        keys = F.normalize(keys[len(keys) - self.step :].to(self.keys.device, precise), dim=1).to(self.keys)
         for part, new in zip(self._window(self.step), keys.split(self._lengths(self.step)), strict=True):
-            self.keys[part] = new
+            self.keys[part] = torch.where(new.isfinite().all(1, keepdim=True), new, self.keys[part])
 
     def newest(self, n: int) -> Tensor:
         """The n youngest keys, (n, dim), oldest of them first."""

@@ -37,7 +37,7 @@ def input_from_json(values: Any) -> ModelInput | None:
     try:
         mean, std = (tuple(float(value) for value in values[name]) for name in ("mean", "std"))
         interpolation, size, crop = str(values["interpolation"]), int(values["size"]), float(values["crop"])
-    except (TypeError, KeyError, ValueError):
+    except (TypeError, KeyError, ValueError, OverflowError):
         return None
     valid = len(mean) == len(std) > 0 and interpolation in INTERPOLATIONS and size > 0 and 0 < crop <= 1
     return ModelInput(mean, std, size, interpolation, crop) if valid and min(std) > 0 else None
@@ -45,10 +45,11 @@ def input_from_json(values: Any) -> ModelInput | None:
 
 def input_of_timm(config: Mapping[str, Any]) -> ModelInput | None:
     """Read the input from a `pretrained_cfg` of timm; None if it tells none."""
+    size = config.get("input_size")  # (channels, height, width); by hand perhaps the side alone
     values = {
         "mean": config.get("mean"),
         "std": config.get("std"),
-        "size": (config.get("input_size") or [None])[-1],
+        "size": size[-1] if isinstance(size, list | tuple) and size else size,
         "interpolation": config.get("interpolation", "bicubic"),
         "crop": config.get("crop_pct", 0.875),
     }

@@ -18,6 +18,7 @@ from dualtemp.models.weights_matching import Misfit, match_weights
 
 BACKBONE_FILE = "backbone.safetensors"  # of a run folder
 HUB_FILES = ("model.safetensors", "pytorch_model.bin")  # of a folder of Hugging Face or timm
+CHECKPOINT_MARK = b"dualtemp checkpoint"  # how the checkpoints of a run begin (runs/checkpoint.py)
 PICKLES = (".pt", ".pth", ".bin", ".ckpt")
 # Keys under which checkpoints hold the weights.
 CHECKPOINT_ENTRIES = ("state_dict", "model", "model_state_dict", "backbone", "encoder", "teacher", "student")
@@ -87,12 +88,17 @@ def load_weights(path: Path | str) -> dict[str, Tensor]:
             f"{path}: weights must be .safetensors, .onnx or {', '.join(PICKLES)}, not {path.suffix or 'nameless'}."
         )
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with open(path, "rb") as file:
+            is_checkpoint = file.read(len(CHECKPOINT_MARK)) == CHECKPOINT_MARK
+        content = None if is_checkpoint else torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # damaged pickles raise whatever their bytes happen to mean
         raise UserError(
             f"{path}: refused, because it is damaged or holds more than tensors ({_first_line(error)}); "
             "save the bare state dict and give that."
         ) from error
+    if is_checkpoint:
+        run = path.absolute().parent.parent
+        raise UserError(f"{path}: a checkpoint, from which a run resumes; give the run's folder, {run}")
     return _state_dict(content, path)
 
 
