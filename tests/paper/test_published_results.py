@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
+from typing import NamedTuple
 
 import pytest
 import yaml
@@ -20,7 +21,8 @@ COMMANDS = {
     "unequal-cifar100": "T-reverse --scale unequal --seeds 5 --data cifar100 --data cifar100=fbb43d70",
     "long": "T-reverse S-noise --scale long --seeds 3",
     "sharp": "T-unified --scale sharp --seeds 3",
-    "unequal": "T-reverse T-tau-beta T-arch T-data F-dict F-entropy S-similarity S-noise --scale unequal --seeds 5",
+    "unequal": "T-reverse T-tau-beta T-arch T-data F-dict F-entropy S-similarity S-scalar-sampling T-unified S-noise "
+    "--scale unequal --seeds 5",
 }
 
 # Beside the runs of C1, `unequal` has runs of other steps, rates, networks and losses; older cells lack such settings.
@@ -252,15 +254,33 @@ def test_the_dictionaries_of_scalar_and_vector_are_told_as_their_cells_say() -> 
         assert f"| {row} | {' | '.join(figures)} |" in text
         effects.append(fmean(run["probe_top1"] for run in found) - fmean(run["probe_top1"] for run in whole))
     words = " ".join(text.split())
-    assert f"costs {-effects[1]:.2f} points. The interval, 0.00 to 2.53" in words
-    assert f"{effects[2]:+.2f} (-1.16 to 1.38)" in words
-    assert f"{-effects[3]:.2f} points worse (1.05 to 3.59)" in words
+    assert f"costs {-effects[1]:.2f} points. At the look the interval, 0.00 to 2.53," in words
+    assert "with it in the pool the interval of the same difference is 0.05 to 2.48" in words
+    assert f"{effects[2]:+.2f} (-1.11 to 1.33)" in words
+    assert f"{-effects[3]:.2f} points worse (1.11 to 3.54)" in words
     summary = (PUBLISHED / "unequal" / "summary.md").read_text()
     for effect, interval in zip(
-        effects[1:], ("\u22120.00 … +2.53", "\u22121.16 … +1.38", "\u22123.59 … \u22121.05"), strict=True
+        effects[1:], ("+0.05 … +2.48", "\u22121.11 … +1.33", "\u22123.54 … \u22121.11"), strict=True
     ):
-        shown = abs(effect) if interval.endswith("2.53") else effect
+        shown = abs(effect) if interval.endswith("2.48") else effect
         assert f"{shown:+.2f} ({interval})".replace("-", "\u2212") in summary
+
+
+def test_the_keys_that_the_scalar_sees_are_told_as_their_cells_and_the_summary_say() -> None:
+    text = (PUBLISHED / "README.md").read_text().split("## Which keys the scalar sees")[1].split("\n## ")[0]
+    summary = (PUBLISHED / "unequal" / "summary.md").read_text().replace("\u2212", "-").replace(" … ", " to ")
+    probes = {}
+    for keys in ("earliest", "random", "newest"):
+        found = metrics_of("unequal", **AT_THE_SAME_RATE, method="moco", scalar_size=1024, scalar_sampling=keys)
+        assert len(found) == 5
+        assert f"| {keys} | 1,024 | {mean(found, 'probe_top1')} | {mean(found, 'knn_top1')} |" in text
+        probes[keys] = fmean(run["probe_top1"] for run in found)
+    for first, second in (("earliest", "random"), ("earliest", "newest"), ("random", "newest")):
+        row = next(line for line in summary.splitlines() if f"| {first} = {second} |" in line)
+        assert f"| {probes[first] - probes[second]:+.2f} (" in row
+        low, high = re.findall(r"[+-]\d+\.\d\d", row)[1:3]
+        told = f"{-float(high):.2f} to {-float(low):.2f}"
+        assert told in " ".join(text.split())
 
 
 ONE_PAIR_OR_TWO: dict[str, dict[str, object]] = {
@@ -368,20 +388,47 @@ def test_cifar_100_is_told_as_its_cells_and_its_summary_say(name: str) -> None:
         figures = [mean(found, key) for key in ("probe_top1", "knn_top1", "W_mean")]
         assert f"| {name} | {arm} | {' | '.join(figures)} | {inequality} |" in text
     by_knn = fmean(run["knn_top1"] for run in arms["two"]) - fmean(run["knn_top1"] for run in arms["one"])
-    summary = (PUBLISHED / "unequal-cifar100" / "summary.md").read_text().replace("\u2212", "-")
-    row = next(line for line in summary.splitlines() if line.startswith(f"| T-reverse | {name} |")).split("|")
-    effect, *single = re.findall(r"[+-][\d.]+", row[4])
-    once, seeds = re.findall(r"[+-][\d.]+", row[5]), re.findall(r"[+-][\d.]+", row[6])[1:]
-    low, high, low_at_once, high_at_once, low_by_seed, high_by_seed = (
-        end.removeprefix("+") for end in (*single, *once, *seeds)
-    )
+    told = told_effect("unequal-cifar100", "T-reverse", name)
     words = " ".join(text.split())
-    assert f"- {name}: **{effect} (97.06 % interval {low} to {high})**" in words
-    assert (
-        f"at once {low_at_once} to {high_at_once}, seed by seed {low_by_seed} to {high_by_seed}, by kNN {by_knn:+.2f}."
-        in words
-    )
-    assert f"({low} to {high})" in whole.split("## In short")[1].split("\n## ")[0]
+    assert f"- {name}: **{told.effect} (97.06 % interval {told.single})**" in words
+    assert f"at once {told.at_once}, seed by seed {told.by_seed}, by kNN {by_knn:+.2f}." in words
+    assert f"({told.single})" in whole.split("## In short")[1].split("\n## ")[0]
+
+
+class Told(NamedTuple):
+    """A comparison as a summary tells it: the effect, and its intervals in the words of the text."""
+
+    effect: str
+    single: str
+    at_once: str
+    by_seed: str
+
+
+def told_effect(folder: str, table: str, place: str) -> Told:
+    summary = (PUBLISHED / folder / "summary.md").read_text().replace("\u2212", "-")
+    row = next(line for line in summary.splitlines() if line.startswith(f"| {table} | {place} |")).split("|")
+    effect, *single = re.findall(r"[+-][\d.]+", row[4])
+    intervals = single, re.findall(r"[+-][\d.]+", row[5]), re.findall(r"[+-][\d.]+", row[6])[1:]
+    return Told(effect, *(" to ".join(end.removeprefix("+") for end in interval) for interval in intervals))
+
+
+@pytest.mark.parametrize(("method", "name"), [("byol", "BYOL"), ("simsiam", "SimSiam")])
+def test_hardness_without_negatives_is_told_as_the_cells_and_the_summary_say(method: str, name: str) -> None:
+    text = (PUBLISHED / "README.md").read_text().split("## Hardness in BYOL and SimSiam")[1].split("\n## ")[0]
+    means = {}
+    for weighed, told in ((False, "no"), (True, "yes")):
+        found = metrics_of("unequal", **AT_THE_SAME_RATE, method=method, hardness_aware=weighed)
+        assert len(found) == 5
+        inequality = f"{math.log(64) - fmean(run['entropy'] for run in found):.3f}".removeprefix("0")
+        figures = [mean(found, key) for key in ("probe_top1", "knn_top1", "W_mean", "W_spread")]
+        assert f"| {name} | {told} | {' | '.join(figures)} | {inequality} |" in text
+        means[weighed] = {key: fmean(run[key] for run in found) for key in ("probe_top1", "knn_top1")}
+    by_knn = means[False]["knn_top1"] - means[True]["knn_top1"]
+    told = told_effect("unequal", "T-unified", name)
+    assert told.effect == f"{means[False]['probe_top1'] - means[True]['probe_top1']:+.2f}"
+    words = " ".join(text.split())
+    assert f"- {name}: **{told.effect} (97.06 % interval {told.single})**" in words
+    assert f"at once {told.at_once}, seed by seed {told.by_seed}, by kNN {by_knn:+.2f}." in words
 
 
 def between(metrics: list[dict[str, float]], places: int = 0) -> str:
