@@ -9,6 +9,12 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parents[1]
 AT_ROOT = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}
 EXPLORER = "explore-digits.html"
+SHOWN = f"""
+<iframe src="{EXPLORER}" title="The explorer of a run on digits" width="100%" height="900" loading="lazy"
+  style="border: 1px solid #8884; border-radius: 6px"></iframe>
+
+[The same page on its own]({EXPLORER}){{ .md-button }}
+"""
 log = logging.getLogger("mkdocs.hooks.site")
 
 
@@ -26,8 +32,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Point links out of docs/ to the pages that `on_files` adds."""
-    return _links_to_root(markdown, "](../")
+    """Show the explorer where a page asks for it, and point links out of docs/ to the pages that `on_files` adds."""
+    return _links_to_root(markdown, "](../").replace("<!-- explorer -->", SHOWN)
 
 
 def _links_to_root(text: str, before: str) -> str:

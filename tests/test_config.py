@@ -47,6 +47,7 @@ def test_words_of_the_command_line_become_numbers() -> None:
     chosen = settings({"data": "x", "tau_beta": "inf", "epochs": "3", "subset": "0.5", "symmetric": None})
     assert (chosen.options.tau_beta, chosen.epochs, chosen.subset) == (math.inf, 3, 0.5)
     assert settings({"data": "x", "subset": "100"}).subset == 100
+    assert settings({"data": Path("/a/b"), "init": Path("c")}) == settings({"data": "/a/b", "init": "c"})
     whole = settings({"data": "x", "subset": "1.0"}).subset
     assert isinstance(whole, float), "the whole set, not one image"
     assert settings({"data": "x", "weight": "per_image", "tau_lr": 1e-7}).options.tau_lr == 1e-7, "no temperature"
@@ -71,6 +72,7 @@ def test_words_of_the_command_line_become_numbers() -> None:
         ({"data": "x", "epochs": "many"}, "epochs must be a whole number of at least 1"),
         ({"data": "x", "lr": True}, "lr must be a number above 0, got True"),  # `lr: yes` in YAML
         ({"data": "x", "tau_beta": True}, "tau_beta must be a number above 0, inf, or 'tied', got True"),
+        ({"data": "x", "knn": True}, "knn must be a whole number of at least 1, or 'auto', got True"),
         ({"data": "x", "tau_alpha": -1}, "tau_alpha must be a number above 0, got -1"),
         ({"data": "x", "tau_alpha": math.inf}, "tau_alpha must be finite"),
         ({"data": "x", "tau_beta": 0.0}, "tau_beta must be a number above 0, inf, or 'tied'"),

@@ -22,6 +22,18 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.yaml").write_text("data: photos\n")
     (tmp_path / "linked.npz").symlink_to("photos.npz")
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "config.yaml").write_text("data: photos.npz\nlabels_from: labels.csv\n")
+    (tmp_path / "labeled").mkdir()
+    (tmp_path / "labeled" / "0.png").write_bytes((tmp_path / "photos" / "0.png").read_bytes())
+    (tmp_path / "labeled" / "labels.csv").write_text("file,label\n0.png,a\n")
+    (tmp_path / "arrays").mkdir()
+    for name in ("train.npz", "test.npz"):
+        np.savez(tmp_path / "arrays" / name, images=pixels)
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards" / "0.parquet").write_bytes(b"PAR1")
+    (tmp_path / "features.csv").write_text("name,0\n0.png,1\n")
+    (tmp_path / "features.index.json").write_text('{"path": "features.csv"}')
     return tmp_path
 
 
@@ -35,6 +47,15 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "select run --data photos --labels labels.csv -n 1 --out labels.csv",
         "select labels.csv -n 1 --out labels.csv",
         "near-duplicates run --embeddings labels.csv --out labels.csv",
+        "select run --embeddings features.csv -n 1 --out features.csv",
+        "select run --data labeled -n 1 --out labeled/labels.csv",
+        "near-duplicates run --index features.index --out features.csv",
+        "embed own --out photos.npz",
+        "embed own --data photos --out photos.npz",
+        "predict own --data photos --out labels.csv",
+        "embed run --data arrays --out arrays/test.npz",
+        "embed run --data shards --out shards/0.parquet",
+        "embed run --data shards/{0..1}.parquet --out shards/0.parquet",
         "data photos --show --out photos/0.png",
         "data photos.npz --show --out photos.npz",
         "explore run --out run/config.yaml",

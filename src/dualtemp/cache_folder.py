@@ -2,9 +2,12 @@
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from dualtemp.errors import UserError
+
+NOTE = ".of"  # ending of the file beside a shard's copy that records the shard's place
 
 
 def cache_folder() -> Path:
@@ -28,6 +31,12 @@ def features_folder() -> Path:
 def shards_folder() -> Path:
     """Where indexes of shards are kept; copies of shards are in its subfolder `copies`."""
     return cache_folder() / "shards"
+
+
+def mark_used(path: Path) -> None:
+    """Set a file's time to now: `clean --older-than` and the shard cache remove what was not used for longest."""
+    with suppress(OSError):
+        os.utime(path)
 
 
 def _at_home(path: str) -> Path:

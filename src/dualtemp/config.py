@@ -7,6 +7,7 @@ config.yaml holds all values.
 import contextlib
 import json
 import math
+import os
 import warnings
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -181,7 +182,8 @@ class Settings(BaseModel):
 
 
 def settings(values: dict[str, Any]) -> Settings:
-    """Check settings given by name; a mistake is a UserError with the nearest valid choice."""
+    """Check settings given by name; a mistake is a UserError with the nearest valid choice. A Path counts as text."""
+    values = {name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in values.items()}
     method = values.get("method", Settings.model_fields["method"].default)
     if not isinstance(method, str) or method not in frameworks():
         raise UserError(
@@ -226,7 +228,7 @@ def applicable(method: str) -> dict[str, Any]:
 def _checked(kind: Any, values: dict[str, Any]) -> Any:
     for name, value in values.items():
         field = kind.model_fields[name]
-        kinds = {field.annotation, *get_args(field.annotation)}
+        kinds = _kinds(field)
         if isinstance(value, bool) and bool not in kinds and kinds & {int, float}:  # pydantic takes `lr: yes` for 1.0
             raise UserError(f"{name} must be {_expected(name, field, too_much=False)}, got {value!r}")
     try:
@@ -334,7 +336,7 @@ def _expected(name: str, field: Any, too_much: bool) -> str:
         return SUBSET
     if name in ("tau_beta", "knn"):
         return TAU_BETA_VALUES if name == "tau_beta" else KNN_VALUES
-    kinds = {field.annotation, *get_args(field.annotation)}
+    kinds = _kinds(field)
     if bool in kinds:
         return "true or false"
     if str in kinds:
@@ -343,6 +345,11 @@ def _expected(name: str, field: Any, too_much: bool) -> str:
     limits = [limit for limit in limits if limit]
     kind = "a whole number" if int in kinds else "a number"
     return f"{kind} {' and '.join(limits)}".rstrip()
+
+
+def _kinds(field: Any) -> set[Any]:
+    """The types that a setting accepts, without the limits of those that are Annotated."""
+    return {getattr(kind, "__origin__", kind) for kind in (field.annotation, *get_args(field.annotation))}
 
 
 def _limit(bound: Any) -> str:

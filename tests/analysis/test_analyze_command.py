@@ -129,8 +129,8 @@ def test_the_figure_draws_every_value_and_stands_alone(
 
 
 def test_json_can_go_to_a_file(run_of: RunOf, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = as_json(capsys, str(run_of("simco")), "neighbours", "--images", "20", "--out", str(tmp_path / "x.json"))
-    assert json.loads((tmp_path / "x.json").read_text()) == found
+    found = as_json(capsys, str(run_of("simco")), "neighbours", "--images", "20", "--out", str(tmp_path / "x.JSON"))
+    assert json.loads((tmp_path / "x.JSON").read_text()) == found
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_json_can_go_to_a_file(run_of: RunOf, tmp_path: Path, capsys: pytest.Cap
         (("RUN", "neighbours", "--taus", "1"), "--taus does not apply to neighbours"),
         (("RUN", "entropy", "--images", "9"), "--images does not apply to entropy"),
         (("RUN", "neighbours", "--images", "1"), "at least 2"),
-        (("RUN", "entropy", "--out", "figure.png"), "ends in .svg or .json"),
+        (("RUN", "entropy", "--out", "figure.png"), "ends with .svg or .json"),
         (("RUN", "entropy", "--out", "config.svg/x.svg"), "cannot be written"),
         (("RUN", "entropy", "--data", "no-such-set"), "no-such-set"),
         (("RUN", "entropy", "--device", "tpu9"), "no device is called"),

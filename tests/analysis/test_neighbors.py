@@ -57,6 +57,14 @@ def test_agreement_and_confusion_count_what_is_known(given_labels: list[int], k:
     assert [share for *_, share in found] == sorted((share for *_, share in found), reverse=True)
 
 
+def test_classes_that_no_image_has_take_neither_memory_nor_time() -> None:
+    labels = torch.tensor([7, 7, 2_000_000, 30_000_000])  # a table of all classes would be petabytes
+    index = torch.tensor([[1, 2], [0, 2], [0, 3], [2, 1]])
+    found = confused_classes(labels, index)
+    last, rare = 30_000_000, 2_000_000
+    assert found == [(7, rare, 0.5), (rare, 7, 0.5), (rare, last, 0.5), (last, 7, 0.5), (last, rare, 0.5)]
+
+
 @given(labels_of_some)
 def test_chance_is_the_share_of_pairs_with_one_label(given_labels: list[int]) -> None:
     known = [label for label in given_labels if label >= 0]

@@ -117,6 +117,26 @@ def test_a_mistake_is_one_line(flat: Path, content: str | bytes | None, message:
         assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize("head", ["file,label\n", ""])
+def test_labels_of_files_in_formats_that_cannot_be_read_are_dropped(flat: Path, head: str) -> None:
+    (flat / "IMG_1.HEIC").write_bytes(b"x")
+    path = flat / "labels.csv"
+    path.write_text(f"{head}IMG_1.HEIC,owl\n000.png,cat\n001.png,dog\n")
+    for labels_from in ("auto", path):
+        found = listed(flat, labels_from=labels_from)
+        assert {name: found.label(i) for i, name in enumerate(found.names) if found.label(i)} == {
+            "000.png": "cat", "001.png": "dog"
+        }  # fmt: skip
+        assert set(found.foreign) == {"IMG_1.HEIC"}
+        assert open_source(flat, labels_from=labels_from).train.classes == ("cat", "dog")
+    path.write_text("file,label\nIMG_1.HEIC,owl\nIMG_1.heic,owl\n")
+    with pytest.raises(UserError, match=r"line 3: IMG_1\.heic not among the 24 images"):
+        open_source(flat)
+    path.write_text("file,label\nIMG_1.HEIC,owl\n")
+    with pytest.raises(UserError, match="no image that can be read has a label"):
+        open_source(flat)
+
+
 def test_sets_and_npz_files_take_no_label_file(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="has its own labels"):
         open_source("digits", labels_from=tmp_path / "labels.csv")

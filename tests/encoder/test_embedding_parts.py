@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 from command_processes import Commands, halting, kill_where_it_halts, together
 from drawn_photos import draw_photos
 from hypothesis import given
@@ -17,6 +18,7 @@ from dualtemp.encoder.bank import Gathered, bank_of_file, gather_rows
 from dualtemp.encoder.embed import embed
 from dualtemp.encoder.embedding_file import Columns, write_features
 from dualtemp.encoder.embedding_parts import Share, read_share
+from dualtemp.encoder.encoder import RunEncoder
 from dualtemp.errors import UserError
 
 HOW: dict[str, Any] = {"workers": 0, "device": "cpu"}
@@ -98,6 +100,95 @@ def test_files_that_cannot_be_read_are_named_again_when_their_part_is_finished(
     assert list(first.unreadable) == [paths[1].name]
     assert again.unreadable == first.unreadable
     assert again.images == 7
+
+
+@pytest.fixture
+def labeled(tmp_path: Path) -> Path:
+    """A flat folder of eight images, one of which cannot be read, and labels.csv."""
+    paths = draw_photos(tmp_path / "labeled", 8)
+    paths[1].write_bytes(b"broken")
+    write_labels(tmp_path / "labeled", ["cat", "dog"] * 4)
+    return tmp_path / "labeled"
+
+
+def write_labels(folder: Path, labels: list[str]) -> None:
+    names = sorted(path.name for path in folder.glob("*.png"))
+    lines = [f"{name},{label}" for name, label in zip(names, labels, strict=True)]
+    (folder / "labels.csv").write_text("\n".join(["file,label", *lines, ""]))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_finished_parts_get_the_labels_of_now_and_keep_their_features(
+    photos_run: Path, labeled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str
+) -> None:
+    words: dict[str, Any] = {"data": labeled, "batch": 2, "parts": 5, "dtype": dtype, **HOW}  # one part is empty
+    embed(photos_run, out=tmp_path / "e", **words)
+    for labels in (["fox", "dog", "cat", "fox"] * 2, None):
+        if labels is None:
+            (labeled / "labels.csv").unlink()
+        else:
+            write_labels(labeled, labels)
+        fresh = embed(photos_run, out=tmp_path / f"fresh-{labels}", **words)
+        notes: list[str] = []
+        with monkeypatch.context() as patched:
+            patched.setattr(RunEncoder, "features", None)  # nothing is computed
+            again = embed(photos_run, out=tmp_path / "e", note=notes.append, **words)
+        assert contents(again.path) == contents(fresh.path)
+        assert (again.images, again.resumed, again.unreadable) == (7, 7, fresh.unreadable)
+        assert notes == ["7 of 7 rows were computed before", "7 of them were written again, with the present labels"]
+        expected = [None] * 7 if labels is None else [labels[0], *labels[2:]]
+        assert rows(again.path).labels == expected
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "e").iterdir()}
+    embed(photos_run, out=tmp_path / "e", **words)
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "e").iterdir()} == before
+
+
+def test_a_folder_of_parts_with_different_labels_is_refused(photos_run: Path, labeled: Path, tmp_path: Path) -> None:
+    words: dict[str, Any] = {"data": labeled, "out": tmp_path / "e", "batch": 2, **HOW}
+    embed(photos_run, parts=2, **words)
+    (labeled / "labels.csv").unlink()
+    embed(photos_run, share="1/2", **words)
+    with pytest.raises(UserError, match=r"part-00001-of-00002\.parquet has other labels than part-00000"):
+        rows(tmp_path / "e")
+    embed(photos_run, share="0/2", **words)
+    assert rows(tmp_path / "e").labels == [None] * 7
+
+
+def test_parts_that_do_not_record_their_labels_are_read_and_get_the_labels_of_now(
+    photos_run: Path, labeled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words: dict[str, Any] = {"data": labeled, "batch": 2, "parts": 2, **HOW}
+    fresh = contents(embed(photos_run, out=tmp_path / "fresh", **words).path)
+    out = embed(photos_run, out=tmp_path / "e", **words).path
+    for path in out.iterdir():  # as earlier versions wrote it
+        table = pq.read_table(path)
+        about = json.loads(table.schema.metadata[b"dualtemp"])
+        del about["labels"]
+        pq.write_table(table.replace_schema_metadata({"dualtemp": json.dumps(about)}), path)
+    assert rows(out).labels == rows(tmp_path / "fresh").labels
+    monkeypatch.setattr(RunEncoder, "features", None)  # nothing is computed
+    embed(photos_run, out=out, **{**words, "parts": None}, share="0/2")
+    assert rows(out).labels == rows(tmp_path / "fresh").labels, "only one part records its labels"
+    embed(photos_run, out=out, **words)
+    assert contents(out) == fresh
+
+
+def test_a_finished_part_whose_features_are_damaged_is_computed_when_labels_change(
+    photos_run: Path, labeled: Path, tmp_path: Path
+) -> None:
+    words: dict[str, Any] = {"data": labeled, "batch": 2, "parts": 2, **HOW}
+    out = embed(photos_run, out=tmp_path / "e", **words).path
+    first = out / "part-00000-of-00002.parquet"
+    content = bytearray(first.read_bytes())
+    content[4 : len(content) // 2] = bytes(len(content) // 2 - 4)
+    first.write_bytes(content)
+    write_labels(labeled, ["fox"] * 8)
+    assert embed(photos_run, out=out, **words).images == 7
+    assert contents(out) == contents(embed(photos_run, out=tmp_path / "fresh", **words).path)
 
 
 def test_images_of_a_set_in_parts_have_the_bits_of_one_file(digits_run: Path, tmp_path: Path) -> None:
@@ -219,6 +310,28 @@ def test_a_feature_that_float16_cannot_hold_is_one_line(tmp_path: Path) -> None:
         open(tmp_path / "e", "wb") as file,
     ):
         write_features(file, ".npz", Columns(["a"], None, (), None, ()), [np.full((1, 2), 7e4, "f4")], 2, {}, "float16")
+
+
+@pytest.mark.parametrize("name", ["e.parquet", "e"])
+def test_features_that_float16_cannot_hold_are_kept_for_the_same_command_without_it(
+    photos_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    draw_photos(tmp_path / "some", 6)
+    words: dict[str, Any] = {"data": tmp_path / "some", "batch": 2, **HOW}
+    computed = RunEncoder.features
+
+    def large(self: RunEncoder, *given: Any) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        for index, features in computed(self, *given):
+            yield index, features * 1e9
+
+    monkeypatch.setattr(RunEncoder, "features", large)
+    fresh = rows(embed(photos_run, out=tmp_path / f"fresh-{name}", **words).path)
+    with pytest.raises(UserError, match="does not fit into float16: leave --dtype out"):
+        embed(photos_run, out=tmp_path / name, dtype="float16", **words)
+    monkeypatch.setattr(RunEncoder, "features", None)  # nothing is computed
+    made = embed(photos_run, out=tmp_path / name, **words)
+    assert (made.images, made.resumed) == (6, 6)
+    assert_same(rows(made.path), fresh)
 
 
 @pytest.mark.parametrize(

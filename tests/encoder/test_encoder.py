@@ -1,5 +1,6 @@
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+import dualtemp
+from dualtemp.cli import main
 from dualtemp.data import open_source
 from dualtemp.data.images import FileImages, ImageSet
 from dualtemp.data.normalization import measured
@@ -87,7 +90,7 @@ def test_neither_checkpoints_nor_data_are_needed(run_copy: Path, photos_run: Pat
     assert (encoder.classes, encoder.channels, encoder.width) == (("cat", "dog"), 3, expected.shape[1])
 
 
-@pytest.mark.parametrize("images", [{}, {"channels": 3, "mean": [0.5], "std": [0.5], "classes": []}, {"mean": "x"}])
+@pytest.mark.parametrize("images", [{}, {"channels": 3, "mean": [0.5], "std": [0.5], "classes": []}, {"mean": None}])
 def test_a_run_that_says_nothing_of_its_images_is_asked_for_its_data(
     run_copy: Path, photos_run: Path, photos: Path, images: dict
 ) -> None:
@@ -177,6 +180,37 @@ def test_weights_of_another_backbone_are_told(run_copy: Path, digits_run: Path) 
     shutil.copy(digits_run / "backbone.safetensors", run_copy)
     with pytest.raises(UserError, match="does not fit this backbone"):
         run_encoder(run_copy, "cpu")
+
+
+@pytest.mark.parametrize("count", [-3, 100_000])
+def test_an_impossible_number_of_workers_is_one_line_in_python_too(photos_run: Path, photos: Path, count: int) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: dualtemp.near_duplicates(photos_run, data=photos, workers=count),
+        lambda: dualtemp.select(photos_run, 2, data=photos, workers=count),
+        lambda: dualtemp.evaluate(photos_run, data=photos, workers=count),
+        lambda: dualtemp.judge([photos_run], workers=count),
+    ]
+    for call in calls:
+        with pytest.raises(UserError, match="workers must be from 0 to"):
+            call()
+
+
+@pytest.mark.parametrize("use", ["search {run} {photo}", "near-duplicates {run}", "embed {run} --out {out}"])
+def test_weights_that_are_not_finite_are_one_line_and_leave_nothing(
+    photos_run: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], use: str
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(photos_run, run)
+    weights = safetensors.torch.load_file(run / "backbone.safetensors")
+    name = next(name for name, value in weights.items() if value.ndim == 4)
+    safetensors.torch.save_file(
+        weights | {name: torch.full_like(weights[name], torch.nan)}, run / "backbone.safetensors"
+    )
+    photo = next(photos.rglob("*.png"))
+    words = use.format(run=run, photo=photo, out=tmp_path / "features.csv").split()
+    assert main([*words, "--data", str(photos)]) == 2
+    assert "features are not finite" in capsys.readouterr().err
+    assert not list(tmp_path.glob("features*"))
 
 
 def test_a_cpu_encodes_large_images_a_few_at_a_time_and_small_ones_together(photos_run: Path, monkeypatch) -> None:

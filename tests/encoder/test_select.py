@@ -12,7 +12,7 @@ from drawn_photos import draw_photos
 from dualtemp.cli import main
 from dualtemp.encoder.bank import Gathered, bank_of_file, gather_rows
 from dualtemp.encoder.embed import embed
-from dualtemp.encoder.label_file import labels_by_name, read_labels
+from dualtemp.encoder.label_file import labels_by_name
 from dualtemp.encoder.select import WAYS, select
 from dualtemp.encoder.selection import select_diverse
 from dualtemp.encoder.selection_simulation import Simulation, simulate
@@ -200,8 +200,68 @@ def test_mistakes_are_one_line(
 def test_labels_with_spaces_around_and_names_as_windows_writes_them_are_read(tmp_path: Path) -> None:
     names = ["a/x.png", "a/y.png", " z.png"]
     (tmp_path / "own.csv").write_text("name, label\na\\x.png, cat\n./a/y.png,cat \n z.png,dog\n")
-    given = read_labels(tmp_path / "own.csv")
-    assert labels_by_name(names, given, tmp_path / "own.csv") == ["cat", "cat", "dog"]
+    assert labels_by_name(tmp_path / "own.csv", names) == ["cat", "cat", "dog"]
     (tmp_path / "own.csv").write_text("name,label\na/x.png,cat\na\\x.png,dog\n")
     with pytest.raises(UserError, match=r"a/x\.png has two labels, cat and dog"):
-        labels_by_name(names, read_labels(tmp_path / "own.csv"), tmp_path / "own.csv")
+        labels_by_name(tmp_path / "own.csv", names)
+
+
+def test_labels_of_images_without_features_are_not_used_which_is_said(
+    photos_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flat = tmp_path / "flat"
+    draw_photos(flat, 8)
+    (flat / "003.png").write_bytes(b"damaged")
+    (flat / "h.heic").write_bytes(b"heic")
+    features = embed(photos_run, data=flat, out=tmp_path / "e.parquet", **HOW).path
+    labels = tmp_path / "some.csv"
+    labels.write_text("name,label\n000.png,cat\n003.png,dog\nh.heic,dog\n")
+    for words in (
+        [str(photos_run), "--data", str(flat), "--workers", "0", "--device", "cpu"],
+        [str(photos_run), "--data", str(flat), "--embeddings", str(features), "--workers", "0", "--device", "cpu"],
+        [str(features)],
+    ):
+        assert main(["select", *words, "-n", "6", "--labels", str(labels), "--json"]) == 0
+        told = capsys.readouterr()
+        selected = {each["name"] for each in json.loads(told.out)["selected"]}
+        assert selected == {f"00{i}.png" for i in (1, 2, 4, 5, 6, 7)}
+        assert "labels of images without features are not used: 003.png and 1 more" in told.err
+    labels.write_text("name,label\n000.png,cat\n009.png,dog\n")
+    assert main(["select", str(features), "-n", "3", "--labels", str(labels)]) == 2
+    assert "no image is called '009.png'" in capsys.readouterr().err
+
+
+def test_a_file_whose_labels_are_still_to_be_filled_in_is_refused(
+    features: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = tmp_path / "tolabel.csv"
+    assert main(["select", str(features), "-n", "3", "--out", str(empty)]) == 0
+    for words in (["-n", "3"], ["--simulate"]):
+        assert main(["select", str(features), *words, "--labels", str(empty)]) == 2
+        assert f"{empty}: no image has a label" in capsys.readouterr().err
+
+
+def test_labels_need_no_line_of_column_names(features: Path, tmp_path: Path) -> None:
+    names = rows_of(features).names[::5]
+    lines = "".join(f"{name},{name.split('/')[1]}\n" for name in names)
+    for ending, head in (("with", "name,label\n"), ("without", "")):
+        (tmp_path / ending).write_text(head + lines)
+    found, expected = (select(features, 4, labels=tmp_path / ending) for ending in ("without", "with"))
+    assert found.labeled == len(names)
+    assert (found.names, found.scores) == (expected.names, expected.scores)
+
+
+def test_a_file_of_labels_that_cannot_be_read_is_refused_before_features_are_computed(
+    photos_run: Path, photos: Path, tmp_path: Path
+) -> None:
+    seen: list[int] = []
+    with pytest.raises(UserError, match="cannot be read"):
+        select(
+            photos_run,
+            data=photos,
+            labels=tmp_path / "none.csv",
+            cache=False,
+            progress=lambda done, total: seen.append(done),
+            **HOW,
+        )
+    assert seen == []

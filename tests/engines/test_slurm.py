@@ -199,6 +199,15 @@ def opened_with_srun(
     return engine
 
 
+def test_jobs_are_named_as_asked_else_after_this_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[dict[str, Any]] = []
+    monkeypatch.setattr(submitit.SlurmExecutor, "update_parameters", lambda self, **values: given.append(values))
+    monkeypatch.setattr(submitit.SlurmExecutor, "affinity", lambda self: 2)  # as if there were an `srun`
+    open_slurm(tmp_path, Place(), None, 0, [])
+    open_slurm(tmp_path, Place(), None, 0, ["job-name=mine"])
+    assert [values["job_name"] for values in given] == ["dualtemp", "mine"]
+
+
 @pytest.mark.parametrize(
     ("jobs", "asked", "expected"), [(1, [], 1), (7, [], 7), (None, [], 30), (None, ["array_parallelism=4"], 4)]
 )

@@ -326,6 +326,31 @@ def test_labels_stay_with_their_images_where_a_file_cannot_be_read(digits_run: P
     assert set(problems) == {"train/cat/001.png"}
 
 
+@pytest.mark.parametrize("lost", ["train", "both"])
+@pytest.mark.parametrize("words", [["--only", "knn,probe"], ["--only", "fine-tune", "--fine-tune-epochs", "1"]])
+def test_a_class_without_a_readable_image_to_learn_from_is_one_line(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], lost: str
+) -> None:
+    folder = tmp_path / "mine"
+    for place, label in enumerate(("cat", "dog")):
+        draw_photos(folder / "train" / label, 6, first=100 * place)
+        draw_photos(folder / "test" / label, 2, first=100 * place + 50)
+    for path in (folder / "train" / "dog").iterdir():
+        path.write_bytes(b"no image")
+    if lost == "both":
+        shutil.rmtree(folder / "test" / "dog")
+    before = read_evaluation(run)["measured"]
+    assert main(["evaluate", str(run), "--data", str(folder), *words, "--workers", "0"]) == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("dualtemp")
+    expected = {
+        "train": f"{folder}: class 'dog' has test images but none to learn from that can be read",
+        "both": f"{folder}: images of one class only can be read, 'cat'",
+    }
+    assert expected[lost] in last
+    assert read_evaluation(run)["measured"] == before
+
+
 def test_labels_of_a_file_are_measured_on_test_images_also_of_a_run_that_holds_images_out(
     run_copy: Path, photos: Path, tmp_path: Path
 ) -> None:

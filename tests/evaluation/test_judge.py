@@ -6,11 +6,15 @@ import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import yaml
+from drawn_photos import draw_photos, drawn_photo
 from scipy.stats import norm
 
 import dualtemp
 from dualtemp.cli import main
+from dualtemp.data import open_source
 from dualtemp.errors import UserError
 from dualtemp.evaluation.judge import MEASURES, calibration, chance_better, forecast, read_judged
 from dualtemp.report.run_page import write_run_page
@@ -68,6 +72,45 @@ def test_runs_are_judged_without_labels_and_the_page_shows_it(
     out = capsys.readouterr().out
     assert "untrained" in out
     assert "take" not in out
+
+
+def on_other_data(run: Path, out: Path, **values: object) -> Path:
+    config = shutil.copytree(run, out) / "config.yaml"
+    config.write_text(yaml.safe_dump({**yaml.safe_load(config.read_text()), **values}))
+    return out
+
+
+def test_only_forecasts_on_the_same_images_are_compared(
+    digits_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    digits = open_source("digits").train.source.tensor
+    assert digits is not None
+    pixels = digits[:, 0].numpy()
+    for name, first in (("own", 0), ("copy", 0), ("other", 100)):
+        np.savez(tmp_path / f"{name}.npz", images=pixels[first : first + 100])
+    runs = {
+        name: on_other_data(digits_run, tmp_path / name, data=str(tmp_path / f"{data}.npz"), subset=subset)
+        for name, data, subset in (("a", "own", None), ("b", "own", 60), ("c", "copy", None), ("d", "other", None))
+    }
+    for one, other, same in (("a", "b", False), ("a", "c", True), ("a", "d", False)):
+        assert main(["judge", str(runs[one]), str(runs[other]), "--device", "cpu", "--workers", "0"]) == 0
+        told = capsys.readouterr()
+        assert ("take " in told.out) == same, (one, other)
+        assert ("measured on different images" in told.err) == (not same)
+
+
+def test_files_are_the_same_images_in_any_folder_but_not_by_their_names_alone(photos_run: Path, tmp_path: Path) -> None:
+    draw_photos(tmp_path / "own", 40)
+    shutil.copytree(tmp_path / "own", tmp_path / "copy")
+    shutil.copytree(tmp_path / "own", tmp_path / "other")
+    for path in (tmp_path / "other").iterdir():
+        drawn_photo(1000 + int(path.stem)).save(path)
+    runs = [
+        on_other_data(photos_run, tmp_path / f"on {name}", data=str(tmp_path / name))
+        for name in ("own", "copy", "other")
+    ]
+    found = {each.path.name: each.images for each in dualtemp.judge(runs, device="cpu", workers=0)}
+    assert found["on own"] == found["on copy"] != found["on other"]
 
 
 def test_a_run_that_was_better_before_is_told_to_stop(digits_run: Path, tmp_path: Path) -> None:

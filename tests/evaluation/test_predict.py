@@ -75,6 +75,22 @@ def test_a_run_keeps_its_classifier_and_predicts_with_it(run_copy: Path, photos:
     assert dualtemp.predict(run_copy, photos, **SMALL).measured["images"] == 10, "the run's own test part"
 
 
+def test_a_run_whose_images_of_a_class_can_no_longer_be_read_is_one_line(
+    run_copy: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = shutil.copytree(photos, tmp_path / "own")
+    for path in (own / "train" / "dog").iterdir():
+        path.write_bytes(b"no image")
+    config = run_copy / "config.yaml"
+    config.write_text(yaml.safe_dump({**yaml.safe_load(config.read_text()), "data": str(own)}))
+    draw_photos(tmp_path / "new", 2, first=900)
+    words = ["predict", str(run_copy), "--data", str(tmp_path / "new"), "--device", "cpu", "--workers", "0"]
+    assert main(words) == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "class 'dog' has test images but none to learn from that can be read" in last
+    assert not (run_copy / CLASSIFIER_FILE).exists()
+
+
 def test_a_classifier_of_other_weights_or_a_damaged_one_is_made_anew(run_copy: Path, tmp_path: Path) -> None:
     draw_photos(tmp_path / "new", 2, first=900)
     dualtemp.predict(run_copy, tmp_path / "new", **SMALL)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import zipfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -515,15 +516,23 @@ FORMAT = ExportFormat("pickle", ("weights.pt",), write, read, how_to_load, facts
 """
 
 
+@contextlib.contextmanager
+def one_more_format(monkeypatch: pytest.MonkeyPatch, folder: Path, text: str) -> Iterator[None]:
+    (folder / "pickle.py").write_text(text)
+    monkeypatch.setattr(formats, "__path__", [*formats.__path__, str(folder)])
+    export_formats.cache_clear()
+    try:
+        yield
+    finally:
+        export_formats.cache_clear()
+        sys.modules.pop("dualtemp.exporting.formats.pickle")
+
+
 def test_a_new_format_is_one_new_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = untrained_run(tmp_path / "run", "resnet_mini", 32)
-    (tmp_path / "more").mkdir()
-    (tmp_path / "more" / "pickle.py").write_text(NEW_FORMAT)
-    monkeypatch.setattr(formats, "__path__", [*formats.__path__, str(tmp_path / "more")])
-    export_formats.cache_clear()
-    try:
+    with one_more_format(monkeypatch, tmp_path, NEW_FORMAT):
         assert main(["export", "--help"]) == 0
         assert "pickle, safetensors, timm, onnx, onnx-int8, onnx-web, torch-export, or all" in " ".join(
             capsys.readouterr().out.split()
@@ -532,9 +541,25 @@ def test_a_new_format_is_one_new_file(
         assert re.search(r"pickle +weights.pt +features within 0 of the run's", capsys.readouterr().out)
         assert json.loads((run / "export" / "export.json").read_text())["formats"]["pickle"]["bytes"] == "unsafe"
         assert "### pickle\n\nA state dict of resnet_mini, unsafe." in (run / "export" / "README.md").read_text()
-    finally:
-        export_formats.cache_clear()
-        sys.modules.pop("dualtemp.exporting.formats.pickle")
+
+
+def test_all_leaves_out_a_format_that_fails_and_its_own_name_refuses_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = untrained_run(tmp_path / "run", "resnet_mini", 32)
+    failing = NEW_FORMAT.replace("return lambda pixels: encoder", "return lambda pixels: 2 * encoder")
+    with one_more_format(monkeypatch, tmp_path, failing):
+        assert main(["export", str(run), "--format", "all"]) == 0
+        told = capsys.readouterr()
+        assert "left out: --format pickle: the exported resnet_mini gives other features" in told.err
+        assert re.search(r"^pickle +left out: this encoder cannot be exported in it", told.out, re.M)
+        written = {"safetensors", "onnx", "torch-export"}
+        assert set(json.loads((run / "export" / "export.json").read_text())["formats"]) == written
+        assert not (run / "export" / "weights.pt").exists()
+        for asked in ("all,pickle", "pickle"):
+            assert main(["export", str(run), "--format", asked, "--out", str(tmp_path / "out")]) == 2
+            assert "--format pickle: the exported resnet_mini gives other features" in capsys.readouterr().err
+        assert not (tmp_path / "out").exists()
 
 
 def test_the_former_spelling_of_normalize_works_with_a_warning(
@@ -615,6 +640,28 @@ def test_an_export_that_was_killed_in_an_empty_folder_does_not_stop_the_next(tra
     (tmp_path / "other" / "photos").mkdir(parents=True)
     with pytest.raises(UserError, match="exists and is not an export"):
         export(trained, "safetensors", tmp_path / "other")
+
+
+KILLED = """
+import sys, time, dualtemp
+dualtemp.export(sys.argv[1], out=sys.argv[2], note=lambda line: (print(line, flush=True), time.sleep(600)))
+"""
+
+
+def test_what_a_killed_export_leaves_is_removed_by_the_next_and_not_before(tmp_path: Path) -> None:
+    run, out = untrained_run(tmp_path / "run", "resnet_mini", 32), tmp_path / "out"
+    words = [sys.executable, "-c", KILLED, str(run), str(out)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("safetensors")
+        assert len(list(tmp_path.glob(".out.*"))) == 1
+        export(run, "safetensors", out)
+        assert len(list(tmp_path.glob(".out.*"))) == 1, "it belongs to a living process"
+        process.kill()
+    assert len(list(tmp_path.glob(".out.*"))) == 1
+    export(run, "torch-export", out)
+    assert not list(tmp_path.glob(".out.*"))
+    assert not list(out.glob(".*"))
 
 
 def test_a_format_that_is_asked_for_beside_all_is_not_left_out_in_silence(tmp_path: Path) -> None:

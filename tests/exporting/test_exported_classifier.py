@@ -16,6 +16,7 @@ from drawn_photos import draw_photos
 
 import dualtemp
 from dualtemp.cli import main
+from dualtemp.config import complete, settings
 from dualtemp.data.loading.loader import evaluation_batches
 from dualtemp.encoder.encoder import run_encoder
 from dualtemp.encoder.image_list import listed
@@ -24,6 +25,8 @@ from dualtemp.evaluation.classifier_file import CLASSIFIER_FILE, classifier_byte
 from dualtemp.exporting.export import formats_in
 from dualtemp.exporting.exported_encoder import ClassifyingEncoder
 from dualtemp.exporting.loading import how_to_classify
+from dualtemp.models import build_backbone, save_backbone
+from dualtemp.runs.folder import RunFolder
 from dualtemp.training.run_encoder import onnx_encoder
 
 ALONE = """
@@ -156,3 +159,25 @@ def test_a_classifier_that_is_not_there_is_one_line(words: list[str], message: s
     assert main(["export", str(run_copy), "--format", "onnx", *words]) == 2
     assert message in capsys.readouterr().err.strip().splitlines()[-1]
     assert not list(run_copy.glob("export*"))
+
+
+@pytest.mark.parametrize("format", ["safetensors", "timm"])
+def test_a_classifier_that_no_format_carries_inside_is_said_to_lie_beside_it(format: str, tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "run")
+    images = {"channels": 3, "size": 64, "mean": [0.5] * 3, "std": [0.25] * 3, "classes": ["cat", "dog"]}
+    with run.create(complete(settings({"data": "cifar10", "backbone": "resnet18"}), 64), {"images": images}):
+        save_backbone(run.backbone, build_backbone("resnet18", 64, seed=1))
+    g, encoder = np.random.default_rng(0), run_encoder(run.path, "cpu")
+    features = g.normal(size=(40, encoder.width)) + 3 * (np.arange(40) % 2)[:, None]
+    made = fit_classifier(features.astype(np.float32), np.arange(40) % 2, ["cat", "dog"])
+    save_classifier(run.path / CLASSIFIER_FILE, made.with_facts(backbone=encoder.fingerprint))
+    said: dict[str | None, str] = {}
+    for classifier in ("probe", None):
+        lines: list[str] = []
+        folder = dualtemp.export(run.path, format, tmp_path / "out", classifier=classifier, note=lines.append)
+        said[classifier] = "\n".join(lines)
+        assert load_classifier(folder / CLASSIFIER_FILE).classes == ("cat", "dog")
+        assert "### Classify" in (folder / "README.md").read_text()
+    assert f"the classifier is written beside the encoder, as {CLASSIFIER_FILE}" in said["probe"]
+    assert "only onnx and onnx-web carry it" in said["probe"]
+    assert "classifier" not in said[None]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from made_runs import FULL, made_run
 
-from dualtemp.exporting.model_card import CardFacts, _figures, _origin
+from dualtemp.exporting.model_card import CardFacts, _data, _figures, _origin
 from dualtemp.runs.folder import RunFolder
 
 
@@ -48,3 +48,18 @@ def test_the_card_names_only_the_last_part_of_a_starts_path(tmp_path: Path, word
     own = replace(facts, settings=facts.settings.model_copy(update={"init": word}))
     assert f"`{Path(word).name}`" in _origin(own)
     assert "secret" not in _origin(own)
+
+
+@pytest.mark.parametrize(("recorded", "said"), [(5_000, "5,000"), (None, "a tenth")])
+def test_the_card_does_not_count_images_held_out_of_training_among_those_learned_from(
+    recorded: int | None, said: str, tmp_path: Path
+) -> None:
+    run = RunFolder(made_run(tmp_path / "run", FULL, init="imagenet", stop_below_start=True, knn_images=60_000))
+    facts = CardFacts(run, run.settings(), (), {}, {}, {})
+    environment = {**run.read_environment(), **({} if recorded is None else {"held_out": recorded})}
+    run.environment.write_text(json.dumps(environment))
+    assert f"Of these, {said} were held out of training, to decide when to stop." in _data(facts)
+    labels = [line.split(" | ")[3] for line in _figures(facts).splitlines() if " while training |" in line]
+    assert labels == [str(50_000 - (recorded or 0))]
+    without = replace(facts, settings=facts.settings.model_copy(update={"stop_below_start": False}))
+    assert ("held out of training" in _data(without)) == (recorded is not None), "what was held out stays held out"

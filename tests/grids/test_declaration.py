@@ -99,6 +99,21 @@ def test_a_folder_with_an_equals_sign_in_its_name_is_a_folder(tmp_path: Path) ->
     assert DataChoice.parse(["digits=x=y"]) == DataChoice(None, {"digits": "x=y"})
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([""], "--data '': an empty name"),
+        (["digits="], "--data 'digits=': an empty name"),
+        (["digits=a", "DIGITS=b"], "--data DIGITS=b: DIGITS is replaced twice"),
+    ],
+)
+def test_data_that_names_nothing_or_two_things_is_refused_and_never_ignored(words: list[str], said: str) -> None:
+    with pytest.raises(UserError) as caught:
+        DataChoice.parse(words)
+    assert said in str(caught.value)
+    assert DataChoice.parse(["digits=a", "digits=a"]) == DataChoice(None, {"digits": "a"})
+
+
 def test_a_plugins_setting_may_begin_like_a_temperature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Own(SimCo):
         class Settings(SimCo.Settings):
@@ -146,6 +161,10 @@ def test_cells_that_compute_the_same_share_one_run(tmp_path: Path) -> None:
         ("rows: {tau_alpha: [0.1, 0.10]}", "rows: tau_alpha must be a list of different values"),
         ("rows: {a: {}}\nseeds: []", "seeds: give how many (3), or which ([1, 2, 5])"),
         ("rows: {a: {}}\nseeds: 0", "seeds: give how many (3), or which ([1, 2, 5])"),
+        ("rows: {a: {}}\nseeds: yes", "seeds: give how many (3), or which ([1, 2, 5])"),
+        ("rows: {a: {}}\nseeds: [1, no]", "seeds: give how many (3), or which ([1, 2, 5])"),
+        ("rows: {a: {}}\nseeds: many", "seeds: give how many (3), or which ([1, 2, 5])"),
+        ("rows: {a: {}}\nseeds: 20000", "seeds: give at most 10,000; the one seed 20000 is [20000]"),
         ("title: x", "neither rows nor columns"),
         ("colums: {a: {}}", "no 'colums': did you mean 'columns'"),
         ("rows: {a: 3}", "rows: a must be settings"),
@@ -157,6 +176,9 @@ def test_cells_that_compute_the_same_share_one_run(tmp_path: Path) -> None:
         ("rows: {a: {}}\nmetric: prob_top1", "no measure is called 'prob_top1'"),
         ("rows: {a: {}}\nvariance: all", "variance"),
         ("rows: {a: {}}\nmargin: -1", "margin"),
+        ("rows: {a: {}}\nmargin: yes", "margin: a number is expected, got yes or no"),
+        ("rows: {a: {}}\nconfidence: no", "confidence: a number is expected, got yes or no"),
+        ("rows: {a: {}}\nlooks: [5, 10]", "looks: give seeds and level, such as {seeds: [5, 10], level: 0.9706}"),
         ("rows: {a: {}}\nlooks: {seeds: [], level: 0.97}", "looks.seeds"),
         ("rows: {a: {}}\nlooks: {seeds: [5, 10], level: 97}", "looks.level"),
         ("rows: {a: {}, b: {}}\nclaims: {c: no}", "claim c: give `says`"),
@@ -168,6 +190,10 @@ def test_cells_that_compute_the_same_share_one_run(tmp_path: Path) -> None:
         (
             "rows: {a: {}, b: {}}\nclaims: {c: {shown_by: [{each: row, beats: [a, b]}]}}",
             "compares columns, and",
+        ),
+        (
+            "rows: {a: {}, b: {}}\nclaims: {c: {shown_by: [{each: column, beats: [a, b], of: x}]}}",
+            "claim c: the grid has no columns: leave of out",
         ),
     ],
 )

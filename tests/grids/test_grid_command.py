@@ -1,5 +1,6 @@
 import base64
 import csv
+import html
 import json
 import os
 import re
@@ -17,7 +18,7 @@ from scipy import stats
 
 from dualtemp.cli import main
 from dualtemp.grids.grid_request import GridRequest
-from dualtemp.grids.results import Results
+from dualtemp.grids.results import Job, Results
 from dualtemp.grids.tables import make_jobs
 from dualtemp.grids.worker import perform
 
@@ -153,6 +154,26 @@ def test_listed_commands_make_the_missing_runs(
     assert len(capsys.readouterr().out.splitlines()) == 1
 
 
+def test_runs_that_are_the_same_on_these_images_are_counted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "grid.yaml").write_text("data: digits\ncolumns: {subset: [64, 5000, 6000]}\nseeds: [1, 2]")
+    made: list[str] = []
+
+    def pretend(jobs: list[Job], *_: object) -> int:
+        made.extend(job.name for job in jobs)
+        return 0
+
+    monkeypatch.setattr("dualtemp.grids.run_missing.run_missing", pretend)
+    assert main(["grid", str(tmp_path / "grid.yaml")]) == 0
+    told = capsys.readouterr().out
+    assert len(set(made)) == len(made) == 4  # both large subsets are the whole set
+    assert told.startswith("4 runs of 4\n")
+    assert "0 of 4 runs, in " in told
+    assert main(["grid", str(tmp_path / "grid.yaml"), "--cell", made[0]]) == 0
+    assert capsys.readouterr().out == "1 run\n"
+
+
 def test_latex_shows_names_as_they_are_and_takes_none_for_an_argument(grid: Path, tmp_path: Path) -> None:
     grid.write_text(GRID.replace("SimCo:", '"[a|b]":').replace("SimMoCo:", '"* <c> &":'))
     assert main(["grid", str(grid), "--no-run", "--out", str(tmp_path / "grid.tex")]) == 0
@@ -173,7 +194,7 @@ def test_every_output_is_written_of_a_grid_whose_file_name_is_no_text(grid: Path
         assert r"caf\udce9" in path.read_text()
 
 
-def test_listed_commands_retry_what_is_to_be_retried_and_load_the_plugins(
+def test_commands_to_repeat_retry_what_is_to_be_retried_and_load_the_plugins(
     grid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DUALTEMP_PLUGINS", "")
@@ -183,9 +204,16 @@ def test_listed_commands_retry_what_is_to_be_retried_and_load_the_plugins(
     (line,) = capsys.readouterr().out.splitlines()
     words = shlex.split(line)
     assert words[words.index("--plugin") + 1] == str(plugin)
+    page = tmp_path / "grid.html"
+    assert main(["grid", str(grid), "--plugin", str(plugin), "--no-run", "--out", str(page)]) == 0
+    assert f"--plugin {shlex.quote(str(plugin))}</code>" in html.unescape(page.read_text())
+    capsys.readouterr()
     assert main([*words[1:], "--list"]) == 0  # finds the failed run, which it would make
     assert capsys.readouterr().out == f"{line}\n"
-    sorted((tmp_path / "results").glob("*-s2.json"))[0].unlink()
+    finished = sorted((tmp_path / "results").glob("*-s2.json"))[0]
+    assert main(["grid", str(grid), "--cell", finished.stem]) == 0
+    assert capsys.readouterr().out == "nothing is missing\n"
+    finished.unlink()
     assert main(["grid", str(grid), "--list"]) == 0
     assert "--retry" not in capsys.readouterr().out
 
@@ -199,6 +227,7 @@ def test_listed_commands_retry_what_is_to_be_retried_and_load_the_plugins(
         (["grid.yaml", "--slurm", "time=3"], "is for --on slurm alone"),
         (["grid.yaml", "--data", "a", "--data", "b"], "give one set for all"),
         (["grid.yaml", "--cell", "x"], "there is no cell"),
+        (["grid.yaml", "--cell", "x", "--no-run"], "leave --no-run out"),
         (["grid.yaml", "--list", "--out", "x.html"], "--list writes no table"),
         (["grid.yaml", "--cell", "x", "--out", "x.html"], "--cell writes no table"),
     ],

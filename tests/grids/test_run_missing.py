@@ -1,5 +1,6 @@
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -7,6 +8,8 @@ from paper.smoke import tiny_job
 
 from dualtemp.engines.engine import Outcome, Submitted, Task
 from dualtemp.file_lock import locked
+from dualtemp.grids import progress
+from dualtemp.grids.progress import RunsDisplay
 from dualtemp.grids.results import Job, Results
 from dualtemp.grids.run_missing import forget_failure, run_missing
 
@@ -58,3 +61,33 @@ def test_the_result_of_a_run_that_another_command_executes_is_left_to_it(tmp_pat
     with locked(results.lock_file(job)):
         forget_failure(job, results)
     assert results.read(job) is not None
+
+
+def test_the_time_left_counts_only_what_was_done_since_the_command_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(monotonic=lambda: 1000.0)
+    monkeypatch.setattr(progress, "time", clock)
+    resumed, fresh = tiny_job(1), tiny_job(2)  # both cost the same
+    display = RunsDisplay([resumed, fresh], live=False, begun=[resumed.name])
+    clock.monotonic = lambda: 1100.0
+    display.moved(resumed, 0.8)
+    assert display.left == ""  # nothing says yet how fast it goes
+    display.moved(resumed, 0.9)
+    assert display.left == "18 min left"  # a tenth of a run in 100 s, and eleven tenths are left
+    display.moved(fresh, 0.4)
+    assert display.left == "2 min left"  # five tenths in 100 s, and seven are left
+
+
+def test_a_run_that_another_command_has_begun_is_told_to_the_display(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results, told = Results(tmp_path), list[list[str]]()
+    results.run_folder(tiny_job(1)).mkdir(parents=True)
+
+    class Display(RunsDisplay):
+        def __init__(self, jobs: Any, begun: Any) -> None:
+            told.append(list(begun))
+            super().__init__(jobs, False, begun)
+
+    monkeypatch.setattr("dualtemp.grids.run_missing.RunsDisplay", Display)
+    run_missing([tiny_job(1), tiny_job(2)], Idle(results), tmp_path)
+    assert told == [[tiny_job(1).name]]

@@ -119,7 +119,7 @@ def test_failed_cells_leave_a_claim_undecided_and_failed_seeds_are_left_out() ->
     measured["SimMoCo", "ST .1"] = cell(49.5, seeds=(1, 2, 3), failed={4: "x"})
     found = verdicts({"T-reverse": measured})["C1"]
     assert (found.verdict, found.findings[0].runs) == (HOLDS, 8)
-    assert found.findings[0].why == "1 failed runs left out"
+    assert found.findings[0].why == "1 failed run left out"
 
 
 def test_a_collapsed_cell_counts_as_chance_but_not_as_noise() -> None:

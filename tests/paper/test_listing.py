@@ -54,6 +54,18 @@ def test_the_time_left_comes_from_a_step_measured_once(
     assert "days" in next(line for line in capsys.readouterr().out.splitlines() if line.startswith("T-reverse"))
 
 
+def test_a_retired_scale_is_not_said_to_be_run_and_no_times_are_spoken_of_where_none_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_listing(Request(["T-reverse"], "long", results=tmp_path), times=False)
+    told = capsys.readouterr().out
+    assert "This scale is retired, and nothing more is run at it: length alone is no remedy" in told
+    assert "runs what is missing" not in told
+    assert "Times are for" not in told
+    print_listing(Request(["T-reverse"], "mini", results=tmp_path), times=False)
+    assert "`dualtemp reproduce ID --scale mini` runs what is missing." in capsys.readouterr().out
+
+
 def test_small_runs_take_what_any_run_takes(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

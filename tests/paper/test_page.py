@@ -217,3 +217,25 @@ def test_the_papers_values_do_not_stand_beside_ones_own_images(tmp_path: Path) -
     assert "49.52" not in page_of("svhn").split('id="T-reverse"')[1].split("</section>")[0]
     assert "49.52" in page_of("cifar100")
     assert "left out" not in page_of("cifar100")
+
+
+def test_the_papers_value_is_left_out_where_a_single_set_is_replaced_and_stays_elsewhere(tmp_path: Path) -> None:
+    mine = str(tmp_path / "mine")
+
+    def page_of(*data: str) -> str:
+        tables = ["T-reverse", "T-data", "S-noise", "F-frameworks"]
+        request = Request(tables, "mini", (1,), data, results=tmp_path / "results")
+        facts = {**FACTS, mine: DataFacts("0123456789abcdef", 32, 500)}
+        write_paper_page(request, tmp_path / "page.html", facts)
+        return (tmp_path / "page.html").read_text()
+
+    page = page_of(f"svhn={mine}")
+    assert "47.25" not in page  # MoCo v2 on SVHN
+    assert "82.35" in page  # MoCo v2 on CIFAR10
+    assert "49.52" in page  # T-reverse has no SVHN
+    assert "its values are left out of T-data (SVHN)." in page
+    page = page_of(f"cifar10={mine}")  # at this scale, what T-reverse is measured on
+    assert [value in page for value in ("47.25", "82.35", "49.52")] == [True, False, False]
+    assert "its values are left out of T-reverse, T-data (CIFAR10), S-noise." in page
+    assert "its values are left out of T-reverse, S-noise." in page_of(mine)  # T-data varies the set
+    assert "left out" not in page_of("svhn=SVHN")

@@ -70,6 +70,19 @@ def test_the_command_names_the_seeds_that_every_cell_has(request_of_reverse: Req
     assert f"\n    {command}\n\n23 runs" in (tmp_path / "summary.md").read_text()
 
 
+def test_the_command_keeps_no_place_of_images_even_if_it_has_an_equals_sign(
+    request_of_reverse: Request, tmp_path: Path
+) -> None:
+    images = tmp_path / "version=2"
+    images.mkdir()
+    facts = {str(images): FACTS["cifar10"]}
+    for data, shown in ((str(images), "FOLDER"), (f"cifar10={images}", "cifar10=FOLDER")):
+        write_paper_summary(replace(request_of_reverse, data=[data]), tmp_path / "summary.md", facts)
+        text = (tmp_path / "summary.md").read_text()
+        assert f" --data {shown}\n" in text
+        assert str(tmp_path) not in text
+
+
 def test_a_folder_in_the_place_of_the_file_is_one_line(
     request_of_reverse: Request, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

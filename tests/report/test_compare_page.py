@@ -13,8 +13,10 @@ from scipy import stats
 
 from dualtemp.cli import main
 from dualtemp.errors import UserError
-from dualtemp.report.compare_page import MOST, NONE, distinct_names, write_compare_page
+from dualtemp.report import compare_page
+from dualtemp.report.compare_page import MOST, NONE, distinct_names, final_figures, write_compare_page
 from dualtemp.report.run_page import write_run_page
+from dualtemp.runs import record
 
 Open = Callable[..., tuple[Any, list[str]]]
 
@@ -218,3 +220,20 @@ def test_tables_for_other_programs_have_the_pages_figures(tmp_path: Path, capsys
     assert set(columns) == {2}
     assert main(["report", str(runs[0]), "--out", str(tmp_path / "one.csv")]) == 0
     assert len((tmp_path / "one.csv").read_text().splitlines()) == 2
+
+
+def test_a_table_of_many_runs_looks_at_each_run_as_often_as_one_of_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [record.read_run(made_run(tmp_path / str(n), FULL, lr=0.01 * (n + 1))) for n in range(24)]
+    looks: list[record.RunRecord] = []
+
+    def tested_on(run: record.RunRecord) -> str:
+        looks.append(run)
+        return record.tested_on(run)
+
+    monkeypatch.setattr(compare_page, "tested_on", tested_on)
+    final_figures(runs[:6])
+    of_six = len(looks)
+    final_figures(runs)
+    assert len(looks) - of_six == 4 * of_six

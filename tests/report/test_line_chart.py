@@ -41,6 +41,18 @@ def test_ticks_are_few_and_enclose_the_values(low: float, span: float) -> None:
     assert all(math.isclose(step, steps[0], rel_tol=1e-6) for step in steps)
 
 
+def test_a_long_name_gets_room_and_a_short_one_moves_nothing() -> None:
+    line = [Point(1, 1.0), Point(2, 2.0)]
+    widths, ends = [], []
+    for name in ("MoCo v2+", "a wider projector, and two temperatures"):
+        drawn = ElementTree.fromstring(line_chart({name: line}, "x", "y"))
+        widths.append(float(drawn.get("viewBox", "").split()[2]))
+        ends += [float(t.get("x", "")) for t in drawn.iter("text") if t.get("class") == "name"]
+    assert widths[0] == WIDTH
+    assert ends[0] == ends[1]
+    assert widths[1] > ends[1] + 200  # 39 letters of 12 pixels, about half as wide as high
+
+
 def test_nothing_to_draw_is_no_picture() -> None:
     assert line_chart({"a": []}, "x", "y") == ""
 

@@ -129,6 +129,22 @@ def test_only_what_was_not_used_for_so_long_goes(place: Path, capsys: Any) -> No
     assert not (place / "cache/features/bb").exists()
 
 
+def test_a_copy_of_a_shard_and_its_note_stay_or_go_together(place: Path, capsys: Any) -> None:
+    copy, note = (place / f"cache/shards/copies/dd.{ending}" for ending in ("copy", "of"))
+    orphan = note.with_name("ff.of")  # what earlier versions left of a copy
+    orphan.write_text("http://x/y.tar")
+    age(note, orphan)
+    words = ["--caches", "--older-than", "30"]
+    assert [Path(item["path"]).name for item in said(words, capsys)["would_free"]] == ["ff.of"]
+    assert said([*words, "--yes"], capsys)["bytes"] == 14
+    assert copy.exists()
+    assert note.exists()
+    age(copy)
+    assert said([*words, "--yes"], capsys)["bytes"] == 40_010
+    assert not copy.exists()
+    assert not note.exists()
+
+
 def test_what_another_process_uses_stays_and_is_told(place: Path, capsys: Any) -> None:
     with holding(place / "cache/features/.aa.lock"):
         told = said(["--caches", "--yes"], capsys)

@@ -170,6 +170,9 @@ def test_a_run_that_falls_below_its_start_stops_and_leaves_what_was_better(
     assert (last["epoch"], last["stopped"]) == (2, True)
     assert {"held_out_knn_top1", "held_out_gained", "held_out_lost", "start_knn_top1"} <= last.keys()
     assert status_of(RunFolder(run)).word == "done"
+    made = RunFolder(run).read_environment()
+    assert made["held_out"] > 0
+    assert last["step"] == 2 * ((made["train"]["images"] - made["held_out"]) // SMALL["batch"])
     kept = (run / "backbone.safetensors").read_bytes()
     assert resume(run, **QUIET) == last  # nothing goes on by itself
     assert (run / "backbone.safetensors").read_bytes() == kept

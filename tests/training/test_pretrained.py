@@ -86,6 +86,26 @@ def test_a_run_from_a_run_from_a_start_keeps_the_input(begun: Path, photos: Path
     assert (encoder.views.size, list(encoder.views.mean), encoder.views.crop) == (40, INPUT["mean"], 0.96)
 
 
+@pytest.mark.parametrize("content", [None, '{"images": '])
+def test_without_its_environment_a_run_from_a_start_is_not_given_other_images(
+    content: str | None, begun: Path, photos: Path, tmp_path: Path
+) -> None:
+    run = RunFolder(shutil.copytree(begun, tmp_path / "run"))
+    run.environment.unlink()
+    if content is not None:
+        run.environment.write_text(content)
+    metrics = run.metrics.read_bytes()
+    for use in (
+        lambda: run_encoder(run.path, "cpu"),
+        lambda: resume(run.path, epochs=2, **QUIET),
+        lambda: train(data=str(photos), init=str(run.path), out=tmp_path / "next", epochs=1, **SMALL),
+    ):
+        with pytest.raises(UserError, match=r"environment\.json is missing or damaged: .* put it back$"):
+            use()
+    assert run.metrics.read_bytes() == metrics
+    assert not (tmp_path / "next").exists()
+
+
 def test_gray_images_reach_a_network_of_three_channels(timm_folder: Path, tmp_path: Path) -> None:
     for path in draw_photos(tmp_path / "gray", 12):
         Image.open(path).convert("L").save(path)

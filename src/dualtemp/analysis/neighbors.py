@@ -55,15 +55,16 @@ def confused_classes(labels: Tensor, index: Tensor, most: int = PAIRS) -> list[t
     """List (class, other class, share of the class's neighbors that belong to the other), largest shares first."""
     found, own = labels[index], labels[:, None].expand_as(index)
     known = (found >= 0) & (own >= 0)
-    classes = int(labels.max()) + 1
-    if classes < 2 or not known.any():
+    if not known.any():
         return []
-    table = torch.bincount(own[known] * classes + found[known], minlength=classes**2).view(classes, classes).double()
-    table = table / table.sum(1, keepdim=True).clamp_min(1)
-    table.fill_diagonal_(0)
-    shares, places = table.flatten().sort(descending=True, stable=True)
-    largest = zip(shares[:most].tolist(), places[:most].tolist(), strict=True)
-    return [(place // classes, place % classes, share) for share, place in largest if share > 0]
+    # Only the pairs that occur: a matrix of all classes would not fit into memory for many.
+    pairs, counts = torch.stack([own[known], found[known]], 1).unique(dim=0, return_counts=True)  # sorted
+    of_class = torch.zeros(int(labels.max()) + 1, dtype=torch.float64).index_add_(0, pairs[:, 0], counts.double())
+    shares = counts / of_class[pairs[:, 0]]
+    other = pairs[:, 0] != pairs[:, 1]
+    shares, order = shares[other].sort(descending=True, stable=True)
+    largest = zip(pairs[other][order[:most]].tolist(), shares[:most].tolist(), strict=True)
+    return [(own_class, other_class, share) for (own_class, other_class), share in largest]
 
 
 def choose_queries(sample: CleanSample, count: int = ROWS) -> list[int]:

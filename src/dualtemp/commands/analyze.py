@@ -6,12 +6,9 @@ from typing import Any
 
 from dualtemp.analysis.analyses import ANALYSES, check_asked
 from dualtemp.atomic_write import refuse_input
-from dualtemp.commands.arguments import add_device, add_json, add_run
+from dualtemp.commands.arguments import add_device, add_json, add_run, check_ending
 from dualtemp.commands.command import Command, Group
 from dualtemp.commands.printing import print_json
-from dualtemp.errors import UserError
-
-ENDINGS = (".svg", ".json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,8 +32,7 @@ def run(given: dict[str, Any]) -> int:
     sizes: Any = words["sizes"] and [_size(word) for word in words["sizes"]]
     out = given["out"]
     check_asked(given["what"], taus, sizes, given["images"])  # before torch is loaded
-    if out is not None and (out.suffix not in ENDINGS or out.is_dir()):
-        raise UserError(f"--out {out}: a file that ends in {' or '.join(ENDINGS)} is expected")
+    check_ending(out, ".svg", ".json")
     refuse_input(out, given["data"])
     from dualtemp.analysis.analyze import analyze
 
@@ -61,7 +57,7 @@ def _write(out: Path, found: dict[str, Any]) -> None:
     from dualtemp.atomic_write import write_output
     from dualtemp.report.analysis_figure import analysis_figure
 
-    write_output(out, analysis_figure(found) if out.suffix == ".svg" else json.dumps(found, indent=2) + "\n")
+    write_output(out, analysis_figure(found) if out.suffix.lower() == ".svg" else json.dumps(found, indent=2) + "\n")
 
 
 def _words(given: list[str] | None) -> list[str] | None:

@@ -8,6 +8,7 @@ from dualtemp.commands.command import Command, Group
 from dualtemp.commands.engine_arguments import add_engine, add_missing_runs, engine_options
 from dualtemp.commands.printing import print_note
 from dualtemp.errors import UserError
+from dualtemp.quantities import counted
 
 if TYPE_CHECKING:
     from dualtemp.grids.grid_request import GridRequest
@@ -46,6 +47,7 @@ def run(given: dict[str, Any]) -> int:
     from dualtemp.engines.choice import open_engine
     from dualtemp.grids.grid_page import check_outputs, write_grid
     from dualtemp.grids.grid_request import GridRequest
+    from dualtemp.grids.listed_command import words_for_plugins
     from dualtemp.grids.missing import find_missing
     from dualtemp.grids.results import Results
     from dualtemp.grids.run_missing import run_missing
@@ -54,6 +56,8 @@ def run(given: dict[str, Any]) -> int:
     for flag in ("list", "cell"):
         if given[flag] and given["out"]:
             raise UserError(f"--{flag} writes no table: leave --out out")
+    if given["cell"] and given["no_run"]:
+        raise UserError("--cell makes one run: leave --no-run out")
     check_outputs(given["out"])
     request = GridRequest.parse(given["file"], given["seeds"], given["data"], given["results"])
     plan = request.make_plan()
@@ -67,14 +71,16 @@ def run(given: dict[str, Any]) -> int:
         return 0
     failed = 0
     if left.jobs and not given["no_run"]:
-        print(f"{len(left.jobs)} runs of {len(plan.runs) * len(request.seeds)}", flush=True)
+        print(counted(len(left.jobs), "run") + ("" if given["cell"] else f" of {left.wanted:,}"), flush=True)
         opened = open_engine(engine, request.results / "jobs")
         failed = run_missing(left.jobs, opened, request.results, given["keep_runs"])
+    elif given["cell"]:
+        print("nothing is missing")
     if given["cell"] is None:
         found = request.measure(plan, left.facts)
         _print_grid(found, request)
         for path in given["out"]:
-            for written in write_grid(found, path, request.words()):
+            for written in write_grid(found, path, [*request.words(), *words_for_plugins()]):
                 print(written)
     return 1 if failed else 0
 

@@ -29,7 +29,7 @@ def run(given: dict[str, Any]) -> int:
     from dualtemp.evaluation.judge_encoders import judge
 
     found = judge(given["runs"], device=given["device"], workers=given["workers"])
-    same = len({each.data for each in found}) == 1
+    same = len({each.images for each in found}) == 1
     chance = chance_better(found[0].found, found[1].found) if len(found) > 1 and same else None
     if given["json"]:
         rows = [
@@ -59,7 +59,7 @@ def run(given: dict[str, Any]) -> int:
     ]
     print_table("kNN forecast without labels", ("run", "step", "kNN", "score", ""), lines)
     if not same:
-        print_note("these runs are on different data: their forecasts do not compare")
+        print_note("these runs were measured on different images: their forecasts do not compare")
     elif chance is not None:
         print(f"take {found[0].path}: better than {found[1].path} with chance {chance:.0%}")
     return 0

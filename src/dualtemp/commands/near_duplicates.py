@@ -40,12 +40,12 @@ def run(given: dict[str, Any]) -> int:
     """Print pairs of almost equal images, the most similar first, and write them to a file."""
     options = encoding_options(given)
     check_ending(given["out"], ".csv", ".html", ".htm")
-    from dualtemp.atomic_write import refuse_input
     from dualtemp.encoder.near_duplicates import THRESHOLD, near_duplicates
+    from dualtemp.encoder.overwriting import refuse_overwriting
     from dualtemp.progress_bar import image_progress
     from dualtemp.report.search_pages import write_duplicates_page, write_pairs
 
-    refuse_input(given["out"], given["data"], given["embeddings"])
+    refuse_overwriting(given["out"], given["run"], given["data"], given["embeddings"], index=given["index"])
     threshold = THRESHOLD if given["threshold"] is None else given["threshold"]
     words = {name: given[name] for name in ("data", "embeddings", "index", "mirrored", "cache")}
     with image_progress() as progress:

@@ -72,7 +72,7 @@ def run(given: dict[str, Any]) -> int:
     check_at_least(given, clusters=1)
     if not 0 <= given["unknown_rate"] < 1:
         raise UserError(f"--unknown-rate must be from 0 to below 1, got {given['unknown_rate']}")
-    from dualtemp.atomic_write import refuse_input
+    from dualtemp.encoder.overwriting import refuse_overwriting
     from dualtemp.evaluation.predict import predict
     from dualtemp.evaluation.prediction_files import check_prediction_file, for_json, write_predictions
     from dualtemp.progress_bar import image_progress
@@ -80,7 +80,7 @@ def run(given: dict[str, Any]) -> int:
     outs = given["out"] or ([] if given["json"] else [default_out(given["run"], "predictions.html")])
     for out in outs:
         check_prediction_file(out)
-        refuse_input(out, given["data"], given["labels"], given["learn"])
+        refuse_overwriting(out, given["run"], given["data"], given["labels"], given["learn"])
     words = {
         name: given[name] for name in ("data", "labels", "learn", "classifier", "clusters", "unknown_rate", "cache")
     }
@@ -105,10 +105,12 @@ def _print(found: "Predicted") -> None:
 
     rows = rows_of(found)
     if found.classifier is not None:
-        counts = Counter(row["prediction"] for row in rows)
-        sure = {name: sum(r["confidence"] for r in rows if r["prediction"] == name) / n for name, n in counts.items()}
+        counts, sure = Counter[str](), Counter[str]()
+        for row in rows:
+            counts[row["prediction"]] += 1
+            sure[row["prediction"]] += row["confidence"]
         lines = [
-            (name, f"{counts[name]:,}", f"{sure[name]:.3f}")
+            (name, f"{counts[name]:,}", f"{sure[name] / counts[name]:.3f}")
             for name in (*map(valid_text, found.classifier.classes), NONE)
             if counts[name]
         ]

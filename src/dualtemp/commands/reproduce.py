@@ -8,6 +8,7 @@ from dualtemp.commands.engine_arguments import add_engine, add_missing_runs, eng
 from dualtemp.commands.paper_arguments import add_request, parse_request, write_reports
 from dualtemp.commands.printing import print_note
 from dualtemp.errors import UserError
+from dualtemp.quantities import counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +44,7 @@ def run(given: dict[str, Any]) -> int:
         return 0
     failed = 0
     if left.jobs:
-        print(f"{len(left.jobs)} runs at scale {request.scale} ({found.scale.about})", flush=True)
+        print(f"{counted(len(left.jobs), 'run')} at scale {request.scale} ({found.scale.about})", flush=True)
         opened = open_engine(engine, request.results / "jobs")
         failed = run_missing(left.jobs, opened, request.results, given["keep_runs"])
     else:

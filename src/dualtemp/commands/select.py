@@ -53,14 +53,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: dict[str, Any]) -> int:
     """Print the selected images and write them to a file; or print what a simulation found."""
-    from dualtemp.atomic_write import refuse_input
+    from dualtemp.encoder.overwriting import refuse_overwriting
 
     options = encoding_options(given)
     check_at_least(given, n=1, seeds=1)
     check_seed(given["seed"])
     if (given["seeds"] or 0) > MOST_SEEDS:
         raise UserError(f"--seeds must be at most {MOST_SEEDS:,}, got {given['seeds']}")
-    refuse_input(given["out"], given["run"], given["data"], given["labels"])
+    read = (given[name] for name in ("run", "data", "embeddings", "labels"))  # `run` may be a file of features
+    refuse_overwriting(given["out"], given["run"], *read)
     if given["simulate"]:
         check_ending(given["out"], ".csv", ".html", ".htm", ".json")
         return _simulate(given, options)
@@ -102,20 +103,22 @@ def _simulate(given: dict[str, Any], options: dict[str, Any]) -> int:
         raise UserError("-n applies to a selection: give --budgets to a simulation")
     if given["seed"] is not None:
         raise UserError("--seed applies to a selection: a simulation uses seeds from 0 on, as many as --seeds says")
+    from dualtemp.data.sources.label_file import label_rows
     from dualtemp.encoder.feature_records import EncodingOptions
-    from dualtemp.encoder.label_file import labels_by_name, number_labels, read_labels
-    from dualtemp.encoder.select import encoder_weights, open_candidates
+    from dualtemp.encoder.label_file import number_labels
+    from dualtemp.encoder.select import encoder_weights, labels_of_candidates, open_candidates
     from dualtemp.encoder.selection_simulation import simulate
     from dualtemp.progress_bar import image_progress
     from dualtemp.report.selection_pages import HEADS, simulation_for_json, simulation_rows, write_simulation
 
     path = given["labels"]
-    labels = None if path is None else read_labels(path)
+    if path is not None:
+        label_rows(path)  # a file that cannot be read is refused before features are computed
     with image_progress() as progress:
         device = options.pop("device")
         how = EncodingOptions(**options, cache=given["cache"], progress=progress, note=print_note)
         found = open_candidates(given["run"], given["data"], given["embeddings"], how, device)
-        known = found.rows.labels if labels is None else labels_by_name(found.rows.names, labels, Path(str(path)))
+        known = found.rows.labels if path is None else labels_of_candidates(found, path, print_note)
         draws_views = found.encoder is not None and found.images is not None
         ways = [given["by"]] if given["by"] else [way for way in WAYS if way != "hardest" or draws_views]
         weights = encoder_weights(found, how) if "hardest" in ways else None

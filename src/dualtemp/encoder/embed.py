@@ -1,7 +1,7 @@
 """Write the features of all images of a source to a file or a folder: streamed, and resumed after an interruption."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from dataclasses import replace
 from hashlib import blake2b
@@ -11,17 +11,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualtemp.atomic_write import refuse_input, whole_file
+from dualtemp.atomic_write import whole_file
 from dualtemp.data.images import ImagesGone
 from dualtemp.data.loading.loader import EVALUATION_BATCH
-from dualtemp.encoder.embedding_file import FORMATS, Columns, checked_format, write_features
-from dualtemp.encoder.embedding_parts import COMPUTED, SHARE, UNREADABLE, Share, check_parts, parts_begun, read_share
-from dualtemp.encoder.embedding_reader import read_about
+from dualtemp.encoder.embedding_file import FORMATS, Columns, TooLarge, checked_format, write_features
+from dualtemp.encoder.embedding_parts import (
+    COMPUTED,
+    LABELS,
+    SHARE,
+    UNREADABLE,
+    Share,
+    check_parts,
+    parts_begun,
+    read_share,
+)
+from dualtemp.encoder.embedding_reader import file_rows, read_about
 from dualtemp.encoder.encoder import RunEncoder, run_encoder
 from dualtemp.encoder.feature_records import EncodingOptions, Progress, feature_records, features_facts, images_of
 from dualtemp.encoder.image_list import PARTS, ImageList
+from dualtemp.encoder.overwriting import refuse_overwriting
 from dualtemp.errors import UserError, writing
 from dualtemp.file_lock import locked
+from dualtemp.file_names import valid_text
 from dualtemp.renamed import renamed_arguments
 from dualtemp.runs.work_file import WorkFile
 
@@ -46,6 +57,14 @@ class _Output(NamedTuple):
     dtype: str
     has_parts: bool
     is_share: bool
+
+
+class _Finished(NamedTuple):
+    """A part that an earlier process finished; has_labels: whether its labels and parts are the present ones."""
+
+    rows: int
+    unreadable: dict[str, str]
+    has_labels: bool
 
 
 @renamed_arguments(told="progress")
@@ -98,7 +117,7 @@ def embed(
     if not in_parts and out.is_dir():
         raise UserError(f"{out} is a folder: give --out a file's name, such as {out / 'embeddings.parquet'}")
     checked_format(out / "part.parquet" if in_parts else out, dtype)
-    refuse_input(out, data)
+    refuse_overwriting(out, run, data)
     if batch < 1:
         raise UserError(f"batch must be at least 1, got {batch}")
     shares = _shares(out, share, parts, in_parts)
@@ -112,16 +131,24 @@ def embed(
     if shares is None:
         return _write_file(encoder, _Output(out, images, computed, about, dtype, has_parts, False), options)
     about[COMPUTED] = blake2b(dumps({**computed, "dtype": dtype}, sort_keys=True).encode(), digest_size=16).hexdigest()
-    made, done_before = [], 0
+    about[LABELS] = _labels_digest(images)
+    made, done_before, relabeled = [], 0, 0
     for each in shares:
         some = images.between(each.images(len(images), batch))
         facts = {**computed, SHARE: list(each)}
         output = _Output(out / each.file_name, some, facts, {**about, SHARE: list(each)}, dtype, has_parts, True)
-        done = _finished(output, encoder)
-        done_before += 0 if done is None else done.images
-        made.append(done or _write_file(encoder, output, options))
+        done = _finished(output)
+        if done is None or not (done.has_labels or _relabel(output, done, encoder.width)):
+            made.append(_write_file(encoder, output, options))
+            continue
+        problems = some.foreign | done.unreadable
+        made.append(Embedded(output.path, done.rows, encoder.width, problems, done.rows))
+        done_before += done.rows
+        relabeled += 0 if done.has_labels else done.rows
     if done_before:
         options.tell(f"{done_before:,} of {sum(one.images for one in made):,} rows were computed before")
+    if relabeled:
+        options.tell(f"{relabeled:,} of them were written again, with the present labels")
     problems = {name: reason for one in made for name, reason in one.unreadable.items()}
     return Embedded(out, sum(one.images for one in made), encoder.width, problems, sum(one.resumed for one in made))
 
@@ -158,14 +185,42 @@ def refuse_other_division(out: Path, wanted: set[int]) -> None:
         )
 
 
-def _finished(output: _Output, encoder: RunEncoder) -> Embedded | None:
+def _finished(output: _Output) -> _Finished | None:
     """The part as an earlier process finished it, if its metadata says that it was computed from the same input."""
     with suppress(UserError):
         about, rows = read_about(output.path)
-        problems = about.pop(UNREADABLE, {})
-        if about == output.about:
-            return Embedded(output.path, rows, encoder.width, output.images.foreign | problems, rows)
+        problems, labels = about.pop(UNREADABLE, {}), about.pop(LABELS, None)
+        if {**about, LABELS: output.about[LABELS]} == output.about:
+            return _Finished(rows, problems, labels == output.about[LABELS])
     return None
+
+
+def _labels_digest(images: ImageList) -> str:
+    """Everything that determines the columns `label` and `part`, of all images, so that all parts are of one state."""
+    labels = images.images.labels
+    digest = blake2b(dumps([labels is not None, images.images.classes]).encode(), digest_size=16)
+    digest.update(images.parts.astype("<i8").tobytes())
+    if labels is not None:
+        digest.update(labels.cpu().numpy().astype("<i8").tobytes())
+    return digest.hexdigest()
+
+
+def _relabel(output: _Output, done: _Finished, width: int) -> bool:
+    """Write a finished part again, with its own features and the present labels; False if they cannot be read."""
+    out = output.path
+    with (
+        writing(out, "give another --out"),
+        locked(_beside(out, "lock"), what=out, remove=True),
+        suppress(UserError),
+    ):
+        names = [name for rows in file_rows(out) for name in rows.names]
+        numbers = {valid_text(name): i for i, name in enumerate(output.images.names)}
+        if not numbers.keys() >= set(names):
+            return False
+        kept = np.array([numbers[name] for name in names], np.int64)
+        _write_rows(output, kept, (rows.features for rows in file_rows(out)), width, done.unreadable)
+        return True
+    return False
 
 
 def _write_file(encoder: RunEncoder, output: _Output, options: EncodingOptions) -> Embedded:
@@ -173,13 +228,13 @@ def _write_file(encoder: RunEncoder, output: _Output, options: EncodingOptions) 
     missing = [folder for folder in out.parents if not folder.exists()]
     with writing(out, "give another --out"):
         out.parent.mkdir(parents=True, exist_ok=True)
-        lock, work = (out.with_name(f".{out.name}.{word}") for word in ("lock", "work"))
+        lock, work = _beside(out, "lock"), _beside(out, "work")
         try:
             with locked(lock, what=out, remove=True):
                 with closing(WorkFile(work, output.computed)) as records:
                     try:
                         made = _embed(encoder, output, records, options)
-                    except ImagesGone:  # images or reading workers are gone; keep the work, the same command continues
+                    except (ImagesGone, TooLarge):  # keep the work; the same command, or one without --dtype, continues
                         raise
                     except UserError:  # continuing would not help
                         work.unlink()
@@ -211,12 +266,23 @@ def _embed(encoder: RunEncoder, output: _Output, work: WorkFile, options: Encodi
     if not len(kept) and not output.is_share:
         name, reason = next(iter(problems.items()))
         raise UserError(f"none of {len(images)} images of {images.source} can be read, the first {name}: {reason}")
-    about = {**output.about, UNREADABLE: problems} if output.is_share and problems else output.about
-    with whole_file(out) as file:
-        blocks = (record.features for record in work.records())
-        columns = _columns(images, kept, output.has_parts)
-        write_features(file, checked_format(out), columns, blocks, encoder.width, about, output.dtype)
+    _write_rows(output, kept, (record.features for record in work.records()), encoder.width, problems)
     return Embedded(out, len(kept), encoder.width, images.foreign | problems, resumed)
+
+
+def _write_rows(
+    output: _Output, kept: np.ndarray, blocks: Iterable[np.ndarray], width: int, problems: dict[str, str]
+) -> None:
+    """Write the features of the images `kept`, given in blocks (n, F); problems: files left out, name -> reason."""
+    about = {**output.about, UNREADABLE: problems} if output.is_share and problems else output.about
+    columns = _columns(output.images, kept, output.has_parts)
+    with whole_file(output.path) as file:
+        write_features(file, checked_format(output.path), columns, blocks, width, about, output.dtype)
+
+
+def _beside(out: Path, word: str) -> Path:
+    """The path of the lock or the work file of an output."""
+    return out.with_name(f".{out.name}.{word}")
 
 
 def _columns(images: ImageList, kept: np.ndarray, has_parts: bool) -> Columns:

@@ -28,6 +28,10 @@ ROWS = 4096  # rows of a piece
 ABOUT = "dualtemp"  # key of the metadata in parquet and npz files
 
 
+class TooLarge(UserError):
+    """A feature is beyond the range of the type in which features are to be written."""
+
+
 class Columns(NamedTuple):
     """The other columns of N images: names; parts and labels, int64 (N,) with -1 for none, or None."""
 
@@ -74,7 +78,7 @@ def write_features(
     """Write features, given as float32 blocks (n, F) of any length, and their columns.
 
     The same rows give the same bytes, however they are divided into blocks. dtype: "float32" or "float16", the type in
-    the file; a feature too large for float16 is a UserError.
+    the file; raises TooLarge if a feature does not fit into it.
     """
     pieces = ((rows, _rounded(piece, dtype)) for rows, piece in _regrouped(blocks, width))
     columns = columns._replace(names=[valid_text(name) for name in columns.names])
@@ -86,7 +90,7 @@ def _rounded(piece: np.ndarray, dtype: str) -> np.ndarray:
     with np.errstate(over="ignore"):
         kept = piece.astype(dtype, copy=False)
     if not np.isfinite(kept).all() and np.isfinite(piece).all():
-        raise UserError(f"a feature of {np.abs(piece).max():g} does not fit into {dtype}: leave --dtype out")
+        raise TooLarge(f"a feature of {np.abs(piece).max():g} does not fit into {dtype}: leave --dtype out")
     return kept
 
 

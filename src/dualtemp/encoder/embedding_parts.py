@@ -10,7 +10,7 @@ is read only if all parts are there and agree.
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from dualtemp.errors import UserError
 
@@ -18,6 +18,7 @@ _NAME = re.compile(r"part-(\d{5})-of-(\d{5})\.parquet")
 _BEGUN = re.compile(r"\.part-(\d{5})-of-(\d{5})\.parquet\.work")
 MOST = 99_999
 COMPUTED, SHARE = "computed", "share"  # keys of a part's metadata: what it was computed from, and which part it is
+LABELS = "labels"  # another key: a digest of the labels, classes and parts of all images; earlier versions lack it
 UNREADABLE = "unreadable"  # another key, if files were left out: name -> reason
 
 
@@ -88,10 +89,17 @@ def part_files(folder: Path) -> list[Path]:
 
 
 def check_alike(files: Sequence[Path], abouts: Sequence[dict[str, Any]]) -> None:
-    """Refuse parts that were computed from different images, encoders or settings."""
+    """Refuse parts that were computed from different images, encoders or settings, or that have other labels."""
+    labeled = next((i for i, about in enumerate(abouts) if LABELS in about), 0)
     for file, about in zip(files, abouts, strict=True):
         if about.get(COMPUTED) != abouts[0].get(COMPUTED):
-            raise UserError(
-                f"{file.parent}: {file.name} is of other images, another encoder or other settings than "
-                f"{files[0].name}: run the embed command that began it again, or embed into a new folder"
-            )
+            _refuse(file, "is of other images, another encoder or other settings than", files[0])
+        if LABELS in about and about[LABELS] != abouts[labeled][LABELS]:
+            _refuse(file, "has other labels than", files[labeled])
+
+
+def _refuse(file: Path, difference: str, other: Path) -> NoReturn:
+    raise UserError(
+        f"{file.parent}: {file.name} {difference} {other.name}: run the embed command that began it again, or embed "
+        "into a new folder"
+    )

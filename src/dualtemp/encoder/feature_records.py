@@ -18,6 +18,7 @@ from dualtemp.encoder.encoder import RunEncoder
 from dualtemp.encoder.image_list import ImageList, listed
 from dualtemp.errors import UserError
 from dualtemp.file_names import valid_text
+from dualtemp.machine import check_workers
 from dualtemp.runs.work_file import Record
 
 _USUAL_RESIZE = ("bicubic", None)  # left out of the facts, so that features cached earlier stay valid
@@ -40,6 +41,10 @@ class EncodingOptions:
     cache: bool = True
     progress: Progress | None = None
     note: Callable[[str], None] | None = None
+
+    def __post_init__(self) -> None:
+        """Check what a caller from Python may have got wrong."""
+        check_workers(self.workers)
 
     def tell(self, text: str) -> None:
         """Pass a message to `note`, if it is set."""

@@ -1,22 +1,12 @@
 """A user's labels for some images, by their names in a feature file, in a CSV file as for a folder."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from dualtemp.data.sources.label_file import image_name, label_lines
+from dualtemp.data.sources.label_file import image_name, label_lines, require_labels
 from dualtemp.errors import UserError
-
-
-def read_labels(path: Path) -> dict[str, str]:
-    """Return the label of each labeled name; a name with two different labels is a UserError."""
-    labels: dict[str, str] = {}
-    for _, name, given in label_lines(path):
-        label = given.strip()
-        if labels.setdefault(name, label) != label:
-            raise UserError(f"{path}: {name} has two labels, {labels[name]} and {label}: keep one of them")
-    return {name: label for name, label in labels.items() if label}
 
 
 def number_labels(labels: Sequence[str | None]) -> tuple[np.ndarray, list[str]]:
@@ -26,14 +16,30 @@ def number_labels(labels: Sequence[str | None]) -> tuple[np.ndarray, list[str]]:
     return np.array([-1 if label is None else place[label] for label in labels], dtype=np.int64), classes
 
 
-def labels_by_name(names: Sequence[str], given: dict[str, str], path: Path) -> list[str | None]:
-    """Return the labels of images in their order; a name that no image has is a UserError."""
-    there = set(names)
-    known: dict[str, str] = {}
-    for cell, label in given.items():
-        name = image_name(cell, there)
-        if name not in there:
-            raise UserError(f"{path}: no image is called {cell!r}; give names as `dualtemp embed` writes them")
-        if known.setdefault(name, label) != label:
-            raise UserError(f"{path}: {name} has two labels, {known[name]} and {label}: keep one of them")
-    return [known.get(name) for name in names]
+def labels_by_name(
+    path: Path,
+    names: Sequence[str],
+    left_out: Collection[str] = (),
+    tell: Callable[[str], None] = lambda text: None,
+) -> list[str | None]:
+    """Return the labels that a file gives to images, in the order of `names`; None for an image without one.
+
+    Raises UserError if the file has no label, two labels for one name, or a label for a name that no image has.
+    left_out: names of images without features, such as unreadable ones: their labels are dropped, and `tell` says so.
+    """
+    own = set(names)
+    known = own.union(left_out)
+    labels: dict[str, str] = {}
+    for _, cell, given in label_lines(path, known):
+        name, label = image_name(cell, known), given.strip()
+        if labels.setdefault(name, label) != label:
+            raise UserError(f"{path}: {name} has two labels, {labels[name]} and {label}: keep one of them")
+    labels = {name: label for name, label in labels.items() if label}
+    if unknown := [name for name in labels if name not in known]:
+        raise UserError(f"{path}: no image is called {unknown[0]!r}; give names as `dualtemp embed` writes them")
+    dropped = [name for name in labels if name not in own]
+    require_labels(path, labels.keys() & own, dropped)
+    if dropped:
+        more = f" and {len(dropped) - 1:,} more" if len(dropped) > 1 else ""
+        tell(f"{path}: labels of images without features are not used: {dropped[0]}{more}")
+    return [labels.get(name) for name in names]

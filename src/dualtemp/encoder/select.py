@@ -9,12 +9,13 @@ import torch
 
 from dualtemp.data.loading.drawn_views import draw_views
 from dualtemp.data.loading.loader import EVALUATION_BATCH
+from dualtemp.data.sources.label_file import label_rows
 from dualtemp.encoder.bank import Gathered, bank_of, bank_of_file, gather_rows
 from dualtemp.encoder.embedding_reader import is_embeddings
 from dualtemp.encoder.encoder import RunEncoder, run_encoder
 from dualtemp.encoder.feature_records import EncodingOptions, Progress
 from dualtemp.encoder.image_list import ImageList
-from dualtemp.encoder.label_file import labels_by_name, number_labels, read_labels
+from dualtemp.encoder.label_file import labels_by_name, number_labels
 from dualtemp.encoder.pictures_by_name import PicturesByName
 from dualtemp.encoder.selection import (
     Selection,
@@ -101,17 +102,18 @@ def select(
         raise UserError(f"no way to select is called {by!r}: choose among {', '.join(WAYS)}")
     if n is not None and n < 1:
         raise UserError(f"n must be at least 1, got {n}")
-    given = None if labels is None else read_labels(Path(labels))
+    if labels is not None:
+        label_rows(Path(labels))  # a file that cannot be read is refused before features are computed
     if by == "hardest" and is_embeddings(Path(run)):
         raise UserError(NO_VIEWS)
     options = EncodingOptions(batch, workers, cache=cache, progress=progress, note=note)
     found = open_candidates(run, data, embeddings, options, device)
     rows = found.rows
-    if given is None and by == "uncertain" and None not in rows.labels:
+    if labels is None and by == "uncertain" and None not in rows.labels:
         raise UserError("uncertain: every image has a label, so none is to be selected: give --labels FILE.csv")
     known = rows.labels if None in rows.labels else [None] * len(rows.labels)
-    if given is not None:
-        named = labels_by_name(rows.names, given, Path(str(labels)))
+    if labels is not None:
+        named = labels_of_candidates(found, Path(labels), options.tell)
         known = [label if label is not None else own for label, own in zip(named, known, strict=True)]
     numbers, _ = number_labels(known)
     free = int((numbers < 0).sum())
@@ -167,6 +169,16 @@ def open_candidates(
         encoder = run_encoder(path, device)
         bank = bank_of(encoder, data, embeddings, options, problems)
     return Candidates(gather_rows(bank.rows), bank.images(), encoder, problems)
+
+
+def labels_of_candidates(found: Candidates, path: Path, tell: Callable[[str], None]) -> list[str | None]:
+    """Read the labels of candidates from a file; those of other images of the source are dropped, and `tell` says so.
+
+    These images have no features because they cannot be read, or because they are not in the file of features.
+    """
+    images = found.images
+    others = () if images is None else (valid_text(name) for name in (*images.names, *images.foreign))
+    return labels_by_name(path, found.rows.names, set(others), tell)
 
 
 def encoder_weights(found: Candidates, options: EncodingOptions, seed: int = 0) -> np.ndarray:

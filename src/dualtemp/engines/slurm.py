@@ -18,7 +18,7 @@ PATIENCE = 60.0  # seconds for jobs to save when everything is stopped
 LOOK = 5.0  # seconds between two queries to Slurm
 GRACE = 15.0  # seconds after which the result of an ended job must be visible on a shared disk
 ENDED = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "TIMEOUT"}
-DEFAULTS = {"time": 720, "ntasks_per_node": 1, "nodes": 1}  # minutes; a job that needs longer is requeued
+DEFAULTS = {"job_name": "dualtemp", "time": 720, "ntasks_per_node": 1, "nodes": 1}  # minutes; longer jobs are requeued
 LARGEST_ARRAY = 1000  # jobs; 1001 is Slurm's own default limit
 TIMEOUTS = 1000  # how often a job may run out of time and be requeued
 
@@ -175,7 +175,7 @@ def open_slurm(folder: Path, place: Place, jobs: int | None, gpus: int, asked: S
     except RuntimeError:
         raise UserError("--on slurm: there is no `srun` here; start this command on a node of the cluster") from None
     try:
-        executor.update_parameters(job_name="dualtemp", **parameters)
+        executor.update_parameters(**parameters)
     except (ValueError, TypeError) as error:
         raise UserError(f"--slurm: {str(error).splitlines()[0]}") from None
     return SlurmEngine(executor, place, LARGEST_ARRAY, parameters["array_parallelism"])

@@ -50,11 +50,11 @@ def class_by_class(predicted: Tensor, labels: Tensor, classes: Sequence[str]) ->
     """
     count = max(len(classes), int(labels.max()) + 1, int(predicted.max()) + 1)
     names = [*classes, *(str(label) for label in range(len(classes), count))]
-    answered = predicted >= 0  # -1: a NaN score predicts no class
-    table = torch.bincount(labels[answered] * count + predicted[answered], minlength=count**2).view(count, count)
-    asked, right = labels.bincount(minlength=count).tolist(), table.diagonal().tolist()
-    wrong = table.clone().fill_diagonal_(0)
-    found = [(int(wrong[i, j]), i, j) for i, j in wrong.nonzero().tolist()]
+    asked = labels.bincount(minlength=count).tolist()
+    right = labels[predicted == labels].bincount(minlength=count).tolist()
+    wrong = (predicted >= 0) & (predicted != labels)  # -1: a NaN score predicts no class
+    pairs, images = (labels[wrong] * count + predicted[wrong]).unique(return_counts=True)  # no table of all pairs
+    most = images.argsort(descending=True, stable=True)[:MOST_CONFUSED]
     return {
         "by_class": [
             {"class": names[label], "images": asked[label], "right": right[label]}
@@ -62,7 +62,7 @@ def class_by_class(predicted: Tensor, labels: Tensor, classes: Sequence[str]) ->
             if asked[label]
         ],
         "confused": [
-            {"class": names[i], "as": names[j], "images": images}
-            for images, i, j in sorted(found, key=lambda each: (-each[0], each[1:]))[:MOST_CONFUSED]
+            {"class": names[pair // count], "as": names[pair % count], "images": times}
+            for pair, times in zip(pairs[most].tolist(), images[most].tolist(), strict=True)
         ],
     }

@@ -16,6 +16,7 @@ from dualtemp.evaluation.frozen_measures import Features, frozen_measures
 from dualtemp.evaluation.labeled_data import LabeledData, labeled_data
 from dualtemp.evaluation.run_classifier import keep_classifier, keep_fine_tuned
 from dualtemp.evaluation.tuned_measures import Tuned, tuned_measures
+from dualtemp.machine import check_workers
 from dualtemp.quantities import counted, duration
 from dualtemp.renamed import renamed_arguments
 from dualtemp.runs.evaluated_measures import EVALUATED, WORDS, encoder_title
@@ -68,6 +69,7 @@ def evaluate(
         >>> dualtemp.evaluate("runs/simco", only="knn,probe")["measured"]  # doctest: +SKIP
     """
     wanted = selected_measures(only, fine_tune)
+    check_workers(workers)
     if fine_tune_epochs is not None and fine_tune_epochs < 1:
         raise UserError(f"fine_tune_epochs must be at least 1, got {fine_tune_epochs}")
     folder = _folder_of(Path(run), data)

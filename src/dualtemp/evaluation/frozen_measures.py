@@ -48,6 +48,7 @@ def frozen_measures(
     """
     train, train_labels = readable_features(encoders, found.train, workers, problems)
     test, test_labels = readable_features(encoders, found.test, workers, problems)
+    found.check_readable(train_labels, test_labels)
     answers = Answers(found.train.classes)
     for name, encoder in encoders.items():
         parts = (train.pop(name), train_labels, test.pop(name), test_labels)

@@ -1,6 +1,7 @@
 """Judge encoders without labels: which of several runs on the same images to take, and whether to train on."""
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from dualtemp.errors import UserError
 from dualtemp.evaluation.baselines import with_baselines
 from dualtemp.evaluation.judge import FEWEST, IMAGES, Forecast, best_before, chance_better, forecast, keep_judged
 from dualtemp.evaluation.label_free import judged_images, judged_measures
+from dualtemp.machine import check_workers
 from dualtemp.runs.evaluated_measures import START
 from dualtemp.runs.folder import RunFolder
 from dualtemp.runs.kept_encoder import kept_history
@@ -24,7 +26,8 @@ class Judged(NamedTuple):
 
     measures: the judge's, and the effective rank; found: the forecast; over: the baseline, "untrained" or "start,
     frozen"; gain: the chance of being better than the baseline; step: of the run; best_step: the judged step with the
-    highest forecast; past: the chance that the encoder of best_step was better than the present one.
+    highest forecast; past: the chance that the encoder of best_step was better than the present one; images: an
+    identifier of the images that were measured, equal for equal images.
     """
 
     path: Path
@@ -36,6 +39,7 @@ class Judged(NamedTuple):
     step: int
     best_step: int
     past: float
+    images: str
 
     @property
     def advice(self) -> str:
@@ -55,7 +59,7 @@ def judge(
     """Judge runs without labels, as `dualtemp judge` does; the best forecast comes first.
 
     Each run is measured on the same 256 images of its data (test images if there are enough), and the measures are
-    written to RUN/judge.json. Forecasts of runs on different data cannot be compared.
+    written to RUN/judge.json. Forecasts compare only if the images are the same (`Judged.images`).
 
     Args:
         runs: folders of runs.
@@ -65,6 +69,7 @@ def judge(
     """
     if images < FEWEST:
         raise UserError(f"images must be at least {FEWEST}, got {images}")
+    check_workers(workers)
     found = [_judged(Path(run), images, device, workers) for run in runs]
     return sorted(found, key=lambda each: -each.found.score)
 
@@ -83,7 +88,14 @@ def _judged(path: Path, images: int, device: str, workers: int | None) -> Judged
     now, then = forecast(measures), forecast(_measures(encoders[over], some, workers))
     step = next((line.get("step", 0) for line in kept_history(folder.history(), settings)[-1:]), 0)
     best, past = best_before(keep_judged(path, step, measures), step)
-    return Judged(path, settings.data, measures, now, over, chance_better(now, then), step, best, past)
+    return Judged(path, settings.data, measures, now, over, chance_better(now, then), step, best, past, _identity(some))
+
+
+def _identity(images: ImageSet) -> str:
+    """A fingerprint of the images by their content; that of their files if there are any, whatever the run's levels."""
+    source = images.source.files or images.source
+    digests = source.digests()
+    return source.fingerprint(None, ()) if digests is None else blake2b(digests.tobytes(), digest_size=16).hexdigest()
 
 
 def _measures(encoder: RunEncoder, images: ImageSet, workers: int | None) -> dict[str, float]:

@@ -1,10 +1,11 @@
 """Labeled images to measure an encoder with: the run's own, or any others."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from dualtemp.config import Settings
@@ -22,11 +23,12 @@ from dualtemp.training.run_data import describe_part, open_data
 class LabeledData:
     """Training and test images with labels.
 
-    names: for tables and evaluation.json, from the shortest to a unique one; classes: number of classes; untested:
-    names of classes without a test image; unreadable: files that were left out, name -> reason; changed: a warning if
-    these are not the images that the run began to measure with, else "".
+    source: what was opened, for messages; names: for tables and evaluation.json, from the shortest to a unique one;
+    classes: number of classes; untested: names of classes without a test image; unreadable: files that were left out,
+    name -> reason; changed: a warning if these are not the images that the run began to measure with, else "".
     """
 
+    source: str
     names: tuple[str, ...]
     train: ImageSet
     test: ImageSet
@@ -39,6 +41,10 @@ class LabeledData:
     def name(self) -> str:
         """The shortest name."""
         return self.names[0]
+
+    def check_readable(self, learned: Tensor, asked: Tensor) -> None:
+        """Check the classes again, by the labels of the training and test images that could be read."""
+        check_classes(self.source, learned, asked, self.train.classes, only_readable=True)
 
 
 def labeled_data(
@@ -101,19 +107,35 @@ def _checked(splits: Splits, names: tuple[str, ...], source: str, missing: str) 
         raise UserError(
             f"{source}: every class has one image, or copies of one, so none is left to test on; give two or more"
         )
-    learned, asked = (set(part.unique().tolist()) for part in (train.labels, test.labels))
-    classes = train.classes or tuple(str(label) for label in range(1 + max(learned | asked)))
-    if asked - learned:
-        lost = classes[min(asked - learned)]
-        raise UserError(f"{source}: class {lost!r} has test images but none to learn from; add some, or remove it")
-    if len(learned) < 2:
-        raise UserError(f"{source}: one class only, {classes[min(learned)]!r}; give two or more")
-    untested = tuple(classes[label] for label in sorted(learned - asked))
+    untested = check_classes(source, train.labels, test.labels, train.classes)
     unreadable = {each.name: each.reason for each in splits.unreadable}
-    return LabeledData(names, train, test, 1 + max(learned), untested, unreadable)
+    return LabeledData(source, names, train, test, 1 + int(train.labels.max()), untested, unreadable)
 
 
-def labels_of(images: ImageSet) -> Tensor:
-    """Labels (N,), which sets of `LabeledData` have."""
+def check_classes(
+    source: str, train: Tensor, test: Tensor, classes: tuple[str, ...], only_readable: bool = False
+) -> tuple[str, ...]:
+    """Return the classes without a test image; raise UserError if one has none to learn from, or if there is only one.
+
+    train, test: labels of the images; classes: names by label, empty if there are none; only_readable: the labels are
+    those of images that could be read, which the message says.
+    """
+    learned, asked = (set(part.unique().tolist()) for part in (train, test))
+    named = classes or tuple(str(label) for label in range(1 + max(learned | asked)))
+    if asked - learned:
+        to_learn = "none to learn from" + " that can be read" * only_readable
+        raise UserError(
+            f"{source}: class {named[min(asked - learned)]!r} has test images but {to_learn}; add some, or remove it"
+        )
+    if len(learned) < 2:
+        only = "images of one class only can be read" if only_readable else "one class only"
+        raise UserError(f"{source}: {only}, {named[min(learned)]!r}; give two or more")
+    return tuple(named[label] for label in sorted(learned - asked))
+
+
+def labels_of(images: ImageSet, problems: Collection[str] = ()) -> Tensor:
+    """Labels (N,), which sets of `LabeledData` have; without those of images whose names are among `problems`."""
     assert images.labels is not None
-    return images.labels
+    if not problems or not images.source.names:
+        return images.labels
+    return images.labels[torch.tensor([name not in problems for name in images.source.names])]

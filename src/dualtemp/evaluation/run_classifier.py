@@ -60,6 +60,7 @@ def run_classifier(
     found = labeled_data(encoder.path, encoder.settings, None)
     tell(f"making the classifier of {encoder.path} from {len(found.train):,} training images")
     features, labels = readable_features({"trained": encoder}, found.train, workers, dict(found.unreadable))
+    found.check_readable(labels, labels_of(found.test))
     made = _fitted(encoder, features["trained"], labels, found)
     try:
         save_classifier(encoder.path / CLASSIFIER_FILE, made)

@@ -17,7 +17,7 @@ from dualtemp.evaluation.answers import TRAINED, Answers
 from dualtemp.evaluation.evaluation_file import result
 from dualtemp.evaluation.features import image_features_and_labels
 from dualtemp.evaluation.fine_tune import default_batch, default_epochs, fine_tuned
-from dualtemp.evaluation.labeled_data import LabeledData
+from dualtemp.evaluation.labeled_data import LabeledData, labels_of
 from dualtemp.quantities import duration
 from dualtemp.training.schedule import lr_factor
 
@@ -83,6 +83,7 @@ def tuned_measures(
             began = time.monotonic()
 
             def after(epoch: int, loss: float, name: str = name) -> None:
+                found.check_readable(labels_of(found.train, loader.problems), labels_of(found.test))
                 if epoch == epochs or epoch % -(-epochs // PROGRESS_LINES) == 0:
                     tell(f"{name}: fine-tuning, epoch {epoch}/{epochs}, loss {loss:.3f}")
 

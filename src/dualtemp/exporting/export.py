@@ -3,9 +3,8 @@
 import contextlib
 import hashlib
 import json
-import os
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+import shutil
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,15 +19,15 @@ from dualtemp.data.loading.loader import evaluation_batches
 from dualtemp.encoder.encoder import RunEncoder, names_start, run_encoder
 from dualtemp.encoder.feature_records import images_of
 from dualtemp.encoder.fine_tuned import fine_tuned
-from dualtemp.errors import UserError, writing
+from dualtemp.errors import UserError
 from dualtemp.evaluation.classifier import Classifier
 from dualtemp.evaluation.classifier_file import CLASSIFIER_FILE, classifier_bytes, kept_classifier
+from dualtemp.exporting.export_folder import MANIFEST, locked_folder, put_in_place, refuse_other_content, workshop
 from dualtemp.exporting.exported_encoder import ExportedEncoder
 from dualtemp.exporting.lookup import export_formats
 from dualtemp.exporting.model_card import CardFacts, model_card
 from dualtemp.exporting.preprocessing import preprocessing
-from dualtemp.exporting.write_format import refuse_missing_packages, write_and_compare
-from dualtemp.file_lock import locked
+from dualtemp.exporting.write_format import ExportFailed, refuse_missing_packages, write_and_compare
 from dualtemp.file_names import valid_text
 from dualtemp.models.backbones import describe_backbone
 from dualtemp.renamed import renamed_arguments
@@ -39,9 +38,7 @@ FOLDER = "export"  # in the run's, unless --out names another
 TUNED_FOLDER = "export-fine-tuned"  # for other weights than the run's
 PROBE, FINE_TUNED = CLASSIFIERS = ("probe", "fine-tuned")
 SAMPLE, FEWEST = 256, 4  # images that calibrate and compare a format
-UNFINISHED = ".unfinished"  # how the names of an export's temporary folder and lock end
-PATIENCE = 60.0  # seconds that an export waits while another one puts its files into the same folder
-MANIFEST, PREPROCESSING, CARD = "export.json", "preprocessing.json", "README.md"
+PREPROCESSING, CARD = "preprocessing.json", "README.md"
 
 
 @renamed_arguments(normalise="normalize")
@@ -71,7 +68,8 @@ def export(
         normalize: let graphs (onnx, torch-export) take uint8 pixels and normalize them themselves.
         data: images that calibrate onnx-int8, and on which it is compared; default: the run's own.
         classifier: "probe" or "fine-tuned", as `evaluate` keeps them: onnx and onnx-web then give probabilities and
-            novelty too; "fine-tuned" exports that network in the place of the run's encoder.
+            novelty too, and other formats get it beside them, as classifier.safetensors; "fine-tuned" exports that
+            network in the place of the run's encoder.
         note: called with a line about what is being written.
 
     Example:
@@ -86,7 +84,7 @@ def export(
     names = _names(format)
     for name in names:
         refuse_missing_packages(export_formats()[name])
-    _refuse_other_content(out)
+    refuse_other_content(out)
     trained, asked = _with_classifier(run_encoder(path, "cpu"), classifier)
     settings = trained.settings
     assert settings.image_size is not None
@@ -106,24 +104,26 @@ def export(
         measured = [each.name for each in export_formats().values() if each.is_approximate]
         raise UserError(f"data is for formats that calibrate: give --format {' or '.join(measured)}, or leave it out")
     how = preprocessing(trained.views)
+    if asked is not None and note is not None and not any(export_formats()[name].classifies for name in names):
+        carriers = " and ".join(each.name for each in export_formats().values() if each.classifies)
+        note(
+            f"the classifier is written beside the encoder, as {CLASSIFIER_FILE}, and README.md has a program that "
+            f"applies it: of all formats, only {carriers} carry it inside"
+        )
     manifest = _facts(RunFolder(path), settings, encoder, how)
-    with _workshop(out) as workshop:
-        fresh = {}
-        for name in names:
-            if note is not None:
-                note(f"{name}: writing it, and comparing its features with the run's")
-            fresh[name] = _entry(name, encoder, write_and_compare(export_formats()[name], encoder, workshop))
-        with _locked_folder(out):  # no other export may add a format between reading the list and writing it
-            stale = _put_classifier(asked or _kept_classifier(trained), workshop, manifest, out)
-            same_classifier = _content(out / CLASSIFIER_FILE) == _content(workshop / CLASSIFIER_FILE)
-            others, manifest["formats"] = _merged(out, manifest["weights"], same_classifier, fresh)
+    with workshop(out) as fresh:
+        written = _write_formats(names, set(_words(format)), encoder, fresh, note or (lambda line: None))
+        with locked_folder(out):  # no other export may add a format between reading the list and writing it
+            stale = _put_classifier(asked or _kept_classifier(trained), fresh, manifest, out)
+            same_classifier = _content(out / CLASSIFIER_FILE) == _content(fresh / CLASSIFIER_FILE)
+            others, manifest["formats"] = _merged(out, manifest["weights"], same_classifier, written)
             stale += others
             facts = CardFacts(RunFolder(path), settings, trained.classes, encoder.recipe, how, manifest)
             about, listed = json.dumps(how, indent=2), json.dumps(manifest, indent=2)
             texts = {PREPROCESSING: about + "\n", CARD: model_card(facts), MANIFEST: listed + "\n"}
             for file, text in texts.items():
-                (workshop / file).write_text(valid_text(text), encoding="utf-8")  # names of classes may hold any bytes
-            _put_in_place(workshop, out, stale)
+                (fresh / file).write_text(valid_text(text), encoding="utf-8")  # names of classes may hold any bytes
+            put_in_place(fresh, out, stale)
     return out
 
 
@@ -153,11 +153,11 @@ def _kept_classifier(trained: RunEncoder) -> Classifier | None:
     return None
 
 
-def _put_classifier(kept: Classifier | None, workshop: Path, manifest: dict[str, Any], out: Path) -> list[str]:
-    """Write a classifier of these weights into the workshop, if there is one; returns files to be removed."""
+def _put_classifier(kept: Classifier | None, fresh: Path, manifest: dict[str, Any], out: Path) -> list[str]:
+    """Write a classifier of these weights into the fresh folder, if there is one; returns files to be removed."""
     if kept is not None:
         facts = {"data": Path(kept.facts["data"]).name} if "data" in kept.facts else {}  # not where it lay
-        (workshop / CLASSIFIER_FILE).write_bytes(classifier_bytes(kept.with_facts(**facts)))
+        (fresh / CLASSIFIER_FILE).write_bytes(classifier_bytes(kept.with_facts(**facts)))
         told = {name: kept.facts[name] for name in ("images", "accuracy", "ece", "unknown_rate")}
         more = {name: kept.facts[name] for name in ("learned_by", "tested", "epochs") if name in kept.facts}
         manifest["classifier"] = {"file": CLASSIFIER_FILE, "classes": list(kept.classes), **told, **more}
@@ -203,6 +203,32 @@ def _possible(names: tuple[str, ...], encoder: ExportedEncoder, asked_for: set[s
     return tuple(name for name in names if name not in refusals)
 
 
+def _write_formats(
+    names: Sequence[str], asked_for: set[str], encoder: ExportedEncoder, fresh: Path, note: Callable[[str], None]
+) -> dict[str, Any]:
+    """Write each format into the fresh folder, and return their entries for export.json.
+
+    A format that fails is left out if "all" alone asked for it, and is an ExportFailed if its own name did, or if
+    nothing else can be written.
+    """
+    written = {}
+    for name in names:
+        note(f"{name}: writing it, and comparing its features with the run's")
+        format, place = export_formats()[name], fresh / name  # its own folder: two formats share a file's name
+        place.mkdir()
+        try:
+            written[name] = _entry(name, encoder, write_and_compare(format, encoder, place))
+        except ExportFailed as failure:
+            if name in asked_for or (name == names[-1] and not written):
+                raise
+            note(f"left out: {failure}")
+        else:
+            for file in format.files:
+                (place / file).replace(fresh / file)
+        shutil.rmtree(place)
+    return written
+
+
 def _sample_of(trained: RunEncoder, data: Path | str | None) -> Callable[[], Tensor] | None:
     """A function that reads real images, once, as uint8 pixels; None for a start without images."""
     if data is None and trained.is_start:
@@ -219,17 +245,6 @@ def _sample_of(trained: RunEncoder, data: Path | str | None) -> Callable[[], Ten
         return torch.cat(views)
 
     return sample
-
-
-def _refuse_other_content(out: Path) -> None:
-    with writing(out, "give another --out"):
-        if out.exists() and (not out.is_dir() or (_holds_something(out) and not (out / MANIFEST).is_file())):
-            raise UserError(f"{out} exists and is not an export: give another --out")
-
-
-def _holds_something(folder: Path) -> bool:
-    """Whether there is more in a folder than what an export that was killed has left."""
-    return any(not (path.name.startswith(".") and path.name.endswith(UNFINISHED)) for path in folder.iterdir())
 
 
 def _facts(run: RunFolder, settings: Settings, encoder: ExportedEncoder, how: dict[str, Any]) -> dict[str, Any]:
@@ -281,57 +296,3 @@ def _merged(out: Path, weights: str, same_classifier: bool, fresh: dict[str, Any
     after = {name: {**kept, **fresh}[name] for name in export_formats() if name in kept or name in fresh}
     files = {file for name in after for file in export_formats()[name].files}
     return [file for name in before for file in export_formats()[name].files if file not in files], after
-
-
-@contextlib.contextmanager
-def _workshop(out: Path) -> Iterator[Path]:
-    """Yield a temporary folder on the same disk as `out`, in which everything is made before it is put in place."""
-    missing = [folder for folder in out.parents if not folder.exists()]
-    done = False
-    try:
-        with writing(out, "give another --out"):
-            out.parent.mkdir(parents=True, exist_ok=True)
-            where = out if out.is_dir() else out.parent
-            with tempfile.TemporaryDirectory(prefix=f".{out.name}.", suffix=UNFINISHED, dir=where) as folder:
-                yield Path(folder)
-        done = True
-    finally:
-        if not done:
-            for folder in missing:
-                with contextlib.suppress(OSError):
-                    folder.rmdir()
-
-
-@contextlib.contextmanager
-def _locked_folder(out: Path) -> Iterator[None]:
-    """Hold the lock of an export folder, or wait for it.
-
-    The lock is in the folder, or beside it while it is missing. Whoever waited beside it may find the folder there
-    afterwards, and then needs its lock too, because later exports take only that one.
-    """
-    beside, inside = out.parent / f".{out.name}.lock{UNFINISHED}", out / f".lock{UNFINISHED}"
-    with contextlib.ExitStack() as held:
-        if not out.is_dir():
-            held.enter_context(locked(beside, PATIENCE, what=out, remove=True))
-        if out.is_dir():
-            held.enter_context(locked(inside, PATIENCE, what=out, remove=True))
-        yield
-
-
-def _put_in_place(workshop: Path, out: Path, stale: list[str]) -> None:
-    """Rename the folder if `out` is new; else replace its files one by one, atomically, the list of them last."""
-    files = sorted(workshop.iterdir(), key=lambda file: file.name == MANIFEST)
-    for file in files:
-        with open(file, "rb") as content:
-            os.fsync(content.fileno())
-    if not out.is_dir():
-        ready = workshop / FOLDER  # the workshop itself is closed to others
-        ready.mkdir()
-        for file in files:
-            file.rename(ready / file.name)
-        ready.rename(out)
-        return
-    for file in stale:
-        (out / file).unlink(missing_ok=True)
-    for file in files:
-        file.replace(out / file.name)

@@ -133,7 +133,8 @@ def _of_training(facts: CardFacts) -> list[list[str]]:
     last: dict[str, Any] = {}
     for line in facts.history:
         last |= {key: value for key, value in line.items() if value is not None}
-    images = (facts.run.read_environment().get("train") or {}).get("images")
+    made = facts.run.read_environment()
+    images = max(0, ((made.get("train") or {}).get("images") or 0) - (made.get("held_out") or 0))
     bank = facts.settings.knn_images
     labels = {"probe_top1": images or "all", "knn_top1": min(bank, images or bank)}
     return [
@@ -169,6 +170,9 @@ def _last_part(path: Any) -> str:
 def _data(facts: CardFacts) -> str:
     made = facts.run.read_environment()
     lines = [f"Trained on `{_plain(Path(facts.settings.data).name)}`: {_count(made.get('train'))}."]
+    if made.get("held_out") or facts.settings.stop_below_start:
+        held_out = f"{made['held_out']:,}" if made.get("held_out") else "a tenth"
+        lines.append(f"Of these, {held_out} were held out of training, to decide when to stop.")
     if made.get("unlabelled"):
         lines.append(f"And without labels: {_count(made['unlabelled'])}.")
     if made.get("test"):

@@ -20,6 +20,10 @@ LEAST_COSINE = 0.95  # of an approximate format, on average
 PROBABILITY_DIFFERENCE = 1e-3  # the most, of a classifier in a graph
 
 
+class ExportFailed(UserError):
+    """The encoder cannot be exported in a format, which showed only when it was tried."""
+
+
 def refuse_missing_packages(format: ExportFormat) -> None:
     """Say what has to be installed for a format."""
     missing = [package for package in format.packages if find_spec(package) is None]
@@ -48,7 +52,7 @@ def write_and_compare(format: ExportFormat, encoder: ExportedEncoder, folder: Pa
             raise
         except Exception as error:  # exporters fail in as many ways as there are models
             reason = " ".join(str(error).split())[:160] or type(error).__name__
-            raise UserError(
+            raise ExportFailed(
                 f"--format {format.name}: {model} cannot be exported ({reason}); take another format"
             ) from error
     answers, found = found[:, wanted.shape[1] :], found[:, : wanted.shape[1]]
@@ -56,13 +60,13 @@ def write_and_compare(format: ExportFormat, encoder: ExportedEncoder, folder: Pa
     if format.is_approximate:
         close = closeness(wanted, found)
         if not close["cosine"] >= LEAST_COSINE:
-            raise UserError(
+            raise ExportFailed(
                 f"--format {format.name}: features of {model} are at a mean cosine of {close['cosine']:.3f} with the "
                 f"run's, {LEAST_COSINE} is needed; nothing was written, take another format"
             )
         return {"difference": difference, **close}
     if not difference < 1e-4:
-        raise UserError(
+        raise ExportFailed(
             f"--format {format.name}: the exported {model} gives other features than the run's encoder "
             f"(by {difference:.2g}); nothing was written, take another format"
         )
@@ -70,7 +74,7 @@ def write_and_compare(format: ExportFormat, encoder: ExportedEncoder, folder: Pa
         return {"difference": difference}
     apart = float((answers - encoder.classifier.predict(wanted).probabilities).abs().max())
     if not apart < PROBABILITY_DIFFERENCE:
-        raise UserError(
+        raise ExportFailed(
             f"--format {format.name}: the exported classifier gives other probabilities than the run's (by "
             f"{apart:.2g}); nothing was written, leave --classifier out"
         )

@@ -11,6 +11,7 @@ from dualtemp.intervals import (
     pooled_variance,
     residual_variance,
 )
+from dualtemp.quantities import counted
 
 HOLDS, FAILS, UNDECIDED, ABSENT = "holds", "does not hold", "undecided", "not at this scale"
 
@@ -144,7 +145,7 @@ class Comparison:
             why = single.why if self.pool else "all seeds collapsed: no variance to judge by"
             return Finding(self.artifact, self.place, what, UNDECIDED, single, why, runs)
         failed = len(a.failed) + len(b.failed)
-        why = f"{failed} failed runs left out" if failed else ""
+        why = f"{counted(failed, 'failed run')} left out" if failed else ""
         by_seed = paired_difference(a.values, b.values, self.strict.single, residual_variance(self.pool))
         verdict, at_once = reach_verdict(decide, single, together)
         return Finding(self.artifact, self.place, what, verdict, single, why, runs, by_seed, together, at_once)

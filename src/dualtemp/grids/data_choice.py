@@ -19,9 +19,16 @@ class DataChoice:
     @staticmethod
     def parse(words: list[str]) -> "DataChoice":
         """Parse the values of --data; the name of an existing folder or file is not read as NAME=SET."""
-        pairs = [word.split("=", 1) for word in words if _is_pair(word)]
-        named = {resolved_name(name): resolved_name(there) for name, there in pairs}
-        others = [resolved_name(word) for word in words if not _is_pair(word)]
+        named: dict[str, str] = {}
+        others: list[str] = []
+        for word in words:
+            name, there = split_pair(word)
+            if not there:
+                raise UserError(f"--data {word!r}: an empty name; give a set, a folder, a file or NAME=SET")
+            if name is None:
+                others.append(resolved_name(there))
+            elif named.setdefault(resolved_name(name), resolved_name(there)) != resolved_name(there):
+                raise UserError(f"--data {word}: {name} is replaced twice; give it one replacement")
         if len(others) > 1:
             raise UserError(f"--data {' '.join(others)}: give one set for all; to replace a single set, use NAME=SET")
         return DataChoice(others[0] if others else None, named)
@@ -39,5 +46,9 @@ class DataChoice:
                 raise UserError(f"--data {name}={there}: nothing here is measured on {name!r}: {nearest}")
 
 
-def _is_pair(word: str) -> bool:
-    return "=" in word and not os.path.exists(os.path.expanduser(word))
+def split_pair(word: str) -> tuple[str | None, str]:
+    """Split NAME=SET; the name is None for a set or path for all, also if the path has an equals sign."""
+    if "=" not in word or os.path.exists(os.path.expanduser(word)):
+        return None, word
+    name, _, there = word.partition("=")
+    return name, there

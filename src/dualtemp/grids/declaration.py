@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from dualtemp.data.sources.catalogue import looks_like_path, named_set
 from dualtemp.errors import UserError
@@ -12,6 +12,7 @@ from dualtemp.grids.artifact import Artifact
 from dualtemp.grids.claims import Rules, places_of
 from dualtemp.grids.comparisons import RULES
 from dualtemp.grids.data_choice import DataChoice
+from dualtemp.grids.missing import MOST_SEEDS
 from dualtemp.grids.plan import Plan, PlannedCell, PlannedRun, run_id
 from dualtemp.runs.metrics import accuracies, measures
 from dualtemp.text import suggest
@@ -27,13 +28,23 @@ WHY = {
 Part = dict[str, dict[str, Any]]
 
 
+def _refuse_bool(value: Any) -> Any:
+    if isinstance(value, bool):  # pydantic takes `margin: yes` for 1.0
+        raise ValueError("a number is expected, got yes or no")
+    return value
+
+
+_Whole = Annotated[int, BeforeValidator(_refuse_bool)]
+_Number = Annotated[float, BeforeValidator(_refuse_bool)]
+
+
 class _Looks(BaseModel):
     """After how many seeds claims are looked at, and the confidence of each look."""
 
     model_config = ConfigDict(extra="forbid")
 
-    seeds: list[Annotated[int, Field(ge=2)]] = Field(min_length=1)
-    level: float = Field(gt=0, lt=1)
+    seeds: list[Annotated[_Whole, Field(ge=2)]] = Field(min_length=1)
+    level: _Number = Field(gt=0, lt=1)
 
 
 class _File(BaseModel):
@@ -49,11 +60,11 @@ class _File(BaseModel):
     columns: dict[str, Any] = Field(default_factory=dict)
     row_title: str = ""
     column_title: str = ""
-    seeds: int | list[int] = 3
+    seeds: Any = 3  # checked by _seeds
     metric: str = ""
     variance: Literal["cells", "row", "column", "table"] = "cells"
-    margin: float = Field(default=1.0, gt=0)
-    confidence: float = Field(default=0.95, gt=0, lt=1)
+    margin: _Number = Field(default=1.0, gt=0)
+    confidence: _Number = Field(default=0.95, gt=0, lt=1)
     looks: _Looks | None = None
     claims: dict[str, Any] = Field(default_factory=dict)
 
@@ -183,6 +194,8 @@ def _claim(path: Path, name: str, said: Any, artifact: Artifact) -> dict[str, An
         if kinds[0] not in ("flat", "rises") and len(names) > 2:
             raise UserError(f"{path}, claim {name}: {kinds[0]} compares two cells, the better one first")
         others = artifact.rows if line["each"] == "row" else artifact.columns
+        if places and not any(others):
+            raise UserError(f"{path}, claim {name}: the grid has no {line['each']}s: leave {' and '.join(places)} out")
         for known, words in ((compared, names), *((others, words) for words in places.values())):
             for word in words:
                 if word not in known:
@@ -207,11 +220,16 @@ def _with_words(path: Path, where: str, part: Any) -> Any:
     return found
 
 
-def _seeds(path: Path, said: int | list[int]) -> str:
-    """Return seeds in the words of --seeds."""
-    if said < 1 if isinstance(said, int) else not said or min(said) < 0:
+def _seeds(path: Path, said: Any) -> str:
+    """Check seeds, and return them in the words of --seeds."""
+    listed, least = (said, 0) if isinstance(said, list) else ([said], 1)
+    if not listed or not all(type(seed) is int and seed >= least for seed in listed):  # true is no number of seeds
         raise UserError(f"{path}, seeds: give how many (3), or which ([1, 2, 5])")
-    return str(said) if isinstance(said, int) else ",".join(map(str, said)) + ","
+    if isinstance(said, list):
+        return ",".join(map(str, said)) + ","
+    if said > MOST_SEEDS:
+        raise UserError(f"{path}, seeds: give at most {MOST_SEEDS:,}; the one seed {said} is [{said}]")
+    return str(said)
 
 
 def _beside(path: Path, data: Any) -> Any:
@@ -239,4 +257,7 @@ def _sentence(error: ValidationError) -> str:
     name = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
         return f"a grid has no {name!r}: {suggest(name, list(_File.model_fields))}"
-    return f"{name}: {first['msg'][0].lower()}{first['msg'][1:]}"
+    if first["type"] == "model_type":
+        return f"{name}: give seeds and level, such as {{seeds: [5, 10], level: 0.9706}}"
+    said = first["msg"].removeprefix("Value error, ")
+    return f"{name}: {said[0].lower()}{said[1:]}"

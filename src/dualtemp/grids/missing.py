@@ -32,9 +32,10 @@ class Asked(Protocol):
 
 @dataclass(frozen=True)
 class Missing:
-    """Runs still to be executed; facts of the data that could be opened, and why other data could not."""
+    """Runs still to be executed, of how many; facts of the data that could be opened, and why other data could not."""
 
     jobs: list[Job]
+    wanted: int
     facts: dict[str, DataFacts]
     unavailable: dict[str, str] = field(default_factory=dict)
 
@@ -89,7 +90,7 @@ def find_missing(
         return there is None or (retry and there["status"] == "failed")
 
     left = [job for job in jobs if wanted(job)]
-    return Missing(left, facts, unavailable)
+    return Missing(left, len(jobs), facts, unavailable)
 
 
 def _distinct(jobs: Iterable[Job]) -> list[Job]:

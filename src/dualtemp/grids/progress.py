@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dualtemp.grids.cost import count_passes
@@ -16,12 +16,14 @@ class RunsDisplay:
     Args:
         jobs: all runs.
         live: redraw one line; default: only if standard output is a terminal.
+        begun: names of runs that began before; what they had done by then says nothing about the speed now.
     """
 
-    def __init__(self, jobs: Sequence[Job], live: bool | None = None) -> None:
+    def __init__(self, jobs: Sequence[Job], live: bool | None = None, begun: Iterable[str] = ()) -> None:
         self.live = sys.stdout.isatty() if live is None else live
         self.costs = {job.name: count_passes(job.settings, job.facts.images) for job in jobs}
-        self.made = dict.fromkeys(self.costs, 0.0)
+        self.made, self.whole = dict.fromkeys(self.costs, 0.0), sum(self.costs.values()) or 1.0
+        self.begun, self.done_before = set(begun), 0.0
         self.over, self.began = 0, time.monotonic()
         self.bar: Any = None
         self.task: Any = None
@@ -47,6 +49,9 @@ class RunsDisplay:
     def moved(self, job: Job, fraction: float) -> None:
         """Update how far a run is, from 0 to 1."""
         self.made[job.name] = fraction
+        if job.name in self.begun:  # its first report
+            self.begun.remove(job.name)
+            self.done_before += self.costs[job.name] * fraction
         if self.bar is not None:
             runs = f"{self.over}/{len(self.costs)}"
             self.bar.update(self.task, completed=self.fraction, runs=runs, left=self.left)
@@ -65,14 +70,14 @@ class RunsDisplay:
     @property
     def fraction(self) -> float:
         """Share of all the work that is done, from 0 to 1, counted in encoder passes."""
-        whole = sum(self.costs.values()) or 1.0
-        return sum(cost * self.made[name] for name, cost in self.costs.items()) / whole
+        return sum(cost * self.made[name] for name, cost in self.costs.items()) / self.whole
 
     @property
     def left(self) -> str:
         """The time left, in words."""
         fraction, elapsed = self.fraction, time.monotonic() - self.began
-        return f"{duration(elapsed * (1 - fraction) / fraction)} left" if 0 < fraction < 1 else ""
+        done_now = fraction - self.done_before / self.whole
+        return f"{duration(elapsed * (1 - fraction) / done_now)} left" if done_now > 1e-9 and fraction < 1 else ""
 
 
 def describe_job(job: Job) -> str:

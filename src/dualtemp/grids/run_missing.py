@@ -19,7 +19,8 @@ def run_missing(jobs: Sequence[Job], engine: Engine, folder: Path, keep: bool = 
     results.make_folders()
     for job in jobs:
         forget_failure(job, results)
-    with terminable(), RunsDisplay(jobs) as display:
+    begun = [job.name for job in jobs if results.run_folder(job).exists()]
+    with terminable(), RunsDisplay(jobs, begun=begun) as display:
         try:
             outcome = carry_out(jobs, engine, folder, display, keep)
         except KeyboardInterrupt:

@@ -36,10 +36,13 @@ def print_listing(request: Request, times: bool = True) -> None:
     everything = {(run, seed) for run in found.runs for seed in request.seeds}
     time = f", about {_time(found, everything - done)} left" if times and everything - done else ""
     total = f"{len(everything)} runs, of which {len(everything & done)} are done{time}"
+    about_times = f" Times are for the {cores()} CPU cores of this machine." if times else ""
+    scale = found.scale
+    missing = f"`dualtemp reproduce ID --scale {scale.name}` runs what is missing."
     console.print(
-        f"\nScale {found.scale.name}: {found.scale.about}. Seeds {seeds}. Runs shared by several tables are made once: "
-        f"{total}. Times are for the {cores()} CPU cores of this machine.\n"
-        f"`dualtemp reproduce ID --scale {found.scale.name}` runs what is missing.",
+        f"\nScale {scale.name}: {scale.about}. Seeds {seeds}. Runs shared by several tables are made once: "
+        f"{total}.{about_times}\n"
+        + (f"This scale is retired, and nothing more is run at it: {scale.retired}." if scale.retired else missing),
         soft_wrap=True,
     )
 

@@ -10,7 +10,6 @@ from dualtemp.atomic_write import write_output
 from dualtemp.config import MEASURED_ON
 from dualtemp.grids.artifact import Artifact
 from dualtemp.grids.comparisons import MeasuredCell
-from dualtemp.grids.data_choice import DataChoice
 from dualtemp.grids.known_data import known_facts, set_name
 from dualtemp.grids.plan import PlannedCell
 from dualtemp.grids.results import DataFacts, Results
@@ -20,6 +19,7 @@ from dualtemp.paper.claims import describe_uncompared_cells, judge_claims, perce
 from dualtemp.paper.frameworks_diagram import frameworks_diagram
 from dualtemp.paper.plan import PaperPlan
 from dualtemp.paper.reproduce import Request
+from dualtemp.paper.scale import NotAtThisScale, scale_settings
 from dualtemp.report.line_chart import Point, line_chart
 from dualtemp.report.page import render
 
@@ -43,7 +43,7 @@ def paper_page(found: PaperPlan, seeds: tuple[int, ...], there: Collected) -> st
         "seeds": ", ".join(map(str, seeds)),
         "measured_on": MEASURED_ON[found.scale.set.get("validate", "test")],
         "data": _data(found, there),
-        "without_paper": [a.id for a in found.artifacts if not of_the_papers_data(a, found.data)],
+        "without_paper": [words for a in found.artifacts if (words := _without_paper(a, found))],
         "changes": _changes(found),
         "runs": len(runs),
         "wanted": len(found.runs) * len(seeds),
@@ -58,10 +58,26 @@ def paper_page(found: PaperPlan, seeds: tuple[int, ...], there: Collected) -> st
     return render("paper.html.j2", context)
 
 
-def of_the_papers_data(artifact: Artifact, data: DataChoice) -> bool:
-    """Whether to show the paper's values beside the measured ones: not if --data replaces the paper's images."""
-    varied = any("data" in settings for settings in artifact.columns.values())
-    return data.all is None or varied or set_name(data.all) == artifact.data
+def _without_paper(artifact: Artifact, found: PaperPlan) -> str:
+    """Name a table whose published values are left out, with the columns if others keep theirs; "" if none is."""
+    cells = [cell for cell in found.cells[artifact.id].values() if cell.cell.paper is not None]
+    left_out = [cell.cell.column for cell in cells if not _has_papers_images(artifact, cell, found)]
+    if len(left_out) in (0, len(cells)):
+        return artifact.id if left_out else ""
+    return f"{artifact.id} ({', '.join(dict.fromkeys(left_out))})"
+
+
+def _has_papers_images(artifact: Artifact, cell: PlannedCell, found: PaperPlan) -> bool:
+    """Whether to show the paper's value of a cell: not if --data replaces its images by others than the paper's."""
+    own = cell.cell.settings.get("data")  # if the artifact varies the set
+    declared = scale_settings(artifact, cell.cell, found.scale)
+    if isinstance(declared, NotAtThisScale):
+        here = None if own else found.data.all
+        replaced = here is not None
+    else:
+        here = cell.settings["data"]
+        replaced = here != declared["data"]
+    return not replaced or set_name(here or "") == (own or artifact.data)
 
 
 def _data(found: PaperPlan, there: Collected) -> str:
@@ -108,12 +124,12 @@ def _section(artifact: Artifact, found: PaperPlan, there: Collected) -> dict[str
         return section | {"anchors": _anchors(next(iter(planned.values())), there)}
     if artifact.drawn == "lines":
         section["figure"] = _figure(artifact, planned, measured)
-    beside = of_the_papers_data(artifact, found.data)
     section["columns"] = [(column, _here(artifact, planned, column, there)) for column in artifact.columns]
-    section["rows"] = [
-        (row, [_shown(planned[row, column], measured[row, column], beside) for column in artifact.columns])
-        for row in artifact.rows
-    ]
+
+    def shown(place: tuple[str, str]) -> dict[str, Any]:
+        return _shown(planned[place], measured[place], _has_papers_images(artifact, planned[place], found))
+
+    section["rows"] = [(row, [shown((row, column)) for column in artifact.columns]) for row in artifact.rows]
     return section
 
 

@@ -12,6 +12,7 @@ from dualtemp.atomic_write import write_output
 from dualtemp.config import MEASURED_ON
 from dualtemp.grids.artifact import Artifact
 from dualtemp.grids.comparisons import ABSENT, HOLDS, Finding, MeasuredCell, Table
+from dualtemp.grids.data_choice import split_pair
 from dualtemp.grids.known_data import known_facts, set_name
 from dualtemp.grids.plan import PlannedCell
 from dualtemp.grids.results import DataFacts, Results
@@ -20,6 +21,7 @@ from dualtemp.intervals import Interval
 from dualtemp.paper.artifact import artifacts
 from dualtemp.paper.claims import Verdict, describe_uncompared_cells, judge_claims, percent, planned_looks
 from dualtemp.paper.reproduce import Request
+from dualtemp.quantities import counted
 from dualtemp.report.page import MINUS
 
 NONE = "\N{EN DASH}"
@@ -95,8 +97,8 @@ def _command(request: Request, artifact: Artifact, runs: Mapping[str, Mapping[in
 
 def _without_place(word: str) -> str:
     """Replace a path or fingerprint in a value of --data by FOLDER, since neither means anything elsewhere."""
-    stands_for, equals, data = word.partition("=") if "=" in word else ("", "", word)
-    return f"{stands_for}{equals}{set_name(data) or 'FOLDER'}"
+    stands_for, data = split_pair(word)
+    return ("" if stands_for is None else f"{stands_for}=") + (set_name(data) or "FOLDER")
 
 
 def _that_hold(v: Verdict) -> str:
@@ -127,7 +129,8 @@ def _findings(v: Verdict, level: str) -> list[str]:
         for f in v.findings
         if f.verdict != ABSENT
     ]
-    note = ["", f"{left_out} comparisons are not at this scale."] if left_out else []
+    be = "is" if left_out == 1 else "are"
+    note = ["", f"{counted(left_out, 'comparison')} {be} not at this scale."] if left_out else []
     return [
         f"| table | where | comparison | effect, {level} interval | at once | seed by seed | runs | |",
         "|---|---|---|---|---|---|---|---|",

@@ -98,12 +98,12 @@ def final_figures(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
     A cell is the best if it is the highest of at least two runs that were tested on the same images; where runs differ
     in nothing but their seed, none is.
     """
-    rows = []
+    rows, marks_best = [], not has_groups(runs)  # the best of several seeds is luck
     compared = [each for each in measures().values() if each.compared]
     for each in sorted(compared, key=lambda each: not each.rated):
         values = [each.last(run) for run in runs]
         if any(value is not None for value in values):
-            cells = _cells(runs, values, each.form, each.rated)
+            cells = _cells(runs, values, each.form, each.rated and marks_best)
             rows.append({"key": each.key, "title": each.name or each.title, "says": each.says, "cells": cells})
     return rows
 
@@ -115,12 +115,12 @@ def evaluated_figures(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
     whether the gain is clear.
     """
     measured = [_last_measured(run) for run in runs]
-    rows = []
+    rows, marks_best = [], not has_groups(runs)
     for name in NAMES:
         values = [number(rows_of(found, "trained").get(name, {}).get("top1")) for found in measured]
         if all(value is None for value in values):
             continue
-        cells = _cells(runs, values, PERCENT, True)
+        cells = _cells(runs, values, PERCENT, marks_best)
         for cell, found in zip(cells, measured, strict=True):
             cell["rival"] = _strongest_rival(found, name)
         rows.append({"key": name, "title": name, "says": MEANINGS[name], "cells": cells})
@@ -170,11 +170,17 @@ def grouped_figures(runs: Sequence[RunRecord], names: Sequence[str]) -> list[dic
     return rows
 
 
-def _cells(runs: Sequence[RunRecord], values: Sequence[float | None], form: str, rated: bool) -> list[dict[str, Any]]:
-    cells, rated = [], rated and not has_groups(runs)  # the best of several seeds is luck
+def _cells(
+    runs: Sequence[RunRecord], values: Sequence[float | None], form: str, marks_best: bool
+) -> list[dict[str, Any]]:
+    of_images: dict[str, list[float]] = {}  # values by test images
     for run, value in zip(runs, values, strict=True):
-        rivals = [v for r, v in zip(runs, values, strict=True) if v is not None and tested_on(r) == tested_on(run)]
-        best = rated and value is not None and len(rivals) > 1 and value == max(rivals) > min(rivals)
+        if value is not None:
+            of_images.setdefault(tested_on(run), []).append(value)
+    best_of = {images: max(some) for images, some in of_images.items() if max(some) > min(some)}
+    cells = []
+    for run, value in zip(runs, values, strict=True):
+        best = marks_best and value is not None and value == best_of.get(tested_on(run))
         cells.append({"value": value, "text": NONE if value is None else form.format(value), "best": best})
     return cells
 

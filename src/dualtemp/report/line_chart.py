@@ -5,9 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 
+from dualtemp.report.drawing import text_width
+
 WIDTH, HEIGHT = 640, 320
 LEFT, RIGHT, TOP, BOTTOM = 56, 100, 14, 44
 LINE = 14  # height of a line of text
+BEFORE_NAME, SIZE = 24, 13  # from a line's end to its name, and the name's letters, a little wider than the page's
 At = Callable[[float, float], tuple[float, float]]  # from plot coordinates to picture coordinates
 
 
@@ -46,7 +49,9 @@ def line_chart(series: dict[str, list[Point]], x_title: str, y_title: str, order
             color = f"ramp{number * 4 // max(1, len(series) - 1)}" if ordered else f"series{number % 5}"
             parts.append(_line(name, lines[name], at, color, labels[name]))
     title = escape(f"{y_title} against {x_title}")
-    return f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}">{"".join(parts)}</svg>'
+    ends = [at(line[-1].x, 0.0)[0] + BEFORE_NAME + text_width(name, SIZE) for name, line in lines.items()]
+    width = max(WIDTH, math.ceil(max(ends)))  # room for long names
+    return f'<svg class="chart" viewBox="0 0 {width} {HEIGHT}" role="img" aria-label="{title}">{"".join(parts)}</svg>'
 
 
 def y_ticks(low: float, high: float, count: int = 5) -> list[float]:
@@ -105,7 +110,7 @@ def _line(name: str, line: list[Point], at: At, color: str, label: float) -> str
         f'<circle cx="{x}" cy="{y}" r="4"><title>{escape(p.tooltip)}</title></circle>'
         for p, (x, y) in zip(line, places, strict=True)
     ]
-    right = places[-1][0] + 10
+    right = places[-1][0] + BEFORE_NAME - 14
     end = (
         f'<rect class="key" x="{right}" y="{round(label - 9, 1)}" width="9" height="9" rx="2"/>'
         f'<text class="name" x="{right + 14}" y="{label}">{escape(name)}</text>'

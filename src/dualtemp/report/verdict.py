@@ -18,7 +18,7 @@ def verdict(history: History, facts: Facts, word: str = "done", why: str = "") -
         reason = f"After epoch {now} of {facts.epochs}." if history else "Before the end of its first epoch."
         return found._replace(headline=f"failed: {why}" if why else "failed", tone="bad", reason=reason)
     place = f"epoch {now} of {facts.epochs}"
-    if now >= facts.epochs and word != "failed":  # the last page is written before the run releases its folder
+    if now >= facts.epochs:  # the last page is written before the run releases its folder
         return found
     if word == "running":
         left = _left(history, facts)

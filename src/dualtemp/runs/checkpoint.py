@@ -15,8 +15,9 @@ from torch import nn
 
 from dualtemp.atomic_write import whole_file
 from dualtemp.errors import UserError
+from dualtemp.models.weights import CHECKPOINT_MARK
 
-_MAGIC = b"dualtemp checkpoint 1\n"
+_MAGIC = CHECKPOINT_MARK + b" 1\n"
 _HEAD = len(_MAGIC) + 32 + 8  # magic, digest, length of the payload
 _KEPT = 2
 _PART = {"part": True}  # marks the state dict of the training step's attribute of the same name

@@ -11,6 +11,10 @@ from dualtemp.atomic_write import whole_file
 from dualtemp.config import Settings, from_yaml, of_run, settings, to_yaml
 from dualtemp.errors import UserError, writing
 from dualtemp.file_lock import CLAIM, locked
+from dualtemp.runs.environment_file import read_environment
+
+# Measures in metrics.jsonl from which more than a chart is made: the status of a run, its advice, what may be freed.
+COMPUTED_WITH = {"step": int, "held_out_gained": int, "held_out_lost": int, "judged_past": int | float}
 
 
 class RunFolder:
@@ -107,24 +111,16 @@ class RunFolder:
         _write(self.config, to_yaml(settings))
 
     def read_environment(self) -> dict[str, Any]:
-        """Read environment.json; empty if it is missing or damaged."""
-        try:
-            found = json.loads(self.environment.read_text())
-        except (OSError, ValueError):
-            return {}
-        return found if isinstance(found, dict) else {}
+        """Read environment.json; empty if it is missing or damaged, UserError if an entry is of the wrong kind."""
+        return read_environment(self.environment)
 
     def threads(self) -> int | None:
         """CPU threads that the run started with; None if unknown."""
-        return self._count("threads")
+        return self.read_environment().get("threads")
 
     def processes(self) -> int | None:
         """Processes that the run started with; None if unknown."""
-        return self._count("processes")
-
-    def _count(self, name: str) -> int | None:
-        found = self.read_environment().get(name)
-        return found if isinstance(found, int) and found >= 1 else None
+        return self.read_environment().get("processes")
 
     def set_trouble(self, why: str) -> None:
         """Record in one line why the run failed; ignored if even that cannot be written."""
@@ -161,6 +157,9 @@ class RunFolder:
             found = [json.loads(line) for line in self.metrics.read_text().split("\n")[:-1]]
             if not all(isinstance(line, dict) and isinstance(line.get("epoch"), int) for line in found):
                 raise ValueError("no epoch")
+            for key, kind in COMPUTED_WITH.items():
+                if any(not isinstance(line.get(key, 0), kind) for line in found):
+                    raise ValueError(f"{key} that is no {'whole ' * (kind is int)}number")
         except (OSError, ValueError) as error:
             raise UserError(
                 f"{self.metrics} is damaged ({error}): a JSON object with its epoch per line expected"

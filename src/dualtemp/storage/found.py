@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from dualtemp.cache_folder import cache_folder, features_folder, shards_folder
+from dualtemp.cache_folder import NOTE, cache_folder, features_folder, shards_folder
 from dualtemp.errors import UserError
 from dualtemp.file_lock import held
 from dualtemp.runs.folder import RunFolder
@@ -29,10 +29,10 @@ class Kind(StrEnum):
 
 
 class Stored(NamedTuple):
-    """A file, or a folder that is one thing.
+    """A file, a shard's copy with its note, or a folder that is one thing.
 
     used: when it was last written or used, seconds since 1970; lock: the file whose lock protects it, None if it needs
-    no lock; kept: why it may not be freed, "" if it may.
+    no lock; kept: why it may not be freed, "" if it may; note: a small file that goes with it.
     """
 
     kind: Kind
@@ -41,6 +41,7 @@ class Stored(NamedTuple):
     used: float
     lock: Path | None = None
     kept: str = ""
+    note: Path | None = None
 
 
 def in_cache() -> list[Stored]:
@@ -106,11 +107,22 @@ def _shards() -> Iterator[Stored]:
             yield from _stored(Kind.TEMPORARY, path, None, in_use(path))
         elif path.suffix != ".lock":
             yield from _stored(Kind.INDEXES, path, lock, "a process is using it" if held(lock) else "")
-    for path in _files(shards_folder() / "copies"):
+    yield from _copies(_files(shards_folder() / "copies"))
+
+
+def _copies(files: list[Path]) -> Iterator[Stored]:
+    """Copies of shards, each with the note that records its shard's place; a note without its copy is an item too."""
+    notes = {path for path in files if path.suffix == NOTE}
+    copied: set[Path] = set()
+    for path in files:
         if path.name.startswith("."):
             yield from _stored(Kind.TEMPORARY, path, None, in_use(path))
-        else:  # no lock: a reader that misses its copy reads the shard itself
-            yield from _stored(Kind.COPIES, path, None, "")
+        elif path not in notes:  # no lock: a reader that misses its copy reads the shard itself
+            note = path.with_suffix(NOTE)
+            copied.add(note)
+            yield from _stored(Kind.COPIES, path, None, "", note if note in notes else None)
+    for note in sorted(notes - copied):
+        yield from _stored(Kind.COPIES, note, None, "")
 
 
 def _sets() -> Iterator[Stored]:
@@ -134,9 +146,10 @@ def _files(folder: Path) -> list[Path]:
         return []
 
 
-def _stored(kind: Kind, path: Path, lock: Path | None, kept: str) -> Iterator[Stored]:
+def _stored(kind: Kind, path: Path, lock: Path | None, kept: str, note: Path | None = None) -> Iterator[Stored]:
     with suppress(OSError):  # it has been freed meanwhile
-        yield Stored(kind, path, _size(path), _newest(path), lock, kept)
+        size = _size(path) + (0 if note is None else _size(note))
+        yield Stored(kind, path, size, _newest(path), lock, kept, note)
 
 
 def _size(path: Path) -> int:

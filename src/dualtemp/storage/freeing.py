@@ -91,3 +91,5 @@ def _delete(item: Stored) -> None:
         shutil.rmtree(item.path)
     else:
         item.path.unlink()
+    if item.note is not None:
+        item.note.unlink(missing_ok=True)

@@ -18,7 +18,10 @@ from dualtemp.training.run_data import SPLIT, describe_part
 def describe_environment(
     device: torch.device, splits: Splits, data: TrainingData, start: Start | None = None
 ) -> dict[str, Any]:
-    """Versions, device, threads and processes of a run, and the fingerprints of its data."""
+    """Versions, device, threads and processes of a run, and the fingerprints of its data.
+
+    held_out: number of images of the train part that are held out to decide when to stop.
+    """
     return {
         "dualtemp": __version__,
         "python": platform.python_version(),
@@ -35,6 +38,7 @@ def describe_environment(
         "train": describe_part(splits.train),
         "unlabelled": describe_part(splits.unlabeled),
         "test": describe_part(splits.test),
+        **({} if data.held_out is None else {"held_out": len(data.held_out)}),
         "images": {
             "channels": data.images.channels,
             "size": data.views.size,

@@ -11,6 +11,7 @@ from dualtemp.models.backbones import SHORT_NAMES
 from dualtemp.models.model_input import ModelInput, input_from_json
 from dualtemp.models.starts import NONE, Start, open_start
 from dualtemp.runs.folder import RunFolder
+from dualtemp.training.run_data import known_environment
 
 
 def start_of(chosen: Settings) -> Start | None:
@@ -79,5 +80,5 @@ def input_of_run(run: RunFolder) -> ModelInput | None:
 
 
 def _recorded(run: RunFolder) -> dict[str, Any]:
-    found = run.read_environment().get("start")
+    found = known_environment(run, run.settings()).get("start")
     return found if isinstance(found, dict) else {}

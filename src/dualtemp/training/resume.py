@@ -31,7 +31,7 @@ from dualtemp.training.launch import (
 )
 from dualtemp.training.observers.display import Display
 from dualtemp.training.observers.observer import Observer
-from dualtemp.training.run_data import check_batch, open_data, refuse_other_data, training_data
+from dualtemp.training.run_data import check_batch, known_environment, open_data, refuse_other_data, training_data
 from dualtemp.training.schedule import schedule_change
 
 
@@ -112,7 +112,7 @@ def reopen_splits(run: RunFolder, chosen: Settings, options: ExecutionOptions) -
     gone = Path(chosen.data).is_absolute() and not Path(chosen.data).exists()
     if gone and not means_shards(chosen.data):
         raise UserError(f"{chosen.data}, which {run.path} learns from, is missing: put it back, then resume")
-    environment = distributed.run_on_rank0(run.read_environment)
+    environment = distributed.run_on_rank0(lambda: known_environment(run, chosen))
     with status_line(f"opening {chosen.data}", options.quiet or distributed.rank() > 0):
         splits = open_data(chosen, environment)
     distributed.run_on_rank0(lambda: refuse_other_data(run, splits))

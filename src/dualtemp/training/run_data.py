@@ -35,7 +35,21 @@ SPLIT = APART
 
 def split_of(environment: Mapping[str, Any] | None) -> int:
     """The version of a run's split; the newest if there is no environment."""
-    return environment.get("split", 1) if environment else SPLIT
+    return (environment.get("split") or 1) if environment else SPLIT
+
+
+def known_environment(run: RunFolder, chosen: Settings) -> dict[str, Any]:
+    """Read environment.json of a run that sees images again: if it began from a start, only the file knows its input.
+
+    Without the file, the images of a run from scratch are treated as its data suggest.
+    """
+    found = run.read_environment()
+    if not found and chosen.init is not None:
+        raise UserError(
+            f"{run.environment} is missing or damaged: it says how {run.path} takes its images, which is as its start "
+            "does; put it back"
+        )
+    return found
 
 
 def resolve_data(settings: Settings) -> Settings:
@@ -266,8 +280,9 @@ def refuse_other_data(run: RunFolder, splits: Splits) -> None:
         now, then = describe_part(parts.get(part)) or {"images": 0}, before.get(part)
         if then is None or all(now.get(name) == value for name, value in then.items() if name not in free):
             continue
-        change = f"had {then['images']:,} images, now there are {now['images']:,}"
-        if then["images"] == now["images"]:
+        count = then.get("images") or 0
+        change = f"had {count:,} images, now there are {now['images']:,}"
+        if count == now["images"]:
             change = f"still has {now['images']:,} images, but others, or other labels"
         raise UserError(
             f"the data are not those that {run.path} started with: its {part} part {change}; put them back, or "

@@ -98,10 +98,14 @@ class RunEncoder:
 
     @torch.inference_mode()
     def of_views(self, views: Tensor) -> Tensor:
-        """Features float32 (B, F), on the CPU, of normalized views (B, C, size, size)."""
+        """Features float32 (B, F), on the CPU, of normalized views (B, C, size, size); UserError if not finite."""
         parts = views.split(self.piece or len(views)) if len(views) else (views,)
         found = [self.backbone(self.in_memory_format(part).to(self.device)).float().cpu() for part in parts]
-        return found[0] if len(found) == 1 else torch.cat(found)
+        features = found[0] if len(found) == 1 else torch.cat(found)
+        if not features.isfinite().all():
+            remedy = "get its weights again" if self.is_start else "train it again, with a lower --lr"
+            raise UserError(f"{self.path}: the encoder's features are not finite, so they say nothing; {remedy}")
+        return features
 
     @property
     def piece(self) -> int | None:

@@ -6,7 +6,7 @@ from dualtemp.config import Settings
 from dualtemp.data.augment.views import Views
 from dualtemp.errors import UserError
 from dualtemp.runs.folder import RunFolder
-from dualtemp.training.run_data import levels_of, open_data, resize_of, training_data
+from dualtemp.training.run_data import known_environment, levels_of, open_data, resize_of, training_data
 
 
 class RunImages(NamedTuple):
@@ -21,7 +21,8 @@ def run_images(run: RunFolder, settings: Settings) -> RunImages:
     """Read what the run recorded; for older runs, determine it from their data."""
     if settings.image_size is None:
         raise UserError(f"{run.config} has no image_size: give the folder that `dualtemp train` wrote")
-    known: Any = run.read_environment().get("images")
+    environment = known_environment(run, settings)
+    known: Any = environment.get("images")
     try:
         channels, classes = int(known["channels"]), tuple(str(name) for name in known["classes"])
         mean, std = (tuple(float(value) for value in known[name]) for name in ("mean", "std"))
@@ -31,7 +32,6 @@ def run_images(run: RunFolder, settings: Settings) -> RunImages:
         )
         return RunImages(views, channels, classes)
     except (TypeError, KeyError, ValueError, AssertionError):
-        environment = run.read_environment()
         splits = open_data(settings, environment)
         return RunImages(
             training_data(settings, splits, environment).views, splits.train.channels, splits.train.classes

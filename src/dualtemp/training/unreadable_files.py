@@ -13,23 +13,31 @@ A_FEW = 5
 def write_unreadable(run: Path, unreadable: Mapping[str, str]) -> None:
     """Write RUN/unreadable.txt, one line per file, sorted by name; nothing if there are none."""
     if unreadable:
-        lines = [f"{name}: {reason}\n" for name, reason in sorted(unreadable.items())]
+        lines = [f"{_listed(name)}: {reason}\n" for name, reason in sorted(unreadable.items())]
         with whole_file(run / NAME) as file:
-            file.write("".join(lines).encode(errors="backslashreplace"))  # names need not be valid text
+            file.write("".join(lines).encode(errors="backslashreplace"))
 
 
 def read_unreadable(run: Path, names: Iterable[str] = ()) -> dict[str, str]:
-    """Read RUN/unreadable.txt, name -> reason. names: of the images, to recognize names that contain a colon."""
+    """Read RUN/unreadable.txt, name -> reason.
+
+    names: of the images, to recognize those that contain a colon or are listed with escapes.
+    """
     try:
-        lines = (run / NAME).read_text(errors="replace").splitlines()
+        lines = (run / NAME).read_bytes().decode(errors="replace").split("\n")
     except OSError:
         return {}
-    known = {name for name in names if ": " in name}
+    known = {_listed(name): name for name in names if ": " in name or _listed(name) != name}
     found: dict[str, str] = {}
-    for line in lines:
-        whole = next((name for name in known if line.startswith(f"{name}: ")), line.partition(": ")[0])
-        found[whole] = line[len(whole) + 2 :]
+    for line in filter(None, lines):
+        listed = next((name for name in known if line.startswith(f"{name}: ")), line.partition(": ")[0])
+        found[known.get(listed, listed)] = line[len(listed) + 2 :]
     return found
+
+
+def _listed(name: str) -> str:
+    """A name as the file lists it: in one line, and with escapes where it is no valid text."""
+    return name.replace("\n", "\\n").encode(errors="backslashreplace").decode()
 
 
 def short_list(run: Path, unreadable: Mapping[str, str]) -> str:

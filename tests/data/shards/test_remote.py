@@ -16,7 +16,7 @@ from sharded_runs import check_kill, seen
 
 from dualtemp.data import open_source
 from dualtemp.data.loading.decode import UnreadableImage
-from dualtemp.data.shards import indexing, remote, shard_cache
+from dualtemp.data.shards import indexing, labels, remote, shard_cache
 from dualtemp.errors import UserError
 
 pytest.importorskip("fsspec")
@@ -223,6 +223,30 @@ def test_room_for_a_copy_is_made_without_looking_at_all_of_them_again_and_again(
     assert len(calls) == 1
     assert sorted(path.stem for path in tmp_path.glob("*.copy")) == ["01", *(f"{i:02}" for i in range(6, 20))]
     assert len(list(tmp_path.glob("*.of"))) == 15
+
+
+def test_a_copy_whose_note_is_gone_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "00.copy").write_bytes(bytes(1000))
+    monkeypatch.setenv(shard_cache.VARIABLE, "1500")
+    assert shard_cache._has_room(tmp_path, 1000, frozenset({"shard 0"}))
+    assert not list(tmp_path.iterdir())
+
+
+def test_names_of_classes_that_are_read_without_an_answer_count_as_used(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (own_cache / "shards").mkdir(parents=True)
+    monkeypatch.setattr(labels, "read_text", lambda place: "cat\ndog\n")
+    assert labels._remote_text("http://x/classes.txt") == "cat\ndog\n"
+    (kept,) = (own_cache / "shards").glob("*.txt")
+    os.utime(kept, (0, 0))
+
+    def no_answer(place: str) -> str:
+        raise OSError("no answer")
+
+    monkeypatch.setattr(labels, "read_text", no_answer)
+    assert labels._remote_text("http://x/classes.txt") == "cat\ndog\n"
+    assert kept.stat().st_mtime > time.time() - 3600
 
 
 def test_a_set_that_cannot_be_reached_is_a_mistake_in_one_line(server: ShardServer) -> None:

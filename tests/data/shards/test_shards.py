@@ -6,6 +6,7 @@ import os
 import pickle
 import shutil
 import tarfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -149,8 +150,11 @@ def test_the_index_is_made_once_and_again_only_for_a_shard_that_changed(
     before = open_source(tmp_path / "s").train.fingerprint
     assert sorted(asked) == sorted(path.name for path in paths)
     asked.clear()
+    (index,) = (own_cache / "shards").glob("*.npz")
+    os.utime(index, (0, 0))
     assert open_source(tmp_path / "s").train.fingerprint == before
     assert asked == []
+    assert index.stat().st_mtime > time.time() - 3600, "`clean --older-than` sees that it is used"
     with tarfile.open(paths[1], "a") as archive:
         add_member(archive, "dog/new.png", encoded(77))
         add_member(archive, "dog/new.cls", b"1")
@@ -158,7 +162,6 @@ def test_the_index_is_made_once_and_again_only_for_a_shard_that_changed(
     assert asked == [paths[1].name]
     assert sum(map(len, grown.parts().values())) == 25
     asked.clear()
-    (index,) = (own_cache / "shards").glob("*.npz")
     index.write_bytes(index.read_bytes()[:-700])
     assert open_source(tmp_path / "s").train.fingerprint == grown.train.fingerprint
     assert len(asked) == len(paths), "a damaged index is made anew"

@@ -13,7 +13,7 @@ from typing import BinaryIO, NamedTuple
 
 from dualtemp import distributed
 from dualtemp.atomic_write import whole_file
-from dualtemp.cache_folder import shards_folder
+from dualtemp.cache_folder import mark_used, shards_folder
 from dualtemp.data.shards.contents import Gatherer, ShardContents
 from dualtemp.data.shards.locations import Place
 from dualtemp.data.shards.remote import download, is_remote, open_remote, remote_stamp, size_of
@@ -72,9 +72,11 @@ def index_path(places: Sequence[Place]) -> Path:
 
 def _read(path: Path) -> ShardIndex | None:
     try:
-        return ShardIndex.from_bytes(path.read_bytes())
+        known = ShardIndex.from_bytes(path.read_bytes())
     except (OSError, ValueError):
         return None
+    mark_used(path)
+    return known
 
 
 def _stamps(places: Sequence[Place]) -> dict[Place, Stamp]:

@@ -8,7 +8,7 @@ from hashlib import blake2b
 import numpy as np
 
 from dualtemp.atomic_write import whole_file
-from dualtemp.cache_folder import shards_folder
+from dualtemp.cache_folder import mark_used, shards_folder
 from dualtemp.data.shards.remote import is_remote, read_text
 from dualtemp.data.shards.shard_index import ShardIndex
 from dualtemp.errors import UserError
@@ -81,7 +81,10 @@ def _remote_text(place: str) -> str | None:
     try:
         text = read_text(place)
     except OSError:
-        return kept.read_text(errors="replace") if kept.is_file() else None
+        if not kept.is_file():
+            return None
+        mark_used(kept)
+        return kept.read_text(errors="replace")
     if text is not None:
         with contextlib.suppress(OSError), whole_file(kept) as file:
             file.write(text.encode(errors="replace"))

@@ -16,7 +16,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import BinaryIO
 
-from dualtemp.cache_folder import shards_folder
+from dualtemp.cache_folder import NOTE, mark_used, shards_folder
 from dualtemp.data.shards.shard_index import ShardFile
 from dualtemp.errors import UserError
 from dualtemp.quantities import bytes_of
@@ -37,8 +37,7 @@ def find_copy(file: ShardFile) -> tuple[str, str] | None:
     for kind in (IMAGES, COPY):
         path = cached_path(file.place, file.stamp, kind)
         if path.is_file():
-            with contextlib.suppress(OSError):
-                os.utime(path)  # marks it as used now
+            mark_used(path)
             return str(path), kind
     return None
 
@@ -84,7 +83,7 @@ def copying(place: str, stamp: str, kind: str, size: int, keep: frozenset[str]) 
 
 def _note(path: Path, place: str) -> None:
     """Record the place of a copy's shard in a file beside it."""
-    path.with_suffix(".of").write_text(place, errors="surrogateescape")
+    path.with_suffix(NOTE).write_text(place, errors="surrogateescape")
 
 
 _lock = threading.Lock()
@@ -113,14 +112,22 @@ def _has_room(folder: Path, size: int, keep: frozenset[str]) -> bool:
 
 def _removed(path: Path, keep: frozenset[str]) -> int:
     """Remove a copy and the note beside it, unless its place is in `keep`; returns the bytes that this frees."""
-    note, freed = path.with_suffix(".of"), 0
+    freed = 0
     with contextlib.suppress(OSError):
-        if note.read_text(errors="surrogateescape") not in keep:
+        if _place(path) not in keep:
             length = path.stat().st_size
             path.unlink()
             freed = length
-            note.unlink()
+            path.with_suffix(NOTE).unlink(missing_ok=True)
     return freed
+
+
+def _place(path: Path) -> str | None:
+    """The place of a copy's shard; None if the note beside the copy is gone."""
+    try:
+        return path.with_suffix(NOTE).read_text(errors="surrogateescape")
+    except FileNotFoundError:
+        return None
 
 
 def _copies(folder: Path) -> list[Path]:

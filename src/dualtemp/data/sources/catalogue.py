@@ -42,9 +42,16 @@ CATALOGUE: dict[str, NamedSet] = {
 }
 
 
+def _plain(text: str) -> str:
+    return "".join(letter for letter in text.lower() if letter.isalnum())
+
+
+_BY_PLAIN_NAME = {_plain(name): entry for name, entry in CATALOGUE.items()}
+
+
 def named_set(text: str) -> NamedSet | None:
     """Find a set by name, ignoring case and hyphens ("CIFAR-10" is "cifar10"); None if there is none."""
-    return {_plain(name): entry for name, entry in CATALOGUE.items()}.get(_plain(text))
+    return _BY_PLAIN_NAME.get(_plain(text))
 
 
 def resolved_name(source: str) -> str:
@@ -64,14 +71,10 @@ def looks_like_path(source: str) -> bool:
 
 def unknown_set(text: str) -> UserError:
     """An error that no set or path has this name, with the most similar set."""
-    near = similar_words(_plain(text), map(_plain, CATALOGUE))
+    near = similar_words(_plain(text), _BY_PLAIN_NAME)
     entry = named_set(near[0]) if near else None
     hint = f"{did_you_mean([repr(entry.name)])} " if entry else ""
     return UserError(
         f"no set, folder or file is called '{text}': {hint}Sets: {', '.join(CATALOGUE)}; "
         "or give the path of a folder of images or of an .npz file"
     )
-
-
-def _plain(text: str) -> str:
-    return "".join(letter for letter in text.lower() if letter.isalnum())

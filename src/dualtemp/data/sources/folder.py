@@ -95,7 +95,7 @@ def given_labels(root: Path, labels_from: Path | str | None = AUTO) -> dict[str,
     if labels_from is None:
         return None
     if labels_from != AUTO:
-        return read_label_file(Path(labels_from), find_images(root))
+        return _read_labels(Path(labels_from), root, find_images(root))
     if not (root / LABEL_FILE).is_file():
         return None
     names = find_images(root)
@@ -103,7 +103,11 @@ def given_labels(root: Path, labels_from: Path | str | None = AUTO) -> dict[str,
     flat = not any(
         "/" in name.removeprefix(next((part for part in parts if name.startswith(part)), "")) for name in names
     )
-    return read_label_file(root / LABEL_FILE, names) if flat else None
+    return _read_labels(root / LABEL_FILE, root, names) if flat else None
+
+
+def _read_labels(path: Path, root: Path, names: list[str]) -> dict[str, str]:
+    return read_label_file(path, names, left_out=[each.name for each in foreign_images(root)])
 
 
 def find_images(folder: Path, only: frozenset[str] | None = None) -> list[str]:

@@ -24,26 +24,29 @@ LABEL_COLUMNS = ("label", "class", "category")
 EXPECTED = "expected a line `file,label`, then one line for each image"
 
 
-def read_label_file(path: Path, names: Collection[str]) -> dict[str, str]:
+def read_label_file(path: Path, names: Collection[str], left_out: Collection[str] = ()) -> dict[str, str]:
     """Read the labels of images, by name; raises UserError if the file is not valid.
 
     Args:
         path: of the CSV file.
         names: of the images, relative to their folder, with forward slashes; other names in the file are an error. A
             name that is not valid Unicode is written in the file as commands print it.
+        left_out: names of files in formats that cannot be read; their labels are dropped.
     """
     known = {valid_text(name): name for name in names}
+    dropped = {valid_text(name) for name in left_out}
+    both = known.keys() | dropped
     labels: dict[str, str] = {}
     lines: dict[str, int] = {}
     unknown: list[str] = []
-    for number, cell, given in label_lines(path, known):
-        name, label = image_name(cell, known), given.strip()
+    for number, cell, given in label_lines(path, both):
+        name, label = image_name(cell, both), given.strip()
         if name in lines:
             raise UserError(f"{path}: {name} is on line {lines[name]} and on line {number}; keep one of them")
         lines[name] = number
-        if name not in known:
+        if name not in both:
             unknown.append(name)
-        elif label:
+        elif label and name in known:
             labels[known[name]] = label
     if unknown:
         more = f" and {len(unknown) - 1:,} more files" if len(unknown) > 1 else ""
@@ -51,9 +54,14 @@ def read_label_file(path: Path, names: Collection[str]) -> dict[str, str]:
             f"{path}, line {lines[unknown[0]]}: {unknown[0] or 'an empty name'}{more} not among the {len(known):,} "
             "images; give names relative to the folder of the images"
         )
-    if not labels:
-        raise UserError(f"{path}: no image has a label; {EXPECTED}")
+    require_labels(path, labels, lines.keys() & dropped)
     return labels
+
+
+def require_labels(path: Path, labels: Collection[str], dropped: Collection[str]) -> None:
+    """Raise UserError if a file gives no label; dropped: images in it that cannot be read."""
+    if not labels:
+        raise UserError(f"{path}: no image {'that can be read ' if dropped else ''}has a label; {EXPECTED}")
 
 
 def label_lines(path: Path, known: Collection[str] = ()) -> list[tuple[int, str, str]]:
@@ -61,9 +69,7 @@ def label_lines(path: Path, known: Collection[str] = ()) -> list[tuple[int, str,
 
     known: names of images: a first line that begins with one of them is not a header.
     """
-    rows = _rows(path)
-    if not rows:
-        raise UserError(f"{path}: it is empty; {EXPECTED}")
+    rows = label_rows(path)
     file_at, label_at, begin = _columns(path, rows[0], known)
     for number, row in rows[begin:]:
         if max(file_at, label_at) >= len(row):
@@ -71,8 +77,8 @@ def label_lines(path: Path, known: Collection[str] = ()) -> list[tuple[int, str,
     return [(number, row[file_at], row[label_at]) for number, row in rows[begin:]]
 
 
-def _rows(path: Path) -> list[tuple[int, list[str]]]:
-    """Line numbers and cells of all lines that are not empty."""
+def label_rows(path: Path) -> list[tuple[int, list[str]]]:
+    """Line numbers and cells of all lines that are not empty; raises UserError if there are none."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -89,6 +95,8 @@ def _rows(path: Path) -> list[tuple[int, list[str]]]:
                 rows.append((reader.line_num, row))
     except csv.Error as error:
         raise UserError(f"{path}, line {reader.line_num}: {error}; {EXPECTED}") from None
+    if not rows:
+        raise UserError(f"{path}: it is empty; {EXPECTED}")
     return rows
 
 

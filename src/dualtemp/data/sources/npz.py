@@ -38,6 +38,7 @@ class NpzArrays:
     classes: tuple[str, ...] | None
 
 
+FILES = ("train.npz", "test.npz", "unlabelled.npz")  # that a folder of .npz files may hold
 # Names of parts that are valid in a folder of images, but not in a folder of .npz files.
 NOT_READ = ("val.npz", "validation.npz", "valid.npz", "unlabeled.npz")
 
