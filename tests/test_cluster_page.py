@@ -104,11 +104,12 @@ def test_the_job_of_several_nodes_runs_with_one(tmp_path: Path) -> None:
     """srun and scontrol are stood in for; torchrun, its rendezvous and the run are real."""
     draw_photos(tmp_path / "photos", 16)
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "srun").write_text('#!/bin/sh\nexec "$@"\n')
+    (tmp_path / "bin" / "srun").write_text('#!/bin/sh\nshift && exec "$@"\n')  # after its one flag
     (tmp_path / "bin" / "scontrol").write_text("#!/bin/sh\necho localhost\n")
     (tmp_path / "venv" / "bin").mkdir(parents=True)
     (tmp_path / "venv" / "bin" / "activate").write_text("")  # the interpreter is this one: see shell()
     job = JOB.replace("--nproc-per-node 4", "--nproc-per-node 2").replace("/shared/", "").replace("--batch 1024", SMALL)
     job = job.replace(":29500", ":0")
-    shell(job, tmp_path, SLURM_NNODES="1", SLURM_JOB_NODELIST="localhost", SLURM_JOB_ID="7")
+    slurm = {"NNODES": "1", "JOB_NODELIST": "localhost", "JOB_ID": "7", "CPUS_PER_TASK": "32"}
+    shell(job, tmp_path, **{f"SLURM_{name}": value for name, value in slurm.items()})
     assert (tmp_path / "runs" / "large" / "backbone.safetensors").is_file()
