@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from dualtemp import distributed
+from dualtemp.losses.full_precision import at_least_float32, without_half
 from dualtemp.losses.odds import Odds, OwnTemperatures, Weighed
 
 UNSEEN = torch.finfo(torch.float32).min  # log u of an image not seen yet; finite, as is everything in a checkpoint
@@ -44,7 +45,7 @@ class ImageMemory(nn.Module):
         if directions not in (1, 2):
             raise ValueError(f"directions must be 1 or 2, got {directions}")
         self.gamma, self.images = gamma, images
-        self.register_buffer("log_u", torch.full((directions, images), UNSEEN, dtype=_at_least_float32()))
+        self.register_buffer("log_u", torch.full((directions, images), UNSEEN, dtype=at_least_float32()))
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute; gamma is checked."""
@@ -107,12 +108,7 @@ class ImageMemory(nn.Module):
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         """Move to another device or to float64, but never to half precision: log u would lose its digits."""
-        before = dict(self._buffers)
-        super()._apply(fn, recurse)
-        for name, buffer in self._buffers.items():
-            if buffer is not None and buffer.dtype in (torch.float16, torch.bfloat16):
-                self._buffers[name] = before[name].to(buffer.device)  # pyright: ignore[reportOptionalMemberAccess]
-        return self
+        return super()._apply(without_half(fn), recurse)
 
 
 class ImageTemperatures(ImageMemory):
@@ -161,7 +157,7 @@ class ImageTemperatures(ImageMemory):
         self.rho, self.tau_min, self.tau_max = rho, tau_min, tau_max
         self.tau_lr, self.tau_momentum = tau_lr, tau_momentum
         for name in ("tau", "derivative"):
-            self.register_buffer(name, torch.zeros(directions, images, dtype=_at_least_float32()))
+            self.register_buffer(name, torch.zeros(directions, images, dtype=at_least_float32()))
 
     def temperatures(self, index: Tensor, directions: int, tau_alpha: float) -> OwnTemperatures:
         """tau_i of each anchor, (A, N); tau_alpha for an image not seen yet."""
@@ -194,10 +190,6 @@ class ImageTemperatures(ImageMemory):
         """Settings and size."""
         names = ("rho", "tau_min", "tau_max", "tau_lr", "tau_momentum")
         return ", ".join((super().extra_repr(), *(f"{name}={getattr(self, name)}" for name in names)))
-
-
-def _at_least_float32() -> torch.dtype:
-    return torch.promote_types(torch.get_default_dtype(), torch.float32)
 
 
 def _require_count(images: int) -> None:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from dualtemp.losses.arguments import Reduction, require_temperatures
+from dualtemp.losses.full_precision import at_least_float32, without_half
 from dualtemp.losses.labeled_pairs import supervised_contrastive
 from dualtemp.losses.modules import _Loss
 from dualtemp.losses.scalar_times_vector import Stats
@@ -28,8 +29,7 @@ class _LearnedTemperature(_Loss):
             _require_learnable(tau, tau_min)
         super().__init__(**settings)
         self.__dict__.update(_fixed_tau=tau, _tau_min=tau_min)
-        dtype = torch.promote_types(torch.get_default_dtype(), torch.float32)
-        scale = nn.Parameter(torch.tensor(-math.log(tau), dtype=dtype)) if learn_tau else None
+        scale = nn.Parameter(torch.tensor(-math.log(tau), dtype=at_least_float32())) if learn_tau else None
         self.register_parameter("logit_scale", scale)
 
     def temperature(self) -> Temperature:
@@ -77,15 +77,7 @@ class _LearnedTemperature(_Loss):
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         """Move to another device or to float64, but never to half precision: small steps of tau would be lost."""
-        scale = self.logit_scale
-        before = [] if scale is None else [x.data for x in (scale, scale.grad) if x is not None]
-        super()._apply(fn, recurse)
-        scale = self.logit_scale
-        if scale is not None and scale.dtype in (torch.float16, torch.bfloat16):
-            gradient, scale.grad = scale.grad, None  # a gradient has the type of its parameter
-            scale.data = before[0].to(scale.device)
-            scale.grad = None if gradient is None else before[1].to(scale.device)
-        return self
+        return super()._apply(without_half(fn), recurse)
 
 
 def _require_learnable(tau: float, tau_min: float) -> None:
