@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from dualtemp.cli import main
+from dualtemp.encoder.overwriting import refuse_overwriting
 
 
 @pytest.fixture
@@ -32,6 +33,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         np.savez(tmp_path / "arrays" / name, images=pixels)
     (tmp_path / "shards").mkdir()
     (tmp_path / "shards" / "0.parquet").write_bytes(b"PAR1")
+    (tmp_path / "parted").mkdir()
+    for number in range(2):
+        (tmp_path / "parted" / f"part-0000{number}-of-00002.parquet").write_bytes(b"PAR1")
+    (tmp_path / "of-shards").mkdir()
+    (tmp_path / "of-shards" / "config.yaml").write_text("data: parted\n")
     (tmp_path / "features.csv").write_text("name,0\n0.png,1\n")
     (tmp_path / "features.index.json").write_text('{"path": "features.csv"}')
     return tmp_path
@@ -56,6 +62,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "embed run --data arrays --out arrays/test.npz",
         "embed run --data shards --out shards/0.parquet",
         "embed run --data shards/{0..1}.parquet --out shards/0.parquet",
+        "embed of-shards --out parted",
+        "embed of-shards --data photos --out parted",
+        "embed run --data parted/part-*-of-00002.parquet --out parted",
+        "embed run --data parted/part-00000-of-00002.parquet --out parted",
         "data photos --show --out photos/0.png",
         "data photos.npz --show --out photos.npz",
         "explore run --out run/config.yaml",
@@ -73,3 +83,15 @@ def test_an_output_over_an_input_is_one_line_and_nothing_changes(
     assert re.search(r"overwritten|ends with", line)
     assert sorted(path for path in here.rglob("*") if path.is_file()) == files
     assert [path.read_bytes() for path in files] == before
+
+
+@pytest.mark.parametrize(
+    ("data", "shards"), [("arrays", []), ("parts", ["train-0.parquet", "test-0.parquet"]), ("photos", [])]
+)
+def test_what_no_source_reads_may_be_written_a_second_time(data: str, shards: list[str], here: Path) -> None:
+    (here / data).mkdir(exist_ok=True)
+    for name in shards:
+        (here / data / name).write_bytes(b"PAR1")
+    out = here / data / "features.parquet"
+    out.write_bytes(b"PAR1")
+    refuse_overwriting(out, "run", data)

@@ -231,6 +231,13 @@ def test_labels_of_images_without_features_are_not_used_which_is_said(
     assert "no image is called '009.png'" in capsys.readouterr().err
 
 
+def test_labels_of_images_without_features_alone_are_not_called_unreadable(features: Path, tmp_path: Path) -> None:
+    names = rows_of(features).names
+    (tmp_path / "some.csv").write_text(f"name,label\n{names[0]},cat\n")
+    with pytest.raises(UserError, match=f"only images without features have a label, such as {names[0]}"):
+        labels_by_name(tmp_path / "some.csv", names[1:], left_out=names[:1])
+
+
 def test_a_file_whose_labels_are_still_to_be_filled_in_is_refused(
     features: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -251,15 +258,26 @@ def test_labels_need_no_line_of_column_names(features: Path, tmp_path: Path) -> 
     assert (found.names, found.scores) == (expected.names, expected.scores)
 
 
-def test_a_file_of_labels_that_cannot_be_read_is_refused_before_features_are_computed(
-    photos_run: Path, photos: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "cannot be read"),
+        ("foo,bar,baz\n1,2,3\n", "expected a line"),
+        ("name,label\n000.png\n", "line 2: 1 column"),
+        ("name,label\n000.png,\n", "no image has a label"),
+    ],
+)
+def test_a_mistake_in_a_file_of_labels_is_told_before_features_are_computed(
+    content: str | None, said: str, photos_run: Path, photos: Path, tmp_path: Path
 ) -> None:
+    if content is not None:
+        (tmp_path / "some.csv").write_text(content)
     seen: list[int] = []
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match=said):
         select(
             photos_run,
             data=photos,
-            labels=tmp_path / "none.csv",
+            labels=tmp_path / "some.csv",
             cache=False,
             progress=lambda done, total: seen.append(done),
             **HOW,

@@ -9,17 +9,19 @@ import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pytest
 import torch
+from command_processes import PATIENCE
 from hypothesis import given
 from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 from PIL import Image
 
 import dualtemp
+from dualtemp import file_lock
 from dualtemp.cli import main
 from dualtemp.config import complete, settings
 from dualtemp.data import open_source
@@ -33,6 +35,7 @@ from dualtemp.evaluation.classifier_file import CLASSIFIER_FILE, save_classifier
 from dualtemp.exporting import builder, formats, write_format
 from dualtemp.exporting import export as export_module
 from dualtemp.exporting.export import export
+from dualtemp.exporting.export_folder import LOCK, workshop
 from dualtemp.exporting.exported_encoder import ExportedEncoder
 from dualtemp.exporting.loading import how_to_preprocess
 from dualtemp.exporting.lookup import export_formats
@@ -552,6 +555,7 @@ def test_all_leaves_out_a_format_that_fails_and_its_own_name_refuses_it(
         assert main(["export", str(run), "--format", "all"]) == 0
         told = capsys.readouterr()
         assert "left out: --format pickle: the exported resnet_mini gives other features" in told.err
+        assert "nothing was written" not in told.err
         assert re.search(r"^pickle +left out: this encoder cannot be exported in it", told.out, re.M)
         written = {"safetensors", "onnx", "torch-export"}
         assert set(json.loads((run / "export" / "export.json").read_text())["formats"]) == written
@@ -629,7 +633,7 @@ def test_eight_bits_without_an_image_or_too_far_from_the_encoder_are_refused(
     with pytest.raises(UserError, match="--format onnx-int8: needs images to calibrate with: give --data"):
         export(start, "onnx-int8", tmp_path / "out")
     monkeypatch.setattr(write_format, "LEAST_COSINE", 1.01)
-    with pytest.raises(UserError, match=r"1\.01 is needed; nothing was written"):
+    with pytest.raises(UserError, match=r"1\.01 is needed; take another format"):
         export(trained, "onnx-int8", tmp_path / "out", data="digits")
     assert not (tmp_path / "out").exists()
 
@@ -662,6 +666,29 @@ def test_what_a_killed_export_leaves_is_removed_by_the_next_and_not_before(tmp_p
     export(run, "torch-export", out)
     assert not list(tmp_path.glob(".out.*"))
     assert not list(out.glob(".*"))
+
+
+def test_an_export_that_begins_while_another_takes_its_lock_leaves_it_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, others, take = tmp_path / "out", list[threading.Thread](), file_lock._try_lock
+
+    def begin_and_end_another() -> None:
+        with workshop(out):
+            pass
+
+    def try_lock(file: BinaryIO, shared: bool = False) -> bool:
+        if Path(file.name).name == LOCK and not others:
+            others.append(threading.Thread(target=begin_and_end_another))
+            others[0].start()
+            others[0].join(1)  # it waits for the folder's lock, longer than this
+        return take(file, shared)
+
+    monkeypatch.setattr(file_lock, "_try_lock", try_lock)
+    with workshop(out) as fresh:
+        others[0].join(PATIENCE)
+        assert fresh.is_dir()
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_format_that_is_asked_for_beside_all_is_not_left_out_in_silence(tmp_path: Path) -> None:

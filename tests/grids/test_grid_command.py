@@ -210,6 +210,8 @@ def test_commands_to_repeat_retry_what_is_to_be_retried_and_load_the_plugins(
     capsys.readouterr()
     assert main([*words[1:], "--list"]) == 0  # finds the failed run, which it would make
     assert capsys.readouterr().out == f"{line}\n"
+    assert main(["grid", str(grid), "--cell", words[words.index("--cell") + 1]]) == 1
+    assert capsys.readouterr().out == "nothing is missing, but 1 run failed before: --retry makes failed runs again\n"
     finished = sorted((tmp_path / "results").glob("*-s2.json"))[0]
     assert main(["grid", str(grid), "--cell", finished.stem]) == 0
     assert capsys.readouterr().out == "nothing is missing\n"

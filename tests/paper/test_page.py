@@ -199,8 +199,9 @@ def test_a_claim_rests_on_all_its_tables_though_one_is_shown(page: Path) -> None
 
 @pytest.mark.slow
 def test_the_papers_values_do_not_stand_beside_ones_own_images(tmp_path: Path) -> None:
-    def page_of(data: str) -> str:
-        request = Request(["T-reverse", "T-data"], "mini", (1,), [data], results=tmp_path / "results")
+    def page_of(data: str, *tables: str) -> str:
+        shown = list(tables) or ["T-reverse", "T-data"]
+        request = Request(shown, "mini", (1,), [data], results=tmp_path / "results")
         facts = {**FACTS, data: DataFacts("0123456789abcdef", 32, 500)}
         for job in make_jobs(replace(request, ids=["T-reverse"]).make_plan(), (1,), facts).values():
             Results(request.results).write(job, {"status": "done", "metrics": {"probe_top1": 40.0}})
@@ -214,6 +215,8 @@ def test_the_papers_values_do_not_stand_beside_ones_own_images(tmp_path: Path) -
     assert "its values are left out of T-reverse." in mine
     assert "mine (01234567)" in mine
     assert str(tmp_path) not in mine
+    assert "Below each value is the paper's" in mine, "T-data's"
+    assert "Below each value is the paper's" not in page_of(str(tmp_path / "mine"), "T-reverse")
     assert "49.52" not in page_of("svhn").split('id="T-reverse"')[1].split("</section>")[0]
     assert "49.52" in page_of("cifar100")
     assert "left out" not in page_of("cifar100")
@@ -230,6 +233,7 @@ def test_the_papers_value_is_left_out_where_a_single_set_is_replaced_and_stays_e
         return (tmp_path / "page.html").read_text()
 
     page = page_of(f"svhn={mine}")
+    assert "Below each value is the paper's" in page
     assert "47.25" not in page  # MoCo v2 on SVHN
     assert "82.35" in page  # MoCo v2 on CIFAR10
     assert "49.52" in page  # T-reverse has no SVHN

@@ -75,7 +75,8 @@ def run(given: dict[str, Any]) -> int:
         opened = open_engine(engine, request.results / "jobs")
         failed = run_missing(left.jobs, opened, request.results, given["keep_runs"])
     elif given["cell"]:
-        print("nothing is missing")
+        print(left.describe_no_jobs())
+        failed = left.failed
     if given["cell"] is None:
         found = request.measure(plan, left.facts)
         _print_grid(found, request)

@@ -48,7 +48,8 @@ def run(given: dict[str, Any]) -> int:
         opened = open_engine(engine, request.results / "jobs")
         failed = run_missing(left.jobs, opened, request.results, given["keep_runs"])
     else:
-        print("nothing is missing")
+        print(left.describe_no_jobs())
+        failed = left.failed if given["cell"] else 0
     write_reports(request, given, left.facts)
     return 1 if failed else 0
 

@@ -103,7 +103,7 @@ def _simulate(given: dict[str, Any], options: dict[str, Any]) -> int:
         raise UserError("-n applies to a selection: give --budgets to a simulation")
     if given["seed"] is not None:
         raise UserError("--seed applies to a selection: a simulation uses seeds from 0 on, as many as --seeds says")
-    from dualtemp.data.sources.label_file import label_rows
+    from dualtemp.data.sources.label_file import check_label_file
     from dualtemp.encoder.feature_records import EncodingOptions
     from dualtemp.encoder.label_file import number_labels
     from dualtemp.encoder.select import encoder_weights, labels_of_candidates, open_candidates
@@ -113,7 +113,7 @@ def _simulate(given: dict[str, Any], options: dict[str, Any]) -> int:
 
     path = given["labels"]
     if path is not None:
-        label_rows(path)  # a file that cannot be read is refused before features are computed
+        check_label_file(path)  # before features are computed, which may take hours
     with image_progress() as progress:
         device = options.pop("device")
         how = EncodingOptions(**options, cache=given["cache"], progress=progress, note=print_note)

@@ -38,7 +38,9 @@ def labels_by_name(
     if unknown := [name for name in labels if name not in known]:
         raise UserError(f"{path}: no image is called {unknown[0]!r}; give names as `dualtemp embed` writes them")
     dropped = [name for name in labels if name not in own]
-    require_labels(path, labels.keys() & own, dropped)
+    if dropped and len(dropped) == len(labels):
+        raise UserError(f"{path}: only images without features have a label, such as {dropped[0]}")
+    require_labels(path, labels, ())
     if dropped:
         more = f" and {len(dropped) - 1:,} more" if len(dropped) > 1 else ""
         tell(f"{path}: labels of images without features are not used: {dropped[0]}{more}")

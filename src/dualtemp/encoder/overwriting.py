@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dualtemp.atomic_write import refuse_input
 from dualtemp.data.shards.hub import HUB
-from dualtemp.data.shards.locations import ENDINGS, find_shards, is_shard_folder, looks_like_shards
+from dualtemp.data.shards.locations import ENDINGS, divide, find_shards, is_shard_folder, looks_like_shards
 from dualtemp.data.shards.remote import is_remote
 from dualtemp.data.sources.label_file import AUTO, LABEL_FILE
 from dualtemp.data.sources.npz import FILES, is_npz_folder
@@ -22,7 +22,7 @@ def refuse_overwriting(
 ) -> None:
     """Raise UserError if `out` is one of the given sources, or a file that they, the run or the index read."""
     refuse_input(out, *given)
-    if out is None or not out.is_file():
+    if out is None or not out.exists():
         return
     for source in (*given, *_read_by_run(Path(run)), *_read_by_index(index)):
         if source is not None and _reads(source, out):
@@ -45,19 +45,21 @@ def _read_by_index(index: Path | str | None) -> Iterator[str]:
 
 def _reads(source: Path | str, out: Path) -> bool:
     path, real = Path(os.path.expanduser(source)), os.path.realpath(out)
-    if not path.is_dir():
-        return real == os.path.realpath(path) or real in _shards(str(source))
-    folder = os.path.realpath(path)
-    if not Path(real).is_relative_to(folder):
-        return False
-    if os.path.dirname(real) == folder and out.name in (LABEL_FILE, *(FILES if is_npz_folder(path) else ())):
+    if out.is_dir():  # parts are written into it, and shards may have the names of parts
+        return any(os.path.dirname(shard) == real for shard in _shards(path, str(source)))
+    if real == os.path.realpath(path) or real in _shards(path, str(source)):
         return True
-    return out.suffix.lower() in ENDINGS and is_shard_folder(path)
+    own = FILES if is_npz_folder(path) else (LABEL_FILE,)
+    return path.is_dir() and os.path.dirname(real) == os.path.realpath(path) and out.name in own
 
 
-def _shards(source: str) -> set[str]:
-    """The local files that braces or a pattern name."""
+def _shards(path: Path, source: str) -> set[str]:
+    """The local shards that are read of a source: of a folder, one alone, or those that braces or a pattern name."""
+    if is_remote(source) or source.startswith(HUB):
+        return set()
     with suppress(UserError, OSError):
-        if looks_like_shards(source) and not is_remote(source) and not source.startswith(HUB):
-            return {os.path.realpath(each.place) for each in find_shards(source)}
+        folder = path.is_dir() and not is_npz_folder(path) and is_shard_folder(path)
+        if folder or looks_like_shards(source) or path.suffix.lower() in ENDINGS:
+            parts = divide(find_shards(source)).shards.values()
+            return {os.path.realpath(shard.place) for part in parts for shard in part}
     return set()

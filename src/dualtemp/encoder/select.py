@@ -9,7 +9,7 @@ import torch
 
 from dualtemp.data.loading.drawn_views import draw_views
 from dualtemp.data.loading.loader import EVALUATION_BATCH
-from dualtemp.data.sources.label_file import label_rows
+from dualtemp.data.sources.label_file import check_label_file
 from dualtemp.encoder.bank import Gathered, bank_of, bank_of_file, gather_rows
 from dualtemp.encoder.embedding_reader import is_embeddings
 from dualtemp.encoder.encoder import RunEncoder, run_encoder
@@ -103,7 +103,7 @@ def select(
     if n is not None and n < 1:
         raise UserError(f"n must be at least 1, got {n}")
     if labels is not None:
-        label_rows(Path(labels))  # a file that cannot be read is refused before features are computed
+        check_label_file(Path(labels))  # before features are computed, which may take hours
     if by == "hardest" and is_embeddings(Path(run)):
         raise UserError(NO_VIEWS)
     options = EncodingOptions(batch, workers, cache=cache, progress=progress, note=note)

@@ -38,18 +38,18 @@ def workshop(out: Path) -> Iterator[Path]:
     missing = [folder for folder in out.parents if not folder.exists()]
     done = False
     try:
-        with writing(out, "give another --out"):
+        with writing(out, "give another --out"), contextlib.ExitStack() as held:
             out.parent.mkdir(parents=True, exist_ok=True)
-            for place in (out, out.parent):
-                _remove_abandoned(place, out.name)
-            where = out if out.is_dir() else out.parent
-            with (
-                tempfile.TemporaryDirectory(prefix=f".{out.name}.", suffix=UNFINISHED, dir=where) as folder,
-                locked(Path(folder, LOCK), what=out, remove=True),
-            ):
-                fresh = Path(folder, FRESH)  # the temporary folder itself is closed to others
-                fresh.mkdir()
-                yield fresh
+            with locked_folder(out):  # no other export looks for abandoned folders before this one is locked
+                for place in (out, out.parent):
+                    _remove_abandoned(place, out.name)
+                where = out if out.is_dir() else out.parent
+                temporary = tempfile.TemporaryDirectory(prefix=f".{out.name}.", suffix=UNFINISHED, dir=where)
+                folder = held.enter_context(temporary)
+                held.enter_context(locked(Path(folder, LOCK), what=out))
+            fresh = Path(folder, FRESH)  # the temporary folder itself is closed to others
+            fresh.mkdir()
+            yield fresh
         done = True
     finally:
         if not done:

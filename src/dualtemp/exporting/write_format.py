@@ -62,13 +62,13 @@ def write_and_compare(format: ExportFormat, encoder: ExportedEncoder, folder: Pa
         if not close["cosine"] >= LEAST_COSINE:
             raise ExportFailed(
                 f"--format {format.name}: features of {model} are at a mean cosine of {close['cosine']:.3f} with the "
-                f"run's, {LEAST_COSINE} is needed; nothing was written, take another format"
+                f"run's, {LEAST_COSINE} is needed; take another format"
             )
         return {"difference": difference, **close}
     if not difference < 1e-4:
         raise ExportFailed(
             f"--format {format.name}: the exported {model} gives other features than the run's encoder "
-            f"(by {difference:.2g}); nothing was written, take another format"
+            f"(by {difference:.2g}); take another format"
         )
     if not (format.classifies and encoder.classifier is not None):
         return {"difference": difference}
@@ -76,7 +76,7 @@ def write_and_compare(format: ExportFormat, encoder: ExportedEncoder, folder: Pa
     if not apart < PROBABILITY_DIFFERENCE:
         raise ExportFailed(
             f"--format {format.name}: the exported classifier gives other probabilities than the run's (by "
-            f"{apart:.2g}); nothing was written, leave --classifier out"
+            f"{apart:.2g}); leave --classifier out"
         )
     return {"difference": difference, "probability_difference": apart, "outputs": list(encoder.outputs)}
 

@@ -11,6 +11,7 @@ from dualtemp.grids.plan import Plan
 from dualtemp.grids.results import NAME, DataFacts, Job, Results, read_data_facts
 from dualtemp.grids.same_weights import refuse_other_weights
 from dualtemp.grids.tables import make_jobs
+from dualtemp.quantities import counted
 
 MOST_SEEDS = 10_000
 PILOT = 0  # the seed for choosing settings; claims do not use it
@@ -32,12 +33,22 @@ class Asked(Protocol):
 
 @dataclass(frozen=True)
 class Missing:
-    """Runs still to be executed, of how many; facts of the data that could be opened, and why other data could not."""
+    """Runs still to be executed, of how many; facts of the data that could be opened, and why other data could not.
+
+    failed: how many have failed before and are not to be made again.
+    """
 
     jobs: list[Job]
     wanted: int
     facts: dict[str, DataFacts]
     unavailable: dict[str, str] = field(default_factory=dict)
+    failed: int = 0
+
+    def describe_no_jobs(self) -> str:
+        """Say in one line why no run is left."""
+        if not self.failed:
+            return "nothing is missing"
+        return f"nothing is missing, but {counted(self.failed, 'run')} failed before: --retry makes failed runs again"
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -90,7 +101,8 @@ def find_missing(
         return there is None or (retry and there["status"] == "failed")
 
     left = [job for job in jobs if wanted(job)]
-    return Missing(left, len(jobs), facts, unavailable)
+    failed = 0 if retry else sum(there is not None and there["status"] == "failed" for there in read.values())
+    return Missing(left, len(jobs), facts, unavailable, failed)
 
 
 def _distinct(jobs: Iterable[Job]) -> list[Job]:

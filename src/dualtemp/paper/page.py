@@ -44,6 +44,11 @@ def paper_page(found: PaperPlan, seeds: tuple[int, ...], there: Collected) -> st
         "measured_on": MEASURED_ON[found.scale.set.get("validate", "test")],
         "data": _data(found, there),
         "without_paper": [words for a in found.artifacts if (words := _without_paper(a, found))],
+        "shows_paper": any(
+            cell.cell.paper is not None and _has_papers_images(a, cell, found)
+            for a in found.artifacts
+            for cell in found.cells[a.id].values()
+        ),
         "changes": _changes(found),
         "runs": len(runs),
         "wanted": len(found.runs) * len(seeds),

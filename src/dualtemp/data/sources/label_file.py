@@ -58,6 +58,12 @@ def read_label_file(path: Path, names: Collection[str], left_out: Collection[str
     return labels
 
 
+def check_label_file(path: Path) -> None:
+    """Raise UserError for mistakes that show without the images' names: before features are computed, say."""
+    first = label_rows(path)[0][1][0]  # perhaps the name of an image: a file may have no header
+    require_labels(path, [label for *_, label in label_lines(path, {first}) if label.strip()], ())
+
+
 def require_labels(path: Path, labels: Collection[str], dropped: Collection[str]) -> None:
     """Raise UserError if a file gives no label; dropped: images in it that cannot be read."""
     if not labels:
