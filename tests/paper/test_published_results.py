@@ -84,7 +84,9 @@ def test_every_figure_in_the_words_is_in_a_summary_or_on_the_page_of_a_grid() ->
     text = "".join(whole.split(f"\n## {name}\n")[1].split("## ")[0] for name in ("Where it stands", "Shorter runs"))
     told = (PUBLISHED.parents[1] / "README.md").read_text().split("With two temperatures")[1].split("##")[0]
     sources = [PUBLISHED / name / "summary.md" for name in COMMANDS]
-    sources += [PUBLISHED / "unequal" / f"{name}.html" for name in ("same-step", "own-rates", "capacity")]
+    sources += [
+        PUBLISHED / "unequal" / f"{name}.html" for name in ("same-step", "own-rates", "capacity", "dictionaries")
+    ]
     told_there = re.sub(r"(?s)<style.*?</style>|base64,[^\"]*", "", " ".join(path.read_text() for path in sources))
     known = set(re.findall(r"\d+\.\d\d", told_there))
     figures = re.findall(r"\d+\.\d\d", text + told)
@@ -242,28 +244,36 @@ SHRUNK: dict[str, dict[str, object]] = {
 }
 
 
-def test_the_dictionaries_of_scalar_and_vector_are_told_as_their_cells_say() -> None:
+def test_the_dictionaries_of_scalar_and_vector_are_told_as_their_cells_and_their_page_say(tmp_path: Path) -> None:
     text = (PUBLISHED / "README.md").read_text().split("## The dictionaries of scalar")[1].split("\n## ")[0]
-    whole: list[dict[str, float]] = []
-    effects = []
-    for row, sizes in SHRUNK.items():
-        found = metrics_of("unequal", **AT_THE_SAME_RATE, **{"method": "moco", **sizes})
-        assert len(found) == 5
-        whole = whole or found
-        figures = [mean(found, key) for key in ("probe_top1", "knn_top1", "W_mean")] + [mean(found, "entropy", 3)]
-        assert f"| {row} | {' | '.join(figures)} |" in text
-        effects.append(fmean(run["probe_top1"] for run in found) - fmean(run["probe_top1"] for run in whole))
     words = " ".join(text.split())
-    assert f"costs {-effects[1]:.2f} points. At the look the interval, 0.00 to 2.53," in words
-    assert "with it in the pool the interval of the same difference is 0.05 to 2.48" in words
-    assert f"{effects[2]:+.2f} (-1.11 to 1.33)" in words
-    assert f"{-effects[3]:.2f} points worse (1.11 to 3.54)" in words
-    summary = (PUBLISHED / "unequal" / "summary.md").read_text()
-    for effect, interval in zip(
-        effects[1:], ("+0.05 … +2.48", "\u22121.11 … +1.33", "\u22123.54 … \u22121.11"), strict=True
-    ):
-        shown = abs(effect) if interval.endswith("2.48") else effect
-        assert f"{shown:+.2f} ({interval})".replace("-", "\u2212") in summary
+    looks: dict[int, list[float]] = {}
+    for seeds in (5, 10):
+        effects: list[float] = []
+        for row, sizes in SHRUNK.items():
+            found = metrics_up_to(seeds, "unequal", {**AT_THE_SAME_RATE, "method": "moco", **sizes})
+            assert len(found) == seeds
+            figures = [mean(found, key) for key in ("probe_top1", "knn_top1", "W_mean")] + [mean(found, "entropy", 3)]
+            assert (f"| {row} | {' | '.join(figures)} |" in text) == (seeds == 10)
+            effects.append(fmean(run["probe_top1"] for run in found))
+        looks[seeds] = [effect - effects[0] for effect in effects[1:]]
+    scalar, batch, quarter = looks[10]
+    assert f"it costs {-scalar:.2f} points (97.06 % interval 0.54 to 2.01; at once 0.39 to 2.16" in words
+    assert f"the difference is {batch:+.2f} (-0.78 to 0.69; at once -0.92 to 0.84)" in words
+    assert f"With 16 keys {-quarter:.2f} points are lost (1.74 to 3.21; at once 1.60 to 3.36)" in words
+    first = f"{-looks[5][0]:+.2f} (0.00 to 2.53), {looks[5][1]:+.2f} (-1.16 to 1.38) and {looks[5][2]:+.2f} (-3.59 to"
+    assert first in words
+    folder = PUBLISHED / "unequal"
+    grid = [str(folder / "dictionaries.yaml"), "--results", str(folder / "cells"), "--no-run"]
+    shown = {
+        5: ["\u22120.00 … +2.53", "\u22121.16 … +1.38", "\u22123.59 … \u22121.05"],
+        10: ["+0.54 … +2.01", "\u22120.78 … +0.69", "\u22123.21 … \u22121.74"],
+    }
+    for seeds, intervals in shown.items():
+        page = tmp_path / f"{seeds}.html"
+        assert main(["grid", *grid, "--seeds", str(seeds), "--out", str(page)]) == 0
+        assert all(interval in page.read_text() for interval in intervals)
+    assert all(interval in (folder / "dictionaries.html").read_text() for interval in shown[10])
 
 
 def test_the_keys_that_the_scalar_sees_are_told_as_their_cells_and_the_summary_say() -> None:
