@@ -105,6 +105,38 @@ def test_a_batch_of_any_length_needs_one_graph(name: str) -> None:
     assert graphs.frame_count == 1
 
 
+class WithIndex(nn.Module):
+    """A loss whose weight is kept per image."""
+
+    def __init__(self, weight: str) -> None:
+        super().__init__()
+        self.loss = losses.DualTemperatureLoss(weight=weight, images=64)
+
+    def forward(self, q: Tensor, k: Tensor, index: Tensor) -> Tensor:
+        return self.loss(q, k, index=index)
+
+
+@pytest.mark.parametrize("weight", ["memory", "per_image"])
+def test_weights_kept_per_image_need_one_graph_for_a_batch_of_any_length(weight: str) -> None:
+    batches = [(*views(n, torch.float32), torch.randperm(64)[:n]) for n in (12, 7)]
+    length = torch.export.Dim("length", min=2, max=64)
+    program = torch.export.export(WithIndex(weight), batches[0], dynamic_shapes=({0: length},) * 3).module()
+    torch.compiler.reset()
+    eager, graphs = WithIndex(weight), CompileCounter()
+    counted = torch.compile(WithIndex(weight), fullgraph=True, backend=graphs, dynamic=True)
+    for batch in batches:
+        expected = eager(*batch)
+        torch.testing.assert_close(program(*batch), expected)
+        torch.testing.assert_close(counted(*batch), expected)
+    assert graphs.frame_count == 1
+
+
+def test_torch_export_takes_a_module_with_its_learned_temperature() -> None:
+    module = losses.TwoTowersLoss(0.5)
+    program = torch.export.export(module, views(dtype=torch.float32)).module()
+    torch.testing.assert_close(program(*views(dtype=torch.float32)), module(*views(dtype=torch.float32)))
+
+
 def test_torch_export_traces_two_towers_with_their_temperature() -> None:
     training = Training(LOSSES["two_towers"])
     program = torch.export.export(training, views())

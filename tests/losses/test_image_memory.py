@@ -185,7 +185,7 @@ def test_every_process_ends_with_the_memory_of_one_process(world: int, tmp_path:
 @pytest.mark.parametrize("kind", KINDS.values())
 @pytest.mark.parametrize(
     ("default", "expected"),
-    [(torch.float64, torch.float64), (torch.float32, torch.float32), (torch.float16, torch.float32)],
+    [(torch.float64, torch.float64), (torch.float16, torch.float32), (torch.bfloat16, torch.float32)],
 )
 def test_the_memory_has_the_default_type_but_never_half_precision(
     kind: type[ImageMemory], default: torch.dtype, expected: torch.dtype

@@ -52,6 +52,7 @@ WRONG: list[tuple[str, Any]] = [
     ("images.channels", "3"),
     ("images.size", [224, 224]),
     *[(f"images.{name}", value) for name in ("mean", "std") for value in ("0.5", 0.5, [], ["0.5"], [float("nan")])],
+    ("images.mean", [10**400]),
     ("images.interpolation", "nearest"),
     ("images.interpolation", ["bicubic"]),
     *[("images.crop", value) for value in ("1", 0, 1.5)],
@@ -94,7 +95,7 @@ def test_what_any_version_wrote_is_read_as_it_is(tmp_path: Path) -> None:
         assert read_environment(path) == content
 
 
-@pytest.mark.parametrize("content", [None, "", '{"threads": 2', "[]", "7", "\xff"])
+@pytest.mark.parametrize("content", [None, "", '{"threads": 2', "[]", "7", "\xff", "[" * 100_000])
 def test_a_file_that_is_missing_or_cut_short_says_nothing(content: str | None, tmp_path: Path) -> None:
     path = tmp_path / "environment.json"
     if content is not None:

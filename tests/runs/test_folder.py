@@ -22,6 +22,7 @@ LAST = {"stopped": True, "held_out_gained": 1, "held_out_lost": 30, "judged_past
         ("step", None),
         ("held_out_lost", "3"),
         ("held_out_gained", [1]),
+        ("held_out_gained", -40),
         ("judged_past", None),
         ("judged_past", "sure"),
     ],
@@ -34,7 +35,9 @@ def test_a_measure_of_another_kind_that_decides_something_is_one_line(
     before = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     before[-1][key] = value
     (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in before))
-    with pytest.raises(UserError, match=rf"metrics\.jsonl is damaged \({key} that is no (whole )?number\)"):
+    with pytest.raises(
+        UserError, match=rf"metrics\.jsonl is damaged \({key} that is no (whole )?number( of at least 0)?\)"
+    ):
         RunFolder(run).history()
     assert main(["report", str(run)]) == 2
     assert f"{key} that is no" in capsys.readouterr().err

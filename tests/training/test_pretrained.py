@@ -14,6 +14,7 @@ from local_starts import INPUT, NETWORK, timm_folder, write_timm_folder
 from PIL import Image
 from trained_encoders import photos
 
+from dualtemp.analysis.analyzed_data import open_analyzed_data
 from dualtemp.api import evaluate, resume, train
 from dualtemp.config import ADDED_LATER, from_yaml
 from dualtemp.encoder.encoder import run_encoder
@@ -86,7 +87,10 @@ def test_a_run_from_a_run_from_a_start_keeps_the_input(begun: Path, photos: Path
     assert (encoder.views.size, list(encoder.views.mean), encoder.views.crop) == (40, INPUT["mean"], 0.96)
 
 
-@pytest.mark.parametrize("content", [None, '{"images": '])
+@pytest.mark.parametrize(
+    "content",
+    [None, '{"images": ', '{"start": {}}', '{"start": {}, "images": {"channels": 3, "mean": [0.5], "std": [1]}}'],
+)
 def test_without_its_environment_a_run_from_a_start_is_not_given_other_images(
     content: str | None, begun: Path, photos: Path, tmp_path: Path
 ) -> None:
@@ -97,6 +101,7 @@ def test_without_its_environment_a_run_from_a_start_is_not_given_other_images(
     metrics = run.metrics.read_bytes()
     for use in (
         lambda: run_encoder(run.path, "cpu"),
+        lambda: open_analyzed_data(run, run.settings()),
         lambda: resume(run.path, epochs=2, **QUIET),
         lambda: train(data=str(photos), init=str(run.path), out=tmp_path / "next", epochs=1, **SMALL),
     ):

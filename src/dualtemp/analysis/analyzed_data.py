@@ -10,14 +10,14 @@ from dualtemp.data.images import Splits
 from dualtemp.data.training_data import TrainingData
 from dualtemp.errors import UserError
 from dualtemp.runs.folder import RunFolder
-from dualtemp.training.run_data import open_data, training_data
+from dualtemp.training.run_data import known_environment, open_data, training_data
 from dualtemp.training.run_images import run_images
 
 
 def open_analyzed_data(run: RunFolder, chosen: Settings, data: str | Path | None = None) -> TrainingData:
     """Open the run's own data (None), or other data with the run's image size, recipe and normalization."""
     if data is None:
-        environment = run.read_environment()
+        environment = known_environment(run, chosen)
         return training_data(chosen, open_data(chosen, environment), environment)
     splits, (views, channels, _) = open_source(data), run_images(run, chosen)
     if splits.train.channels != channels:

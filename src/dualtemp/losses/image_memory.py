@@ -1,8 +1,9 @@
 """Numbers that are kept per image: SogCLR's moving average, and iSogCLR's temperatures.
 
-They are buffers, (directions, images) in float32, so that checkpoints have them: 4 bytes an image and direction for
-`ImageMemory`, 12 for `ImageTemperatures`. On many processes with `gather=True` every process ends a step with the same
-numbers: those of all anchors are exchanged, a few bytes each. In eval mode nothing is written.
+They are buffers, (directions, images) in float32 (float64 where that is torch's default), so that checkpoints have
+them: 4 bytes an image and direction for `ImageMemory`, 12 for `ImageTemperatures`. On many processes with `gather=True`
+every process ends a step with the same numbers: those of all anchors are exchanged, a few bytes each. In eval mode
+nothing is written.
 """
 
 import math

@@ -85,7 +85,9 @@ def in_batch_loss(
         odds = Odds(d, None if tau_beta is None else beta)
     if weigh.images:
         everyone = q.shape[0] * (distributed.world_size() if gather else 1)
-        odds = odds._replace(log_negatives=math.log((everyone - 1) * (1 + both_views)))
+        negatives = (everyone - 1) * (1 + both_views)
+        traced = torch.compiler.is_compiling()  # perhaps for batches of any length
+        odds = odds._replace(log_negatives=odds.d.new_full((), negatives).log() if traced else math.log(negatives))
     weighed = weigh.weigh(odds, index, lowest, bool(gather))
     loss = scalar_times_vector(weighed.scalar, odds.d, weighed.value)
     record(stats, odds.d, weighed, bool(gather))

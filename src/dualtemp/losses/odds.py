@@ -11,7 +11,7 @@ class Odds(NamedTuple):
 
     d: Tensor  # at the vector's temperature, with gradient
     beta: Tensor | None = None  # at tau_beta, detached; None: tied, the same as d
-    log_negatives: float = 0.0  # log M
+    log_negatives: float | Tensor = 0.0  # log M
     tau: Tensor | None = None  # temperature of each anchor, if they differ
     slope: Tensor | None = None  # with tau: -tau dd/dtau = sum_j p^_ij (s_ij - s_i+) / tau, detached
 

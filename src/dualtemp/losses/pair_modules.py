@@ -37,7 +37,10 @@ class _LearnedTemperature(_Loss):
             return self._fixed_tau
         if torch.is_grad_enabled():
             # By way of `data`: a change of the parameter itself, even by nothing, would invalidate graphs that used it.
-            self.logit_scale.data.clamp_(max=-math.log(self._tau_min))
+            # Where a graph is traced it may change, and `data` cannot be followed.
+            with torch.no_grad():
+                scale = self.logit_scale if torch.compiler.is_compiling() else self.logit_scale.data
+                scale.clamp_(max=-math.log(self._tau_min))
         return self.logit_scale.neg().exp()
 
     def __getattr__(self, name: str) -> Any:

@@ -158,9 +158,10 @@ class RunFolder:
             if not all(isinstance(line, dict) and isinstance(line.get("epoch"), int) for line in found):
                 raise ValueError("no epoch")
             for key, kind in COMPUTED_WITH.items():
-                if any(not isinstance(line.get(key, 0), kind) for line in found):
-                    raise ValueError(f"{key} that is no {'whole ' * (kind is int)}number")
-        except (OSError, ValueError) as error:
+                given = [line.get(key, 0) for line in found]
+                if any(not isinstance(value, kind) or (kind is int and value < 0) for value in given):
+                    raise ValueError(f"{key} that is no {'whole number of at least 0' if kind is int else 'number'}")
+        except (OSError, ValueError, RecursionError) as error:
             raise UserError(
                 f"{self.metrics} is damaged ({error}): a JSON object with its epoch per line expected"
             ) from None

@@ -41,15 +41,22 @@ def split_of(environment: Mapping[str, Any] | None) -> int:
 def known_environment(run: RunFolder, chosen: Settings) -> dict[str, Any]:
     """Read environment.json of a run that sees images again: if it began from a start, only the file knows its input.
 
-    Without the file, the images of a run from scratch are treated as its data suggest.
+    Without the file, the images of a run from scratch are treated as its data suggest. So are those of a run whose file
+    has no entry for its start: earlier versions treated them so.
     """
     found = run.read_environment()
-    if not found and chosen.init is not None:
+    if chosen.init is not None and (not found or ("start" in found and not _describes_images(found))):
         raise UserError(
             f"{run.environment} is missing or damaged: it says how {run.path} takes its images, which is as its start "
             "does; put it back"
         )
     return found
+
+
+def _describes_images(environment: Mapping[str, Any]) -> bool:
+    """Whether environment.json has the channels of the images, and a mean and a deviation for each."""
+    images = environment.get("images") or {}
+    return all(len(images.get(name) or ()) == images.get("channels") for name in ("mean", "std"))
 
 
 def resolve_data(settings: Settings) -> Settings:

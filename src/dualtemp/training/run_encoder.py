@@ -133,8 +133,8 @@ def run_encoder(path: Path, device: str = "auto") -> RunEncoder:
     """Load the encoder that a path or a word names; all commands use this function.
 
     Args:
-        path: the folder of a run (backbone.safetensors and config.yaml are read; no checkpoint is needed); else a
-            pretrained start: "imagenet", "timm:NAME" or a folder of timm.
+        path: the folder of a run (backbone.safetensors, config.yaml and, if it began from a start, environment.json are
+            read; no checkpoint is needed); else a pretrained start: "imagenet", "timm:NAME" or a folder of timm.
         device: default "auto", the best one.
     """
     if names_start(path):
