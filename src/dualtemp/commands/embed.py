@@ -22,7 +22,8 @@ Several processes fill a folder without communicating, each computing its own pa
   dualtemp embed RUN --data photos --out features --share 3/8     part 3 of parts 0 to 7, on any machine
   dualtemp embed RUN --data photos --out features --parts 64 --on slurm --slurm partition=gpu --device cuda
 
-After an interruption, the same command continues. Other commands read a folder like one file."""
+After an interruption, the same command continues. search, near-duplicates, select and index read a folder like one
+file."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 SHOWN = 20  # suspected labels printed
 DETAILS = """The classifier is the one that `dualtemp evaluate` keeps in the run: a probe, or the fine-tuned network.
-With --learn FOLDER, --labels FILE.csv or a pretrained start, it is fitted to labeled images first. Without any labels,
-images are only clustered."""
+With --learn FOLDER, --labels FILE.csv, the run's own images or a pretrained start, it is fitted to labeled images
+first. Without any labels, images are only clustered."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=0.05,
         metavar="X",
-        help="share of known images that may be called none of these (default: 0.05; 0: never)",
+        help="share of known images that may be called none of these (default: 0.05; 0: never); the run's own "
+        "classifier keeps its rate",
     )
     parser.add_argument(
         "--cache",
