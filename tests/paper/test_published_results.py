@@ -18,7 +18,7 @@ COMMANDS = {
     "mini": "T-reverse T-tau-beta F-entropy F-dict T-vec-sampling S-scalar-sampling T-unified S-noise "
     "--scale mini --seeds 5",
     "mini-cifar100": "T-reverse --scale mini --seeds 3 --data cifar100 --data cifar100=fbb43d70",
-    "unequal-cifar100": "T-reverse --scale unequal --seeds 5 --data cifar100 --data cifar100=fbb43d70",
+    "unequal-cifar100": "T-reverse T-data --scale unequal --seeds 5 --data cifar100 --data cifar100=fbb43d70",
     "long": "T-reverse S-noise --scale long --seeds 3",
     "sharp": "T-unified --scale sharp --seeds 3",
     "unequal": "T-reverse T-tau-beta T-arch T-data F-dict F-entropy S-similarity S-scalar-sampling T-unified S-noise "
@@ -142,7 +142,8 @@ def test_inequality_and_effect_of_each_pair_of_arms_are_those_of_the_cells() -> 
     for framework, scale, other_set, inequality, weight, effect in rows:
         folder = f"{scale}-cifar100" if other_set else scale
         arms = [{"method": framework.lower(), "tau_alpha": 0.1, "tau_beta": beta} for beta in (0.1, 1.0)]
-        one, two = (metrics_of(folder, **(AT_THE_SAME_RATE if folder == "unequal" else {}), **arm) for arm in arms)
+        others = AT_THE_SAME_RATE if scale == "unequal" else {}
+        one, two = (metrics_of(folder, **others, **arm) for arm in arms)
         assert inequality == f"{math.log(64) - fmean(run['entropy'] for run in one):.3f}".removeprefix("0")
         assert weight == (mean(one, "W_mean") if "W_mean" in one[0] else "not recorded")
         assert effect == f"{fmean(run['probe_top1'] for run in two) - fmean(run['probe_top1'] for run in one):+.2f}"
@@ -302,12 +303,13 @@ ONE_PAIR_OR_TWO: dict[str, dict[str, object]] = {
 }
 
 
-def test_the_symmetric_loss_is_told_as_its_cells_say() -> None:
+@pytest.mark.parametrize("folder", ["unequal", "unequal-cifar100"])
+def test_the_symmetric_loss_is_told_as_its_cells_say(folder: str) -> None:
     text = (PUBLISHED / "README.md").read_text().split("## Two pairs of views")[1].split("\n## ")[0]
-    summary = (PUBLISHED / "unequal" / "summary.md").read_text().replace("\u2212", "-").replace(" … ", " to ")
+    summary = (PUBLISHED / folder / "summary.md").read_text().replace("\u2212", "-").replace(" … ", " to ")
     probes = []
     for row, settings in ONE_PAIR_OR_TWO.items():
-        found = metrics_of("unequal", **{**AT_THE_SAME_RATE, **settings})
+        found = metrics_of(folder, **{**AT_THE_SAME_RATE, **settings})
         assert len(found) == 5
         figures = [mean(found, key) for key in ("probe_top1", "knn_top1", "W_mean")] + [mean(found, "entropy", 3)]
         assert f"| {row} | {' | '.join(figures)} |" in text
@@ -389,7 +391,7 @@ def test_cifar_100_is_told_as_its_cells_and_its_summary_say(name: str) -> None:
     whole = (PUBLISHED / "README.md").read_text()
     text = whole.split("## On CIFAR-100")[1].split("\n## ")[0]
     arms = {
-        arm: metrics_of("unequal-cifar100", method=name.lower(), tau_alpha=0.1, tau_beta=beta)
+        arm: metrics_of("unequal-cifar100", **AT_THE_SAME_RATE, method=name.lower(), tau_alpha=0.1, tau_beta=beta)
         for arm, beta in (("one", 0.1), ("two", 1.0))
     }
     for arm, found in arms.items():
